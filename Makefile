@@ -1,0 +1,76 @@
+# The interpreter that makes the environment: the first one here that is new enough.
+NEW_ENOUGH = import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+# For instance: make book PIP_FLAGS="--extra-index-url https://download.pytorch.org/whl/cpu"
+PIP_FLAGS ?=
+PORT ?= 8000
+# Processes that run tests side by side.
+JOBS ?= 2
+# Chapters to refresh: make refresh NOTEBOOKS=book/02_family_of_norms.ipynb
+NOTEBOOKS ?= $(wildcard book/[0-9]*.ipynb book/claims.ipynb)
+
+# Small tensors on several threads wait for each other: 100 s instead of 0.7 s for 1000 small steps.
+export OMP_NUM_THREADS = 1
+# The chapters must not depend on what a user has put into a start-up file or a user site.
+export PYTHONNOUSERSITE = 1
+
+BIN = $(VENV)/bin
+INSTALLED = $(VENV)/.installed
+PYTEST = $(BIN)/python -m pytest -q -n $(JOBS)
+
+.DEFAULT_GOAL := help
+.PHONY: help book serve test lint types units notebooks site bench refresh format clean
+
+help:  ## Print this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+$(INSTALLED): requirements.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "normtutor needs Python 3.11 or newer; none was found." \
+		"Name one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c '$(NEW_ENOUGH)' || { echo "normtutor needs Python 3.11 or newer;" \
+		"$(PYTHON) is $$($(PYTHON) --version)." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q $(PIP_FLAGS) -r requirements.txt
+	@touch $@
+
+book: $(INSTALLED)  ## Install what is needed, execute the chapters, build the site
+	$(BIN)/python .ci/build.py
+
+serve: book  ## Build the site and serve it on http://localhost:8000 (PORT=...)
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
+
+# The cheap failures come first.
+test: lint types units notebooks site  ## Check everything: style, types, tests, chapters, site
+
+lint: $(INSTALLED)  ## Check format and style, notebooks included
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(INSTALLED)  ## Check the types
+	$(BIN)/mypy
+
+units: $(INSTALLED)  ## Run the tests of the package and of the book's sources
+	$(PYTEST) --dist loadscope normtutor tests --ignore tests/test_site.py \
+		--cov --cov-report=term-missing
+
+notebooks: $(INSTALLED)  ## Execute the chapters and compare their stored outputs
+	$(PYTEST) --dist loadscope -p no:doctest --nbval --nbval-current-env --nbval-cell-timeout 180 $(NOTEBOOKS)
+
+site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then test it
+	$(BIN)/python .ci/build.py --clean --output _build/checked
+	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) --dist loadscope tests/test_site.py
+
+bench: $(INSTALLED)  ## Time the layers against torch.nn's
+	$(BIN)/python -m normtutor.benchmark
+
+refresh: $(INSTALLED)  ## Execute chapters and store their checked outputs (NOTEBOOKS=...)
+	$(BIN)/python .ci/refresh.py $(NOTEBOOKS)
+
+format: $(INSTALLED)  ## Format the code and the notebooks
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## Remove what was built and the caches; the environment stays
+	rm -rf _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
