@@ -1,0 +1,74 @@
+"""Small corrections to the site that the theme and its extensions do not offer as settings."""
+
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+from sphinx.application import Sphinx
+from sphinx.config import Config
+
+# Where the names in the docstrings lead that are not ours. The lists beside this file name only
+# what the book refers to, so that a build needs no network.
+INVENTORIES = {
+    "python": "https://docs.python.org/3/",
+    "numpy": "https://numpy.org/doc/stable/",
+    "torch": "https://docs.pytorch.org/docs/stable/",
+}
+
+
+def inventory(name: str, listing: str) -> bytes:
+    """Turn a readable listing into the binary inventory that Sphinx reads.
+
+    A line of the listing is `name domain:role address`; the address is relative to the project's
+    documentation.
+    """
+    header = f"# Sphinx inventory version 2\n# Project: {name}\n# Version: \n"
+    header += "# The remainder of this file is compressed using zlib.\n"
+    lines = []
+    for line in listing.splitlines():
+        if line.strip() and not line.startswith("#"):
+            target, role, address = line.split()
+            lines.append(f"{target} {role} 1 {address} -\n")
+    return header.encode() + zlib.compress("".join(lines).encode())
+
+
+def write_inventories(app: Sphinx, config: Config) -> None:
+    """Make the inventories beside the site and tell intersphinx about them."""
+    folder = Path(app.outdir).parent / "inventories"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, address in INVENTORIES.items():
+        listing = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
+        path = folder / f"{name}.inv"
+        path.write_bytes(inventory(name, listing))
+        config.intersphinx_mapping[name] = (address, str(path))
+
+
+def drop_repeated_scripts(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Keep one of each script.
+
+    sphinx-thebe adds its own once for a page and once for the site; the browser then reports that
+    a constant is declared twice.
+    """
+    seen: set[str] = set()
+    scripts = []
+    for script in context.get("script_files", []):
+        body = getattr(script, "attributes", {}).get("body", "")
+        constant = re.search(r"const (\w+)", body or "")
+        if constant and constant[1] in seen:
+            continue
+        if constant:
+            seen.add(constant[1])
+        scripts.append(script)
+    context["script_files"] = scripts
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.setup_extension("sphinx.ext.intersphinx")
+    # Before intersphinx reads its mapping.
+    app.connect("config-inited", write_inventories, priority=100)
+    # After the extensions that add scripts.
+    app.connect("html-page-context", drop_repeated_scripts, priority=900)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
