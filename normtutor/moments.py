@@ -1,0 +1,100 @@
+r"""Statistics over chosen axes: the mean, the variance and the mean square.
+
+Every norm of this package is built on these few lines. Three rules hold for all of them:
+
+- The variance is computed in two passes, first the mean :math:`\mu`, then the mean of
+  :math:`(x - \mu)^2`. The shortcut :math:`E[x^2] - E[x]^2` subtracts two large numbers when the
+  mean is large and can lose every digit.
+- The variance is biased: it divides by the number of values n, not by n − 1.
+- Values that a mask excludes take no part, whatever they are, NaN included.
+
+The reduced axes stay, with length one, so that a statistic broadcasts against x.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+from array_api_compat import array_namespace
+
+Array = Any  # NumPy, torch and JAX arrays share no base class
+
+
+class Moments(NamedTuple):
+    """The mean and the biased variance, each with the reduced axes kept at length one."""
+
+    mean: Array
+    variance: Array
+
+
+def widen(x: Array) -> Array:
+    """Return x in the dtype in which statistics are accumulated: float32 at least.
+
+    float16 and bfloat16 become float32; float32 and float64 stay.
+    """
+    xp = array_namespace(x)
+    return xp.astype(x, xp.result_type(x.dtype, xp.float32), copy=False)
+
+
+def count(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Any:
+    """Number of values that a statistic over ``axis`` pools.
+
+    A Python int without a mask. With a mask, an array that broadcasts against x: how many
+    positions over ``axis`` are True, times the axes over which the mask only broadcasts.
+    """
+    if mask is None:
+        return math.prod(x.shape[a] for a in axis)
+    xp = array_namespace(x)
+    repeats = math.prod(x.shape[a] for a in axis if mask.shape[a] == 1)
+    return xp.sum(xp.astype(mask, x.dtype), axis=axis, keepdims=True) * repeats
+
+
+def unbiased(variance: Array, n: Any) -> Array:
+    """Turn a biased variance of ``n`` values into the unbiased one, which divides by n − 1."""
+    if isinstance(n, int):
+        return variance * (n / max(n - 1, 1))
+    xp = array_namespace(variance)
+    return variance * (n / xp.where(n > 1, n - 1, 1.0))
+
+
+def unless_empty(new: Array, old: Array, n: Any) -> Array:
+    """Return ``new``, or ``old`` where the statistic pooled ``n`` = 0 values."""
+    if isinstance(n, int):
+        return new if n > 0 else old
+    return array_namespace(new, old).where(n > 0, new, old)
+
+
+def mean(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Array:
+    """Mean of x over ``axis``, kept at length one.
+
+    Parameters
+    ----------
+    x : floating-point array
+    axis : tuple of int
+        The axes that share the statistic.
+    mask : boolean array, optional
+        As many axes as x, each of x's length or of length one. True marks what counts. Where
+        nothing counts, and for an empty x, the result is 0.
+    """
+    xp = array_namespace(x)
+    n = count(x, axis, mask)
+    if mask is not None:
+        x = xp.where(mask, x, 0.0)
+        return xp.sum(x, axis=axis, keepdims=True) / xp.where(n > 0, n, 1.0)
+    if n == 0:
+        return xp.sum(x, axis=axis, keepdims=True)
+    return xp.mean(x, axis=axis, keepdims=True)
+
+
+def moments(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Moments:
+    """Mean and biased variance of x over ``axis``, in two passes. Arguments as in :func:`mean`."""
+    mu = mean(x, axis, mask)
+    deviation = x - mu
+    return Moments(mu, mean(deviation * deviation, axis, mask))
+
+
+def mean_square(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Array:
+    """Mean of x² over ``axis``: the second moment about zero, not about the mean.
+
+    Arguments as in :func:`mean`.
+    """
+    return mean(x * x, axis, mask)

@@ -1,0 +1,60 @@
+"""The formulas of the norms, forward and backward, for NumPy, torch and JAX arrays.
+
+Every norm follows one pattern: ``y, cache = norm(x, weight, bias)`` and
+``grads = norm_backward(grad_y, cache)``. Where there are running statistics they go in as
+arguments and come out as a third result.
+"""
+
+from normtutor.norms.batch_norm import RunningStats, batch_norm, batch_norm_backward
+from normtutor.norms.choices import TABLE, Choices, sharing_cells
+from normtutor.norms.group_norm import (
+    group_norm,
+    group_norm_backward,
+    instance_norm,
+    instance_norm_backward,
+)
+from normtutor.norms.layer_norm import layer_norm, layer_norm_backward
+from normtutor.norms.power_norm import (
+    power_norm,
+    power_norm_backward,
+    power_norm_v,
+    power_norm_v_backward,
+)
+from normtutor.norms.power_norm_authors_code import (
+    power_norm_authors_code,
+    power_norm_authors_code_backward,
+)
+from normtutor.norms.rms_norm import (
+    partial_rms_norm,
+    partial_rms_norm_backward,
+    rms_norm,
+    rms_norm_backward,
+)
+from normtutor.norms.weight_norm import weight_norm, weight_norm_backward
+
+__all__ = [
+    "TABLE",
+    "Choices",
+    "RunningStats",
+    "batch_norm",
+    "batch_norm_backward",
+    "group_norm",
+    "group_norm_backward",
+    "instance_norm",
+    "instance_norm_backward",
+    "layer_norm",
+    "layer_norm_backward",
+    "partial_rms_norm",
+    "partial_rms_norm_backward",
+    "power_norm",
+    "power_norm_authors_code",
+    "power_norm_authors_code_backward",
+    "power_norm_backward",
+    "power_norm_v",
+    "power_norm_v_backward",
+    "rms_norm",
+    "rms_norm_backward",
+    "sharing_cells",
+    "weight_norm",
+    "weight_norm_backward",
+]

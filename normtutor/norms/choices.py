@@ -1,0 +1,105 @@
+"""The three choices that make a norm: which axes share a statistic, which statistic, from where.
+
+The table that the chapters, the figures and the exercises read.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from normtutor.validation import check_groups, partial_count
+
+
+class Choices(NamedTuple):
+    """One row of the table, for x of shape (B, L, H).
+
+    ``axes`` names what shares a statistic, as letters of "BLH". "h" is a part of H: a group in
+    GroupNorm, the first entries in pRMSNorm. It is empty for a norm of the weights.
+    """
+
+    axes: str
+    statistic: str
+    source: str
+
+
+TABLE: dict[str, Choices] = {
+    "BatchNorm": Choices(
+        "BL", "mean and variance", "the batch in training, a running average in evaluation"
+    ),
+    "LayerNorm": Choices("H", "mean and variance", "the token itself"),
+    "InstanceNorm": Choices("L", "mean and variance", "the sequence itself"),
+    "GroupNorm": Choices("Lh", "mean and variance", "the sequence itself"),
+    "RMSNorm": Choices("H", "root mean square", "the token itself"),
+    "pRMSNorm": Choices("h", "root mean square", "the token itself"),
+    "PowerNorm-V": Choices("BL", "root mean square", "the batch"),
+    "PowerNorm": Choices("BL", "root mean square", "a running average, in training too"),
+    "WeightNorm": Choices("", "Euclidean norm", "the weights of one unit"),
+}
+
+
+def sharing_cells(
+    name: str,
+    shape: tuple[int, int, int],
+    cell: tuple[int, int, int],
+    *,
+    num_groups: int = 2,
+    p: float = 0.25,
+) -> np.ndarray:
+    """Mark the cells of x from which the statistic that normalizes ``cell`` is computed.
+
+    Parameters
+    ----------
+    name : str
+        A key of :data:`TABLE`.
+    shape : (B, L, H)
+    cell : (b, l, h)
+        Indices of one cell, from 0.
+    num_groups : int
+        GroupNorm's number of groups.
+    p : float
+        pRMSNorm's share of entries.
+
+    Returns
+    -------
+    boolean array of shape (B, L, H)
+        All False for WeightNorm, which takes no statistic of the activations.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, a cell outside the shape, groups that do not divide H, or a p that
+        leaves no entry.
+
+    Examples
+    --------
+    >>> sharing_cells("LayerNorm", (2, 2, 3), (0, 1, 0)).astype(int)
+    array([[[0, 0, 0],
+            [1, 1, 1]],
+    <BLANKLINE>
+           [[0, 0, 0],
+            [0, 0, 0]]])
+    """
+    if name not in TABLE:
+        raise ValueError(f"unknown norm {name!r}. Choose one of: {', '.join(TABLE)}.")
+    if not all(0 <= i < n for i, n in zip(cell, shape, strict=True)):
+        raise ValueError(
+            f"cell {cell} lies outside the shape {shape}. Indices count from 0 to length minus 1."
+        )
+    axes = TABLE[name].axes
+    if not axes:
+        return np.zeros(shape, dtype=bool)
+    b, length, h = np.ogrid[: shape[0], : shape[1], : shape[2]]
+    shared = np.ones(shape, dtype=bool)
+    if "B" not in axes:
+        shared = shared & (b == cell[0])
+    if "L" not in axes:
+        shared = shared & (length == cell[1])
+    if name == "pRMSNorm":
+        shared = shared & (h < partial_count(shape[2], p))
+    elif "h" in axes:
+        check_groups(num_groups, shape[2])
+        width = shape[2] // num_groups
+        shared = shared & (h // width == cell[2] // width)
+    elif "H" not in axes:
+        shared = shared & (h == cell[2])
+    return shared

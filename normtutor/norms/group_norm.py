@@ -1,0 +1,316 @@
+r"""GroupNorm and InstanceNorm: statistics of one example, over its positions.
+
+.. math::
+
+    \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}}, \qquad y = \gamma \hat x + \beta
+
+GroupNorm takes :math:`\mu` and :math:`\sigma^2` over the positions and the features of one group.
+InstanceNorm is GroupNorm with one feature in each group.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+from array_api_compat import array_namespace
+
+from normtutor.affine import affine, affine_backward, along
+from normtutor.moments import Moments, count, mean, moments, unbiased, unless_empty, widen
+from normtutor.norms.batch_norm import (
+    BatchNormCache,
+    BatchNormGrads,
+    RunningStats,
+    batch_norm,
+    batch_norm_backward,
+)
+from normtutor.validation import (
+    check_feature_axis,
+    check_floating,
+    check_groups,
+    check_mask,
+    check_parameter,
+)
+
+Array = Any
+
+
+class GroupNormCache(NamedTuple):
+    """What :func:`group_norm_backward` needs of the forward pass."""
+
+    x_hat: Array
+    inverse_std: Array
+    weight: Array | None
+    bias: Array | None
+    mask: Array | None
+    feature_axis: int
+    num_groups: int
+
+
+class GroupNormGrads(NamedTuple):
+    """Gradients with respect to the arguments of :func:`group_norm`; None where one was None."""
+
+    x: Array
+    weight: Array | None
+    bias: Array | None
+
+
+def _split(x: Array, feature_axis: int, groups: int) -> Array:
+    """Split the feature axis in two: (B, C, ...) -> (B, groups, C / groups, ...)."""
+    xp = array_namespace(x)
+    shape = tuple(x.shape)
+    split = (groups, shape[feature_axis] // groups)
+    return xp.reshape(x, shape[:feature_axis] + split + shape[feature_axis + 1 :])
+
+
+def _statistic_axes(ndim: int, feature_axis: int) -> tuple[int, ...]:
+    """Axes that share a statistic once the feature axis is split: all but batch and group."""
+    return tuple(a for a in range(1, ndim) if a != feature_axis)
+
+
+def group_norm(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    *,
+    num_groups: int,
+    eps: float = 1e-5,
+    mask: Array | None = None,
+    feature_axis: int = 1,
+) -> tuple[Array, GroupNormCache]:
+    r"""Remove the mean and the scale of each group of features of each example.
+
+    :math:`y = \gamma (x - \mu) / \sqrt{\sigma^2 + \varepsilon} + \beta`, with the mean and the
+    biased variance of the group in that example.
+
+    **Axes of the statistics:** the positions and the C / ``num_groups`` neighbouring features of
+    a group. Examples never mix.
+
+    Parameters
+    ----------
+    x : array of shape (B, C, ...) or, with ``feature_axis=-1``, (B, L, H)
+    weight, bias : array of shape (C,), optional
+        γ and β, one per feature, not per group. Without them the output is x̂.
+    num_groups : int
+        Must divide C.
+    eps : float
+        ε, inside the root.
+    mask : boolean array of x's shape without its feature axis, optional
+        True on real tokens. Elsewhere y is 0 and no gradient passes.
+    feature_axis : int
+
+    Returns
+    -------
+    y : array of x's shape and dtype
+    cache : GroupNormCache
+
+    Raises
+    ------
+    ValueError
+        If ``num_groups`` does not divide C, or a shape does not fit.
+    TypeError
+        If an array does not hold real floating-point numbers, or the mask is not boolean.
+
+    Notes
+    -----
+    From Wu and He :cite:p:`wu2018`. Same values as ``torch.nn.functional.group_norm``, which has
+    no mask and no feature axis. With one group it is what some papers on images call LayerNorm;
+    it is not ``torch.nn.LayerNorm(C)``, whose statistics belong to one position.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.asarray([[1.0, 3.0, 10.0, 30.0]])  # one example, four features, no positions
+    >>> y, cache = group_norm(x, num_groups=2, eps=1e-12)
+    >>> y
+    array([[-1.,  1., -1.,  1.]])
+    """
+    check_floating(x)
+    feature_axis = check_feature_axis(x, feature_axis)
+    channels = x.shape[feature_axis]
+    check_groups(num_groups, channels)
+    check_parameter(weight, "weight", (channels,))
+    check_parameter(bias, "bias", (channels,))
+    mask = check_mask(mask, x, feature_axis)
+    xp = array_namespace(x, weight, bias)
+
+    wide = widen(x)
+    if mask is not None:
+        wide = xp.where(mask, wide, 0.0)
+    mu, variance = _group_moments(wide, num_groups, mask, feature_axis)
+    inverse_std = 1 / xp.sqrt(variance + eps)
+    x_hat = xp.reshape((_split(wide, feature_axis, num_groups) - mu) * inverse_std, wide.shape)
+    y = affine(x_hat, weight, bias, (feature_axis,))
+    if mask is not None:
+        x_hat, y = xp.where(mask, x_hat, 0.0), xp.where(mask, y, 0.0)
+    cache = GroupNormCache(x_hat, inverse_std, weight, bias, mask, feature_axis, num_groups)
+    return xp.astype(y, x.dtype, copy=False), cache
+
+
+def _group_moments(x: Array, groups: int, mask: Array | None, feature_axis: int) -> Moments:
+    """Mean and biased variance of each group of each example."""
+    split = _split(x, feature_axis, groups)
+    split_mask = None if mask is None else _split(mask, feature_axis, 1)
+    return moments(split, _statistic_axes(split.ndim, feature_axis), split_mask)
+
+
+def group_norm_backward(grad_y: Array, cache: GroupNormCache) -> GroupNormGrads:
+    r"""Gradients of a loss through :func:`group_norm`.
+
+    As for LayerNorm, with the means taken over one group of one example:
+
+    .. math::
+
+        \frac{\partial L}{\partial x} = \frac{1}{\sqrt{\sigma^2 + \varepsilon}}
+        \left( g - \overline{g} - \hat x\, \overline{g \hat x} \right), \qquad
+        g = \gamma\, \frac{\partial L}{\partial y}.
+
+    Parameters
+    ----------
+    grad_y : array of y's shape
+    cache : GroupNormCache
+
+    Returns
+    -------
+    GroupNormGrads
+        ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (C,).
+    """
+    x_hat, inverse_std, weight, bias, mask, feature_axis, groups = cache
+    xp = array_namespace(grad_y, x_hat)
+    wide = widen(grad_y)
+    if mask is not None:
+        wide = xp.where(mask, wide, 0.0)
+    g, grad_weight, grad_bias = affine_backward(wide, x_hat, weight, bias, (feature_axis,))
+    split_g, split_x_hat = _split(g, feature_axis, groups), _split(x_hat, feature_axis, groups)
+    split_mask = None if mask is None else _split(mask, feature_axis, 1)
+    axes = _statistic_axes(split_g.ndim, feature_axis)
+    pull = mean(split_g, axes, split_mask)
+    pull = pull + split_x_hat * mean(split_g * split_x_hat, axes, split_mask)
+    grad_x = xp.reshape(inverse_std * (split_g - pull), x_hat.shape)
+    if mask is not None:
+        grad_x = xp.where(mask, grad_x, 0.0)
+    return GroupNormGrads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
+
+
+def instance_norm(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    running_mean: Array | None = None,
+    running_var: Array | None = None,
+    *,
+    training: bool = True,
+    momentum: float | Array = 0.1,
+    eps: float = 1e-5,
+    mask: Array | None = None,
+    feature_axis: int = 1,
+) -> tuple[Array, GroupNormCache | BatchNormCache, RunningStats]:
+    r"""Remove the mean and the scale of each feature of each example.
+
+    :math:`y = \gamma (x - \mu) / \sqrt{\sigma^2 + \varepsilon} + \beta`, with the mean and the
+    biased variance of that feature in that example.
+
+    **Axes of the statistics:** the positions or pixels. Examples and features never mix.
+
+    Parameters
+    ----------
+    x : array of shape (B, C, ...) or, with ``feature_axis=-1``, (B, L, H)
+    weight, bias : array of shape (C,), optional
+    running_mean, running_var : array of shape (C,), optional
+        Averages over the examples, the variance unbiased. They are used in evaluation if given,
+        which turns the layer into BatchNorm's evaluation; most models do without them.
+    training, momentum, eps, mask, feature_axis
+        As in :func:`~normtutor.norms.batch_norm`.
+
+    Returns
+    -------
+    y : array of x's shape and dtype
+    cache : GroupNormCache, or BatchNormCache where running statistics were used
+    running : RunningStats
+
+    Raises
+    ------
+    ValueError
+        If the example's own statistics are wanted and there is one position; if only one of the
+        running statistics is given; if a shape does not fit.
+    TypeError
+        If an array does not hold real floating-point numbers, or the mask is not boolean.
+
+    Notes
+    -----
+    From Ulyanov, Vedaldi and Lempitsky :cite:p:`ulyanov2016`. Same values as
+    ``torch.nn.functional.instance_norm``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, cache, _ = instance_norm(np.asarray([[[1.0, 3.0], [10.0, 30.0]]]), eps=1e-12)
+    >>> y
+    array([[[-1.,  1.],
+            [-1.,  1.]]])
+    """
+    check_floating(x)
+    feature_axis = check_feature_axis(x, feature_axis, smallest_ndim=3)
+    if (running_mean is None) != (running_var is None):
+        raise ValueError(
+            "running_mean and running_var go together; got only one of them. Pass both or neither."
+        )
+    if running_mean is not None and not training:
+        return batch_norm(
+            x,
+            weight,
+            bias,
+            running_mean,
+            running_var,
+            training=False,
+            eps=eps,
+            mask=mask,
+            feature_axis=feature_axis,
+        )
+    channels = x.shape[feature_axis]
+    check_parameter(running_mean, "running_mean", (channels,))
+    check_parameter(running_var, "running_var", (channels,))
+    if math.prod(x.shape) == x.shape[0] * channels > 0:
+        raise ValueError(
+            "InstanceNorm needs more than one position per example, because the variance of one "
+            f"value is 0; got x of shape {tuple(x.shape)}. Use a longer input or another norm."
+        )
+    y, cache = group_norm(
+        x, weight, bias, num_groups=channels, eps=eps, mask=mask, feature_axis=feature_axis
+    )
+    running = RunningStats(running_mean, running_var)
+    if running_mean is not None:
+        running = _instance_running(widen(x), cache.mask, running, momentum, feature_axis)
+    return y, cache, running
+
+
+def _instance_running(
+    x: Array, mask: Array | None, running: RunningStats, momentum: float | Array, feature_axis: int
+) -> RunningStats:
+    """Running statistics after this batch: the examples' own statistics, averaged over them."""
+    xp = array_namespace(x)
+    axes = tuple(a for a in range(1, x.ndim) if a != feature_axis)
+    mu, variance = moments(x, axes, mask)
+    n = count(x, axes, mask)
+    real = None if mask is None else n > 0  # an example that is all padding counts as none
+
+    def update(old: Array, new: Array) -> Array:
+        over_examples = tuple(a for a in range(x.ndim) if a != feature_axis)
+        new = mean(new, over_examples, real)
+        old_along = along(old, x, (feature_axis,))
+        blend = (1 - momentum) * old_along + momentum * new
+        blend = unless_empty(blend, old_along, count(x, over_examples, mask))
+        return xp.astype(xp.reshape(blend, old.shape), old.dtype, copy=False)
+
+    return RunningStats(update(running.mean, mu), update(running.var, unbiased(variance, n)))
+
+
+def instance_norm_backward(
+    grad_y: Array, cache: GroupNormCache | BatchNormCache
+) -> GroupNormGrads | BatchNormGrads:
+    """Gradients of a loss through :func:`instance_norm`.
+
+    :func:`group_norm_backward` with one feature in each group, or, where running statistics were
+    used, :func:`~normtutor.norms.batch_norm_backward` in evaluation.
+    """
+    if isinstance(cache, BatchNormCache):
+        return batch_norm_backward(grad_y, cache)
+    return group_norm_backward(grad_y, cache)

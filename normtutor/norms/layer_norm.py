@@ -1,0 +1,136 @@
+r"""LayerNorm: each token is centred and scaled by its own mean and variance.
+
+.. math::
+
+    \mu = \frac1d \sum_i x_i, \qquad
+    \sigma^2 = \frac1d \sum_i (x_i - \mu)^2, \qquad
+    \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}}, \qquad
+    y = \gamma \hat x + \beta
+"""
+
+from typing import Any, NamedTuple
+
+from array_api_compat import array_namespace
+
+from normtutor.affine import affine, affine_backward
+from normtutor.moments import mean, moments, widen
+from normtutor.validation import check_floating, check_normalized_shape, check_parameter
+
+Array = Any
+
+
+class LayerNormCache(NamedTuple):
+    """What :func:`layer_norm_backward` needs of the forward pass."""
+
+    x_hat: Array
+    inverse_std: Array
+    weight: Array | None
+    bias: Array | None
+    axes: tuple[int, ...]
+
+
+class LayerNormGrads(NamedTuple):
+    """Gradients with respect to the arguments of :func:`layer_norm`; None where one was None."""
+
+    x: Array
+    weight: Array | None
+    bias: Array | None
+
+
+def layer_norm(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    *,
+    normalized_shape: int | tuple[int, ...] | None = None,
+    eps: float = 1e-5,
+) -> tuple[Array, LayerNormCache]:
+    r"""Remove the mean and the scale of each token.
+
+    With :math:`d` the number of entries in the normalized axes,
+    :math:`y = \gamma (x - \mu) / \sqrt{\sigma^2 + \varepsilon} + \beta`, where
+    :math:`\mu` and the biased variance :math:`\sigma^2` are those of the token itself.
+
+    **Axes of the statistics:** the trailing axes named by ``normalized_shape``; every other
+    position has statistics of its own.
+
+    Parameters
+    ----------
+    x : array of shape (..., \*normalized_shape)
+    weight, bias : array of shape normalized_shape, optional
+        γ and β. Without them the output is x̂.
+    normalized_shape : int or tuple of int, optional
+        The trailing shape that shares a statistic. By default the shape of ``weight`` or, without
+        one, the last axis.
+    eps : float
+        ε, inside the root. As in torch its sign is not checked.
+
+    Returns
+    -------
+    y : array of x's shape and dtype
+    cache : LayerNormCache
+
+    Raises
+    ------
+    ValueError
+        If the trailing axes of x are not ``normalized_shape``, or a parameter has another shape.
+    TypeError
+        If x or a parameter does not hold real floating-point numbers.
+
+    Notes
+    -----
+    From Ba, Kiros and Hinton :cite:p:`ba2016`. Same values as
+    ``torch.nn.functional.layer_norm``; here half-precision input may come with parameters of any
+    floating dtype.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, cache = layer_norm(np.asarray([[1.0, 2.0, 6.0]]), eps=0.0)
+    >>> y.round(3)
+    array([[-0.926, -0.463,  1.389]])
+    """
+    check_floating(x)
+    shape = check_normalized_shape(x, normalized_shape, weight)
+    check_parameter(weight, "weight", shape)
+    check_parameter(bias, "bias", shape)
+    xp = array_namespace(x, weight, bias)
+    axes = tuple(range(-len(shape), 0))
+
+    wide = widen(x)
+    mu, variance = moments(wide, axes)
+    inverse_std = 1 / xp.sqrt(variance + eps)
+    x_hat = (wide - mu) * inverse_std
+    y = affine(x_hat, weight, bias, axes)
+    cache = LayerNormCache(x_hat, inverse_std, weight, bias, axes)
+    return xp.astype(y, x.dtype, copy=False), cache
+
+
+def layer_norm_backward(grad_y: Array, cache: LayerNormCache) -> LayerNormGrads:
+    r"""Gradients of a loss through :func:`layer_norm`.
+
+    With :math:`g = \gamma\, \partial L / \partial y` and means over the normalized axes,
+
+    .. math::
+
+        \frac{\partial L}{\partial x} = \frac{1}{\sqrt{\sigma^2 + \varepsilon}}
+        \left( g - \overline{g} - \hat x\, \overline{g \hat x} \right).
+
+    Subtracting :math:`\overline g` is the backward pass of the mean; subtracting
+    :math:`\hat x\, \overline{g \hat x}` is that of the standard deviation.
+
+    Parameters
+    ----------
+    grad_y : array of y's shape
+    cache : LayerNormCache
+
+    Returns
+    -------
+    LayerNormGrads
+        ``x`` of grad_y's dtype, ``weight`` and ``bias`` of their own shapes and dtypes.
+    """
+    x_hat, inverse_std, weight, bias, axes = cache
+    xp = array_namespace(grad_y, x_hat)
+    g, grad_weight, grad_bias = affine_backward(widen(grad_y), x_hat, weight, bias, axes)
+    grad_x = inverse_std * (g - mean(g, axes) - x_hat * mean(g * x_hat, axes))
+    return LayerNormGrads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)

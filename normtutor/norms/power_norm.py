@@ -1,0 +1,323 @@
+r"""PowerNorm: each feature is divided by its quadratic mean over the batch. No mean is subtracted.
+
+.. math::
+
+    \psi_B^2 = \frac1n \sum_i x_i^2, \qquad
+    \hat x_i = \frac{x_i}{\sqrt{\psi^2 + \varepsilon}}, \qquad
+    y_i = \gamma \hat x_i + \beta
+
+PN-V divides by :math:`\psi_B` of this batch. PN divides by a running average :math:`\psi`, in
+training too, and replaces the gradient through it, which would need all past batches, by a second
+running average, :math:`\nu`.
+"""
+
+from typing import Any, NamedTuple
+
+from array_api_compat import array_namespace
+
+from normtutor.affine import affine, affine_backward, along
+from normtutor.moments import count, mean, mean_square, unless_empty, widen
+from normtutor.validation import (
+    check_feature_axis,
+    check_floating,
+    check_mask,
+    check_parameter,
+)
+
+Array = Any
+
+
+class PowerNormCache(NamedTuple):
+    """What :func:`power_norm_backward` needs of the forward pass."""
+
+    x_hat: Array
+    inverse_psi: Array  # of the statistic that the backward pass divides by
+    weight: Array | None
+    bias: Array | None
+    mask: Array | None
+    feature_axis: int
+    training: bool
+    exact: Any  # bool or boolean array: this batch divided by its own ψ, so its gradient is known
+
+
+class PowerNormGrads(NamedTuple):
+    """Gradients with respect to x, weight and bias; None where one was None."""
+
+    x: Array
+    weight: Array | None
+    bias: Array | None
+
+
+def _prepare(
+    x: Array, weight: Array | None, bias: Array | None, mask: Array | None, feature_axis: int
+) -> tuple[Array, Array | None, int, tuple[int, ...]]:
+    """Check the arguments; return widened x without padding, the mask, and the axes."""
+    check_floating(x)
+    feature_axis = check_feature_axis(x, feature_axis)
+    shape = (x.shape[feature_axis],)
+    check_parameter(weight, "weight", shape)
+    check_parameter(bias, "bias", shape)
+    mask = check_mask(mask, x, feature_axis)
+    wide = widen(x)
+    if mask is not None:
+        wide = array_namespace(x).where(mask, wide, 0.0)
+    return wide, mask, feature_axis, tuple(a for a in range(x.ndim) if a != feature_axis)
+
+
+def _finish(
+    x: Array,
+    wide: Array,
+    weight: Array | None,
+    bias: Array | None,
+    mask: Array | None,
+    axis: int,
+    inverse_psi: Array,
+) -> tuple[Array, Array]:
+    """Divide and apply the affine; 0 at masked positions."""
+    xp = array_namespace(wide)
+    x_hat = wide * inverse_psi
+    y = affine(x_hat, weight, bias, (axis,))
+    if mask is not None:
+        y = xp.where(mask, y, 0.0)
+    return x_hat, xp.astype(y, x.dtype, copy=False)
+
+
+def power_norm_v(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    *,
+    eps: float = 1e-5,
+    mask: Array | None = None,
+    feature_axis: int = -1,
+) -> tuple[Array, PowerNormCache]:
+    r"""Remove the scale of each feature over the batch and keep its mean.
+
+    :math:`y = \gamma x / \sqrt{\psi_B^2 + \varepsilon} + \beta`, with the mean square
+    :math:`\psi_B^2` of this batch.
+
+    **Axes of the statistic:** every axis but ``feature_axis``, as in BatchNorm.
+
+    Parameters
+    ----------
+    x : array of shape (B, L, H) or, with ``feature_axis=1``, (B, C, ...)
+    weight, bias : array of shape (H,), optional
+    eps : float
+        ε, inside the root.
+    mask : boolean array of x's shape without its feature axis, optional
+        True on real tokens. Elsewhere y is 0 and no gradient passes.
+    feature_axis : int
+
+    Returns
+    -------
+    y : array of x's shape and dtype
+    cache : PowerNormCache
+
+    Raises
+    ------
+    ValueError
+        If a shape does not fit.
+    TypeError
+        If an array does not hold real floating-point numbers, or the mask is not boolean.
+
+    Notes
+    -----
+    From Shen et al. :cite:p:`shen2020`, section 4.1. torch.nn has no such layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, cache = power_norm_v(np.asarray([[1.0, 10.0], [7.0, 70.0]]), eps=0.0)
+    >>> y
+    array([[0.2, 0.2],
+           [1.4, 1.4]])
+    """
+    wide, mask, feature_axis, axes = _prepare(x, weight, bias, mask, feature_axis)
+    inverse_psi = 1 / array_namespace(x).sqrt(mean_square(wide, axes, mask) + eps)
+    x_hat, y = _finish(x, wide, weight, bias, mask, feature_axis, inverse_psi)
+    return y, PowerNormCache(x_hat, inverse_psi, weight, bias, mask, feature_axis, True, True)
+
+
+def power_norm_v_backward(grad_y: Array, cache: PowerNormCache) -> PowerNormGrads:
+    r"""Gradients of a loss through :func:`power_norm_v`, exact.
+
+    With :math:`g = \gamma\, \partial L / \partial y` and the mean over the values of a feature,
+
+    .. math::
+
+        \frac{\partial L}{\partial x} = \frac{1}{\psi_B}
+        \left( g - \hat x\, \Lambda \right), \qquad \Lambda = \overline{g \hat x}.
+    """
+    nothing = array_namespace(cache.x_hat).zeros_like(cache.inverse_psi)
+    return power_norm_backward(grad_y, cache, nothing)[0]
+
+
+def power_norm(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    running_mean_square: Array | None = None,
+    *,
+    training: bool = True,
+    alpha: float = 0.9,
+    eps: float = 1e-5,
+    mask: Array | None = None,
+    feature_axis: int = -1,
+    step: int | Array | None = None,
+    warmup_steps: int = 0,
+) -> tuple[Array, PowerNormCache, Array]:
+    r"""Divide each feature by a running quadratic mean, in training too.
+
+    :math:`y = \gamma x / \sqrt{\psi_{t-1}^2 + \varepsilon} + \beta`, after which, in training,
+    :math:`\psi_t^2 = \alpha \psi_{t-1}^2 + (1 - \alpha) \psi_B^2`. In the first ``warmup_steps``
+    batches y is that of :func:`power_norm_v`, and :math:`\psi_t^2` is the plain average of
+    :math:`\psi_B^2` so far. In evaluation y is linear in x but for β.
+
+    **Axes of the statistic:** every axis but ``feature_axis``, and the past batches.
+
+    Parameters
+    ----------
+    x : array of shape (B, L, H) or, with ``feature_axis=1``, (B, C, ...)
+    weight, bias : array of shape (H,), optional
+    running_mean_square : array of shape (H,)
+        :math:`\psi_{t-1}^2`. Start with ones.
+    training : bool
+    alpha : float
+        The weight of the past in ψ².
+    eps : float
+        ε, inside the root.
+    mask : boolean array of x's shape without its feature axis, optional
+        True on real tokens. Elsewhere y is 0 and no gradient passes.
+    feature_axis : int
+    step : int or array of shape (), optional
+        t, which counts from 1. Needed if ``warmup_steps`` is positive and in training.
+    warmup_steps : int
+
+    Returns
+    -------
+    y : array of x's shape and dtype
+    cache : PowerNormCache
+    running_mean_square : array of shape (H,)
+        :math:`\psi_t^2`. A batch without a real token leaves it as it was.
+
+    Raises
+    ------
+    ValueError
+        If ``running_mean_square`` is missing, ``step`` is missing in a warm-up, or a shape does
+        not fit.
+    TypeError
+        If an array does not hold real floating-point numbers, or the mask is not boolean.
+
+    Notes
+    -----
+    From Shen et al. :cite:p:`shen2020`, Algorithm 2. The warm-up's average is ours: the paper does
+    not say how ψ starts. torch.nn has no such layer. Autograd through this forward takes ψ as a
+    constant; the paper's gradient is :func:`power_norm_backward`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.asarray([[1.0, 10.0], [7.0, 70.0]])
+    >>> y, cache, psi_squared = power_norm(x, None, None, np.ones(2), alpha=0.9, eps=0.0)
+    >>> y  # divided by 1, the start
+    array([[ 1., 10.],
+           [ 7., 70.]])
+    >>> psi_squared
+    array([  3.4, 250.9])
+    """
+    wide, mask, feature_axis, axes = _prepare(x, weight, bias, mask, feature_axis)
+    if running_mean_square is None:
+        raise ValueError(
+            "power_norm divides by a running mean square; got None. Start with ones, or use "
+            "power_norm_v, which divides by that of the batch."
+        )
+    check_parameter(running_mean_square, "running_mean_square", (x.shape[feature_axis],))
+    if training and warmup_steps > 0 and step is None:
+        raise ValueError(
+            f"a warm-up of {warmup_steps} steps needs the number of this step; got step=None. "
+            "Pass step=1 for the first batch, then 2, and so on."
+        )
+    xp = array_namespace(x, weight, bias)
+    old = along(running_mean_square, wide, (feature_axis,))
+    psi_squared, updated, in_warmup = old, old, False
+    if training:
+        batch = mean_square(wide, axes, mask)
+        updated = alpha * old + (1 - alpha) * batch
+        if warmup_steps > 0:
+            in_warmup = step <= warmup_steps
+            psi_squared = choose(in_warmup, batch, old)
+            updated = choose(in_warmup, old + (batch - old) / step, updated)
+        updated = unless_empty(updated, old, count(wide, axes, mask))
+    inverse_psi = 1 / xp.sqrt(psi_squared + eps)
+    x_hat, y = _finish(x, wide, weight, bias, mask, feature_axis, inverse_psi)
+    cache = PowerNormCache(
+        x_hat, inverse_psi, weight, bias, mask, feature_axis, training, in_warmup
+    )
+    return y, cache, restore(updated, running_mean_square)
+
+
+def choose(condition: Any, yes: Array, no: Array) -> Array:
+    """``xp.where`` that also takes a Python bool."""
+    if isinstance(condition, bool):
+        return yes if condition else no
+    return array_namespace(yes, no).where(condition, yes, no)
+
+
+def restore(updated: Array, old: Array) -> Array:
+    """The updated statistic in the shape and dtype of the old one."""
+    xp = array_namespace(updated)
+    return xp.astype(xp.reshape(updated, old.shape), old.dtype, copy=False)
+
+
+def power_norm_backward(
+    grad_y: Array, cache: PowerNormCache, nu: Array, *, alpha: float = 0.9
+) -> tuple[PowerNormGrads, Array]:
+    r"""The approximate gradients of :func:`power_norm`, and the running average ν after them.
+
+    With :math:`g = \gamma\, \partial L / \partial y`,
+    :math:`\Gamma = \overline{\hat x^2}` and :math:`\Lambda = \overline{g \hat x}` of this batch,
+
+    .. math::
+
+        \frac{\partial L}{\partial x} = \frac{1}{\psi_{t-1}} (g - \nu_{t-1} \hat x), \qquad
+        \nu_t = \nu_{t-1} \bigl(1 - (1 - \alpha) \Gamma\bigr) + (1 - \alpha) \Lambda .
+
+    In the warm-up, where :math:`\psi` is the batch's own, Λ stands in place of
+    :math:`\nu_{t-1}`, which makes the gradient exact; ν gathers all the same. In evaluation ψ is a
+    constant: :math:`\partial L / \partial x = g / \psi`, and ν stays.
+
+    Parameters
+    ----------
+    grad_y : array of y's shape
+    cache : PowerNormCache
+    nu : array of shape (H,)
+        :math:`\nu_{t-1}`. Start with zeros.
+    alpha : float
+        The weight of the past in ν.
+
+    Returns
+    -------
+    grads : PowerNormGrads
+        ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (H,).
+    nu : array of shape (H,)
+        :math:`\nu_t`. Where it would not be finite it stays as it was.
+    """
+    x_hat, inverse_psi, weight, bias, mask, feature_axis, training, exact = cache
+    xp = array_namespace(grad_y, x_hat)
+    wide = widen(grad_y)
+    if mask is not None:
+        wide = xp.where(mask, wide, 0.0)
+    g, grad_weight, grad_bias = affine_backward(wide, x_hat, weight, bias, (feature_axis,))
+    grad_x, new_nu = g, nu
+    if training:
+        axes = tuple(a for a in range(x_hat.ndim) if a != feature_axis)
+        nu_along = along(nu, x_hat, (feature_axis,))
+        square, product = mean_square(x_hat, axes, mask), mean(g * x_hat, axes, mask)
+        grad_x = g - x_hat * choose(exact, product, nu_along)
+        updated = nu_along * (1 - (1 - alpha) * square) + (1 - alpha) * product
+        new_nu = restore(xp.where(xp.isfinite(updated), updated, nu_along), nu)
+    grad_x = inverse_psi * grad_x
+    if mask is not None:
+        grad_x = xp.where(mask, grad_x, 0.0)
+    grad_x = xp.astype(grad_x, grad_y.dtype, copy=False)
+    return PowerNormGrads(grad_x, grad_weight, grad_bias), new_nu

@@ -1,0 +1,159 @@
+"""PowerNorm as its authors published it in code, which differs from their paper.
+
+The pieces are :mod:`normtutor.norms.rms_norm` over groups of features and
+:mod:`normtutor.norms.power_norm`; what is written here is only how the code joins and bends them.
+"""
+
+from typing import Any, NamedTuple
+
+from array_api_compat import array_namespace
+
+from normtutor.affine import along
+from normtutor.moments import count, mean_square, unless_empty, widen
+from normtutor.norms.power_norm import (
+    PowerNormCache,
+    PowerNormGrads,
+    choose,
+    power_norm,
+    power_norm_backward,
+    restore,
+)
+from normtutor.norms.rms_norm import RMSNormCache, rms_norm, rms_norm_backward
+from normtutor.validation import check_feature_axis, check_floating, check_groups, check_mask
+
+Array = Any
+
+
+class AuthorsCodeCache(NamedTuple):
+    """What :func:`power_norm_authors_code_backward` needs of the forward pass."""
+
+    scaling: RMSNormCache
+    power: PowerNormCache
+
+
+def power_norm_authors_code(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    running_mean_square: Array | None = None,
+    *,
+    training: bool = True,
+    alpha: float = 0.9,
+    eps: float = 1e-5,
+    mask: Array | None = None,
+    feature_axis: int = -1,
+    step: int | Array | None = None,
+    warmup_steps: int = 0,
+    groups: int = 1,
+) -> tuple[Array, AuthorsCodeCache, Array]:
+    r"""PowerNorm as its authors published it in code, which differs from their paper.
+
+    1. Each token is first divided by its own root mean square, within ``groups`` runs of
+       neighbouring features, in evaluation too. The rest works on the scaled token s.
+    2. For :math:`t \le` ``warmup_steps`` the divisor is :math:`\psi_B` of this batch, then
+       :math:`\psi_{t-1}`.
+    3. For :math:`t <` ``warmup_steps`` the running average is first replaced by the plain average
+       so far; the moving average is then applied on top of it, at every step.
+    4. The backward pass divides by :math:`\psi_B` of this batch, not by :math:`\psi_{t-1}`, and
+       uses ν from the first step on.
+
+    **Axes of the statistics:** the features of a group for the scaling; every axis but
+    ``feature_axis``, and the past batches, for ψ.
+
+    Parameters
+    ----------
+    x, weight, bias, running_mean_square, training, alpha, eps, mask, feature_axis
+        As in :func:`~normtutor.norms.power_norm`.
+    step, warmup_steps
+        As in :func:`~normtutor.norms.power_norm`.
+    groups : int
+        Must divide H. The authors use the number of attention heads.
+
+    Returns
+    -------
+    y : array of x's shape and dtype
+    cache : AuthorsCodeCache
+    running_mean_square : array of shape (H,)
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in :func:`~normtutor.norms.power_norm`, and if ``groups`` does not divide H.
+
+    Notes
+    -----
+    Restated from the code that accompanies Shen et al. :cite:p:`shen2020`. Not taken over: there
+    padding enters ν, one non-finite gradient spoils ν for good, and a batch of padding spoils ψ.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.asarray([[3.0, 4.0], [30.0, 40.0]])
+    >>> y, cache, _ = power_norm_authors_code(x, None, None, np.ones(2), eps=0.0)
+    >>> y.round(3)  # both tokens have the same direction
+    array([[0.849, 1.131],
+           [0.849, 1.131]])
+    """
+    check_floating(x)
+    axis = check_feature_axis(x, feature_axis)
+    check_groups(groups, x.shape[axis])
+    padding = check_mask(mask, x, axis)
+    xp = array_namespace(x, weight, bias)
+    wide = widen(x)
+    if padding is not None:
+        wide = xp.where(padding, wide, 0.0)
+    scaled, scaling = rms_norm(_split_last(wide, axis, groups), eps=1e-5)
+    s = _join_last(scaled, axis)
+
+    y, power, updated = power_norm(
+        s,
+        weight,
+        bias,
+        running_mean_square,
+        training=training,
+        alpha=alpha,
+        eps=eps,
+        mask=mask,
+        feature_axis=axis,
+        step=step,
+        warmup_steps=warmup_steps,
+    )
+    if training:
+        axes = tuple(a for a in range(s.ndim) if a != axis)
+        batch = mean_square(s, axes, padding)
+        past = old = along(running_mean_square, s, (axis,))
+        if warmup_steps > 0:
+            past = choose(step < warmup_steps, old + (batch - old) / step, old)
+        updated = unless_empty(alpha * past + (1 - alpha) * batch, old, count(s, axes, padding))
+        updated = restore(updated, running_mean_square)
+        power = power._replace(inverse_psi=1 / xp.sqrt(batch + eps), exact=False)
+    return xp.astype(y, x.dtype, copy=False), AuthorsCodeCache(scaling, power), updated
+
+
+def _split_last(x: Array, axis: int, groups: int) -> Array:
+    """Move the feature axis to the end and split it: (..., groups, H / groups)."""
+    xp = array_namespace(x)
+    x = xp.moveaxis(x, axis, -1)
+    return xp.reshape(x, (*x.shape[:-1], groups, x.shape[-1] // groups))
+
+
+def _join_last(x: Array, axis: int) -> Array:
+    """Undo :func:`_split_last`."""
+    xp = array_namespace(x)
+    return xp.moveaxis(xp.reshape(x, (*x.shape[:-2], x.shape[-2] * x.shape[-1])), -1, axis)
+
+
+def power_norm_authors_code_backward(
+    grad_y: Array, cache: AuthorsCodeCache, nu: Array, *, alpha: float = 0.9
+) -> tuple[PowerNormGrads, Array]:
+    """Gradients as the published code computes them, and ν after them.
+
+    :func:`~normtutor.norms.power_norm_backward` with the divisor of this batch, then the exact
+    backward pass of the scaling. Arguments and results as there.
+    """
+    axis = cache.power.feature_axis
+    grads, nu = power_norm_backward(widen(grad_y), cache.power, nu, alpha=alpha)
+    groups = cache.scaling.x_hat.shape[-2]
+    grad_x = rms_norm_backward(_split_last(grads.x, axis, groups), cache.scaling).x
+    grad_x = array_namespace(grad_y).astype(_join_last(grad_x, axis), grad_y.dtype, copy=False)
+    return grads._replace(x=grad_x), nu

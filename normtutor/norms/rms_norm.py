@@ -1,0 +1,237 @@
+r"""RMSNorm: each token is divided by its own root mean square. No mean is subtracted.
+
+.. math::
+
+    \operatorname{RMS}(x) = \sqrt{\frac1d \sum_i x_i^2 + \varepsilon}, \qquad
+    \hat x = \frac{x}{\operatorname{RMS}(x)}, \qquad
+    y = \gamma \hat x + \beta
+
+pRMSNorm estimates the root mean square from the first :math:`k = \lfloor dp \rfloor` entries.
+"""
+
+from typing import Any, NamedTuple
+
+from array_api_compat import array_namespace
+
+from normtutor.affine import affine, affine_backward
+from normtutor.moments import mean, mean_square, widen
+from normtutor.validation import (
+    check_floating,
+    check_normalized_shape,
+    check_parameter,
+    partial_count,
+)
+
+Array = Any
+
+
+class RMSNormCache(NamedTuple):
+    """What :func:`rms_norm_backward` needs of the forward pass."""
+
+    x_hat: Array
+    inverse_rms: Array
+    weight: Array | None
+    bias: Array | None
+    axes: tuple[int, ...]
+
+
+class RMSNormGrads(NamedTuple):
+    """Gradients with respect to the arguments of the forward pass; None where one was None."""
+
+    x: Array
+    weight: Array | None
+    bias: Array | None
+
+
+def rms_norm(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    *,
+    normalized_shape: int | tuple[int, ...] | None = None,
+    eps: float | None = None,
+) -> tuple[Array, RMSNormCache]:
+    r"""Remove the scale of each token and keep its mean.
+
+    :math:`y = \gamma x / \sqrt{\tfrac1d \sum_i x_i^2 + \varepsilon} + \beta`.
+
+    **Axes of the statistic:** the trailing axes named by ``normalized_shape``; every other
+    position has a statistic of its own.
+
+    Parameters
+    ----------
+    x : array of shape (..., \*normalized_shape)
+    weight, bias : array of shape normalized_shape, optional
+        γ and β. torch.nn.RMSNorm and most models have no β.
+    normalized_shape : int or tuple of int, optional
+        The trailing shape that shares a statistic. By default the shape of ``weight`` or, without
+        one, the last axis.
+    eps : float, optional
+        ε, inside the root. None is the machine epsilon of the dtype in which the statistic is
+        accumulated: 1.19e-7 for float32, float16 and bfloat16 input, 2.2e-16 for float64.
+
+    Returns
+    -------
+    y : array of x's shape and dtype
+    cache : RMSNormCache
+
+    Raises
+    ------
+    ValueError
+        If the trailing axes of x are not ``normalized_shape``, or a parameter has another shape.
+    TypeError
+        If x or a parameter does not hold real floating-point numbers.
+
+    Notes
+    -----
+    From Zhang and Sennrich :cite:p:`zhang2019rms`. Same values as
+    ``torch.nn.functional.rms_norm``; here half-precision input gives half-precision output
+    whatever the dtype of ``weight``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, cache = rms_norm(np.asarray([[1.0, 2.0, 2.0]]))
+    >>> y.round(3)
+    array([[0.577, 1.155, 1.155]])
+    """
+    check_floating(x)
+    shape = check_normalized_shape(x, normalized_shape, weight)
+    check_parameter(weight, "weight", shape)
+    check_parameter(bias, "bias", shape)
+    xp = array_namespace(x, weight, bias)
+    axes = tuple(range(-len(shape), 0))
+
+    wide = widen(x)
+    if eps is None:
+        eps = float(xp.finfo(wide.dtype).eps)
+    inverse_rms = 1 / xp.sqrt(mean_square(wide, axes) + eps)
+    x_hat = wide * inverse_rms
+    y = affine(x_hat, weight, bias, axes)
+    return xp.astype(y, x.dtype, copy=False), RMSNormCache(x_hat, inverse_rms, weight, bias, axes)
+
+
+def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> RMSNormGrads:
+    r"""Gradients of a loss through :func:`rms_norm`.
+
+    With :math:`g = \gamma\, \partial L / \partial y` and the mean over the normalized axes,
+
+    .. math::
+
+        \frac{\partial L}{\partial x} = \frac{1}{\operatorname{RMS}(x)}
+        \left( g - \hat x\, \overline{g \hat x} \right).
+
+    It is LayerNorm's backward pass without the term :math:`\overline g`.
+
+    Parameters
+    ----------
+    grad_y : array of y's shape
+    cache : RMSNormCache
+
+    Returns
+    -------
+    RMSNormGrads
+        ``x`` of grad_y's dtype, ``weight`` and ``bias`` of their own shapes and dtypes.
+    """
+    x_hat, inverse_rms, weight, bias, axes = cache
+    xp = array_namespace(grad_y, x_hat)
+    g, grad_weight, grad_bias = affine_backward(widen(grad_y), x_hat, weight, bias, axes)
+    grad_x = inverse_rms * (g - x_hat * mean(g * x_hat, axes))
+    return RMSNormGrads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
+
+
+class PartialRMSNormCache(NamedTuple):
+    """What :func:`partial_rms_norm_backward` needs of the forward pass."""
+
+    x_hat: Array
+    rms: Array
+    eps: float
+    k: int
+    weight: Array | None
+    bias: Array | None
+
+
+def partial_rms_norm(
+    x: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    *,
+    p: float,
+    eps: float = 1e-8,
+) -> tuple[Array, PartialRMSNormCache]:
+    r"""Divide each token by the root mean square of its first k entries.
+
+    :math:`y = \gamma x / (r + \varepsilon) + \beta` with
+    :math:`r = \sqrt{\tfrac1k \sum_{i \le k} x_i^2}` and :math:`k = \lfloor dp \rfloor`. Note that ε stands outside the root.
+
+    **Axes of the statistic:** the first k entries of the last axis.
+
+    Parameters
+    ----------
+    x : array of shape (..., d)
+    weight, bias : array of shape (d,), optional
+    p : float in (0, 1]
+        The share of entries that the estimate uses.
+    eps : float
+
+    Returns
+    -------
+    y : array of x's shape and dtype
+    cache : PartialRMSNormCache
+
+    Raises
+    ------
+    ValueError
+        If p is outside (0, 1], if int(d·p) is 0, or if a parameter has another shape than (d,).
+    TypeError
+        If x or a parameter does not hold real floating-point numbers.
+
+    Notes
+    -----
+    From Zhang and Sennrich :cite:p:`zhang2019rms`, section 5; k and the place of ε follow their
+    published torch code. torch.nn has no such layer. Where the first k entries are all zero the
+    rest of the token is divided by ε alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, cache = partial_rms_norm(np.asarray([[3.0, 4.0, 10.0, 20.0]]), p=0.5, eps=0.0)
+    >>> y.round(3)
+    array([[0.849, 1.131, 2.828, 5.657]])
+    """
+    check_floating(x)
+    d = x.shape[-1]
+    k = partial_count(d, p)
+    check_parameter(weight, "weight", (d,))
+    check_parameter(bias, "bias", (d,))
+    xp = array_namespace(x, weight, bias)
+
+    wide = widen(x)
+    square = mean_square(wide[..., :k], (-1,))
+    # The root has an infinite slope at 0; taking it of 1 there keeps autograd's gradient finite.
+    rms = xp.where(square > 0, xp.sqrt(xp.where(square > 0, square, 1.0)), square)
+    x_hat = wide / (rms + eps)
+    y = affine(x_hat, weight, bias, (-1,))
+    cache = PartialRMSNormCache(x_hat, rms, eps, k, weight, bias)
+    return xp.astype(y, x.dtype, copy=False), cache
+
+
+def partial_rms_norm_backward(grad_y: Array, cache: PartialRMSNormCache) -> RMSNormGrads:
+    r"""Gradients of a loss through :func:`partial_rms_norm`.
+
+    With :math:`g = \gamma\, \partial L / \partial y` and :math:`r` the estimate,
+
+    .. math::
+
+        \frac{\partial L}{\partial x_i} = \frac{1}{r + \varepsilon}
+        \left( g_i - [i \le k]\; \frac{x_i}{k\, r} \sum_j g_j \hat x_j \right).
+
+    Only the entries that enter the estimate feel its gradient.
+    """
+    x_hat, rms, eps, k, weight, bias = cache
+    xp = array_namespace(grad_y, x_hat)
+    g, grad_weight, grad_bias = affine_backward(widen(grad_y), x_hat, weight, bias, (-1,))
+    direction = x_hat[..., :k] * ((rms + eps) / xp.where(rms > 0, rms, 1.0))  # x_i / r, 0 at r = 0
+    pull = direction * (xp.sum(g * x_hat, axis=-1, keepdims=True) / k)
+    grad_x = xp.concat([g[..., :k] - pull, g[..., k:]], axis=-1) / (rms + eps)
+    return RMSNormGrads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)

@@ -1,0 +1,125 @@
+r"""WeightNorm: each unit's weight vector is split into a direction and a length.
+
+.. math::
+
+    w = g \, \frac{v}{\lVert v \rVert}
+
+The activations are left alone; what is normalized is the parameter.
+"""
+
+from typing import Any, NamedTuple
+
+from array_api_compat import array_namespace
+
+from normtutor.moments import widen
+from normtutor.validation import check_floating
+
+Array = Any
+
+
+class WeightNormCache(NamedTuple):
+    """What :func:`weight_norm_backward` needs of the forward pass."""
+
+    direction: Array
+    norm: Array
+    g: Array | None
+    axes: tuple[int, ...]
+
+
+class WeightNormGrads(NamedTuple):
+    """Gradients with respect to the arguments of :func:`weight_norm`."""
+
+    v: Array
+    g: Array | None
+
+
+def weight_norm(
+    v: Array, g: Array | None = None, *, axis: int | None = 0
+) -> tuple[Array, WeightNormCache]:
+    r"""Give each unit's weight vector the length g and the direction of v.
+
+    :math:`w = g\, v / \lVert v \rVert`, one norm for each index along ``axis``.
+
+    **Axes of the statistic:** all axes of the weights except ``axis``; with ``axis=None``, all.
+
+    Parameters
+    ----------
+    v : array of shape (units, ...)
+    g : array, optional
+        The lengths, of v's shape with every axis but ``axis`` of length one, as in torch.
+        Without it every unit has length 1.
+    axis : int or None
+
+    Returns
+    -------
+    w : array of v's shape and dtype
+    cache : WeightNormCache
+
+    Raises
+    ------
+    ValueError
+        If ``axis`` does not exist in v, or g has another shape.
+    TypeError
+        If v or g does not hold real floating-point numbers.
+
+    Notes
+    -----
+    From Salimans and Kingma :cite:p:`salimans2016`. No ε: a unit with v = 0 has no direction and
+    gives NaN, as in ``torch.nn.utils.parametrizations.weight_norm``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> w, cache = weight_norm(np.asarray([[3.0, 4.0]]), np.asarray([[10.0]]))
+    >>> w
+    array([[6., 8.]])
+    """
+    check_floating(v, "v")
+    if axis is not None and not -v.ndim <= axis < v.ndim:
+        raise ValueError(
+            f"axis={axis} does not exist in v of shape {tuple(v.shape)}. "
+            "Use 0 for one length per unit, or None for one length for all."
+        )
+    kept = None if axis is None else axis % v.ndim
+    axes = tuple(a for a in range(v.ndim) if a != kept)
+    shape = tuple(n if a == kept else 1 for a, n in enumerate(v.shape))
+    if g is not None:
+        check_floating(g, "g")
+        if tuple(g.shape) != shape:
+            raise ValueError(
+                f"g must have shape {shape}, one length for each index along axis={axis} of v; "
+                f"got {tuple(g.shape)}. Reshape it, for example with g.reshape({shape})."
+            )
+    xp = array_namespace(v, g)
+
+    wide = widen(v)
+    norm = xp.sqrt(xp.sum(wide * wide, axis=axes, keepdims=True))
+    direction = wide / norm
+    w = direction if g is None else direction * xp.astype(g, wide.dtype, copy=False)
+    return xp.astype(w, v.dtype, copy=False), WeightNormCache(direction, norm, g, axes)
+
+
+def weight_norm_backward(grad_w: Array, cache: WeightNormCache) -> WeightNormGrads:
+    r"""Gradients of a loss through :func:`weight_norm`.
+
+    With the direction :math:`u = v / \lVert v \rVert`,
+
+    .. math::
+
+        \frac{\partial L}{\partial g} = \langle \tfrac{\partial L}{\partial w}, u \rangle, \qquad
+        \frac{\partial L}{\partial v} = \frac{g}{\lVert v \rVert}
+        \left( \tfrac{\partial L}{\partial w}
+        - u\, \langle \tfrac{\partial L}{\partial w}, u \rangle \right).
+
+    The gradient of v is orthogonal to v.
+    """
+    u, norm, g, axes = cache
+    xp = array_namespace(grad_w, u)
+    wide = widen(grad_w)
+    radial = xp.sum(wide * u, axis=axes, keepdims=True)
+    grad_v = (wide - u * radial) / norm
+    grad_g = None
+    if g is not None:
+        grad_v = grad_v * xp.astype(g, u.dtype, copy=False)
+        grad_g = xp.astype(radial, g.dtype, copy=False)
+    return WeightNormGrads(xp.astype(grad_v, grad_w.dtype, copy=False), grad_g)
