@@ -15,8 +15,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Polygon, Rectangle
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+
+from normtutor import norms
 
 FloatArray = NDArray[np.float64]
 
@@ -98,15 +101,36 @@ def norm_colour(name: str) -> str:
     return NORM_COLOURS[name]
 
 
-def t_interval(samples: ArrayLike, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """Return the mean over the first axis and the half-width of its t-interval.
+# Student's t: the 97.5% points for 1 to 30 degrees of freedom, scipy.stats.t.ppf(0.975, df).
+# A table, so that figures need matplotlib and no scipy.
+# fmt: off
+_T_975 = (
+    12.70620, 4.30265, 3.18245, 2.77645, 2.57058, 2.44691, 2.36462, 2.30600, 2.26216, 2.22814,
+    2.20099, 2.17881, 2.16037, 2.14479, 2.13145, 2.11991, 2.10982, 2.10092, 2.09302, 2.08596,
+    2.07961, 2.07387, 2.06866, 2.06390, 2.05954, 2.05553, 2.05183, 2.04841, 2.04523, 2.04227,
+)
+# fmt: on
+
+
+def _t_975(degrees: int) -> float:
+    if degrees <= len(_T_975):
+        return _T_975[degrees - 1]
+    # Beyond the table, two terms of the expansion around the normal quantile are exact to 1e-5.
+    z = 1.959964
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / degrees + second / degrees**2
+
+
+def t_interval(samples: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return the mean over the first axis and the half-width of its 95% t-interval.
+
+    The interval has that coverage if the rows are independent and Gaussian.
 
     Parameters
     ----------
     samples : array of shape (n_seeds, ...)
         One row a seed. With one row there is no spread to estimate: the half-width is NaN.
-    confidence : float
-        Coverage of the interval if the rows are independent and Gaussian.
 
     Returns
     -------
@@ -121,8 +145,7 @@ def t_interval(samples: ArrayLike, confidence: float = 0.95) -> tuple[FloatArray
     mean = values.mean(axis=0)
     if seeds == 1:
         return mean, np.full_like(mean, np.nan)
-    quantile = float(stats.t.ppf(0.5 + confidence / 2, df=seeds - 1))
-    return mean, quantile * values.std(axis=0, ddof=1) / np.sqrt(seeds)
+    return mean, _t_975(seeds - 1) * values.std(axis=0, ddof=1) / np.sqrt(seeds)
 
 
 def _label_of(key: str, position: int, labels: Mapping[str, str] | Sequence[str] | None) -> str:
@@ -277,3 +300,391 @@ def intervals(
     ax.spines["left"].set_visible(False)
     ax.set_xlabel(xlabel)
     return ax
+
+
+def shared_axes(name: str) -> str:
+    """Say in words which axes of (B, L, H) share a statistic, as `norms.TABLE` has it."""
+    letters = norms.TABLE[name].axes
+    if not letters:
+        return "no activations, the weights of one unit"
+    part = "the first entries of H" if name == "pRMSNorm" else "a group of H"
+    return " and ".join(part if letter == "h" else letter for letter in letters)
+
+
+def sharing_cells_figure(
+    names: Sequence[str] = ("BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm"),
+    *,
+    shape: tuple[int, int, int] = (3, 4, 6),
+    cell: tuple[int, int, int] = (1, 1, 2),
+    num_groups: int = 2,
+    p: float = 0.5,
+    moved: Mapping[str, ArrayLike] | None = None,
+) -> Figure:
+    """Draw which cells of x share a statistic with one cell, one row of sheets a norm.
+
+    Every sheet is one sequence of the batch, a row of it one token, a column one feature, so
+    that no cell hides another. Filled cells share the statistic, by `norms.sharing_cells`,
+    which reads `norms.TABLE`; the framed cell is the one asked about.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Keys of `norms.TABLE`, drawn from top to bottom.
+    shape : (B, L, H)
+    cell : (b, l, h)
+    num_groups, p
+        What GroupNorm and pRMSNorm need to know, as in `norms.sharing_cells`.
+    moved : mapping of name -> boolean array of shape (B, L, H), optional
+        A measurement: where the output changed when `cell` of the input changed. These cells
+        get a white dot. If the table is right, dots and filled cells coincide.
+
+    Returns
+    -------
+    Figure
+        One axes a norm. Its cells are `Rectangle` patches in the order of ``np.ndindex(shape)``;
+        dots are one `PathCollection`.
+    """
+    batch, length, features = shape
+    gap = 1.4
+    foot = 1.9  # room for the words below the last row, in cells
+    heights = [length + 0.2] * (len(names) - 1) + [length + 0.2 + foot]
+    scale = 5.4 / (batch * (features + gap))  # inches a cell
+    fig, axes = plt.subplots(
+        len(names),
+        1,
+        figsize=(5.6, scale * sum(heights) + 0.36 * len(names)),
+        squeeze=False,
+        layout="constrained",
+        height_ratios=heights,
+    )
+    for ax, name in zip(axes[:, 0], names, strict=True):
+        shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=num_groups, p=p))
+        for b, t, h in np.ndindex(*shape):
+            ax.add_patch(
+                Rectangle(
+                    (b * (features + gap) + h, t),
+                    1,
+                    1,
+                    facecolor=norm_colour(name) if shares[b, t, h] else PALE,
+                    edgecolor="white",
+                    linewidth=1.2,
+                )
+            )
+        if moved is not None and name in moved:
+            b, t, h = np.nonzero(np.asarray(moved[name]))
+            ax.scatter(b * (features + gap) + h + 0.5, t + 0.5, s=13, color="white", zorder=3)
+        b, t, h = cell
+        ax.plot(
+            b * (features + gap) + h + np.array([0, 1, 1, 0, 0]),
+            t + np.array([0, 0, 1, 1, 0]),
+            color=INK,
+            linewidth=2.4,
+            zorder=4,
+            solid_joinstyle="miter",
+        )
+        ax.set_title(f"{name}: {shared_axes(name)}", fontsize=11, pad=4)
+        ax.set_xlim(-0.9, batch * (features + gap) - gap + 0.2)
+        ax.set_ylim(length + 0.1, -0.1)
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+    last = axes[-1, 0]
+    for b in range(batch):
+        left = b * (features + gap)
+        last.text(
+            left + features / 2,
+            length + 0.15,
+            f"sequence {b + 1}\nfeatures →",
+            ha="center",
+            va="top",
+            fontsize=10,
+        )
+    for ax in axes[:, 0]:
+        ax.text(-0.25, length / 2, "← tokens", rotation=90, ha="right", va="center", fontsize=10)
+    last.set_ylim(length + 0.1 + foot, -0.1)
+    return fig
+
+
+def books_figure(
+    names: Sequence[str] = ("BatchNorm", "InstanceNorm", "GroupNorm", "LayerNorm"),
+    *,
+    captions: Mapping[str, str] | None = None,
+    books: int = 3,
+    pages: int = 6,
+    lines: int = 3,
+    characters: int = 4,
+    num_groups: int = 2,
+) -> Figure:
+    """Draw the stack of books: which printed characters share a statistic, one panel a norm.
+
+    A book is one sequence or image of the batch, a page one feature, a character one position.
+    The pages are fanned out, so that the top line and the last character of each line can be
+    seen. The character asked about is the last of the top line of page 3 in book 2.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Keys of `norms.TABLE`.
+    captions : mapping of name -> text, optional
+        What follows the name in the title.
+    books, pages, lines, characters : int
+        Of the stack: B books, H pages, L = lines x characters positions on a page.
+    num_groups : int
+
+    Returns
+    -------
+    Figure
+        One axes a norm, its characters `Polygon` patches from the last page to the first.
+    """
+    shape = (books, lines * characters, pages)
+    # The last character of the top line peeks out on every page of the fan.
+    cell = (min(1, books - 1), characters - 1, min(2, pages - 1))
+    step_x, step_y = 0.62, 0.62
+    width = characters + (pages - 1) * step_x + 1.1
+    height = lines + (pages - 1) * step_y + 0.4
+    scale = 5.4 / (books * width)  # inches a character
+    fig, axes = plt.subplots(
+        len(names),
+        1,
+        figsize=(5.6, (scale * height + 0.36) * len(names)),
+        squeeze=False,
+        layout="constrained",
+    )
+    for ax, name in zip(axes[:, 0], names, strict=True):
+        shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=num_groups, p=0.5))
+        for b in range(books):
+            for page in reversed(range(pages)):
+                for spot in range(lines * characters):
+                    line, character = divmod(spot, characters)
+                    x = b * width + character + page * step_x
+                    y = -line + page * step_y
+                    corners = [(x, y), (x + 1, y), (x + 1, y - 1), (x, y - 1)]
+                    filled = bool(shares[b, spot, page])
+                    asked = (b, spot, page) == cell
+                    ax.add_patch(
+                        Polygon(
+                            corners,
+                            facecolor=norm_colour(name) if filled else PALE,
+                            edgecolor=INK if asked else "white",
+                            linewidth=2.0 if asked else 0.7,
+                            # A page covers those behind it; within a page the frame is on top.
+                            zorder=2 * (pages - page) + (1 if asked else 0),
+                        )
+                    )
+        caption = f": {captions[name]}" if captions and name in captions else ""
+        ax.set_title(f"{name}{caption}", fontsize=11, pad=4)
+        ax.set_xlim(-0.3, books * width - 0.8)
+        ax.set_ylim(-lines - 0.2, (pages - 1) * step_y + 0.2)
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+    return fig
+
+
+def sphere_figure(
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    weight: ArrayLike,
+    bias: ArrayLike,
+) -> Figure:
+    """Draw three-dimensional tokens before and after LayerNorm, without and with its affine.
+
+    Left, the sphere of radius √3, the plane 1ᵀy = 0 and the circle in which they meet. Right,
+    what γ and β make of the three.
+
+    Parameters
+    ----------
+    x : array of shape (n, 3)
+        Inputs, drawn grey with a thin line to their output.
+    y : array of shape (n, 3)
+        Outputs without affine; on the right they are drawn as ``weight * y + bias``.
+    weight, bias : arrays of shape (3,)
+
+    Returns
+    -------
+    Figure
+        Two axes. The scatters are labelled "input", "output" and "output with γ, β".
+    """
+    inputs = np.asarray(x, dtype=np.float64)
+    outputs = np.asarray(y, dtype=np.float64)
+    if inputs.ndim != 2 or inputs.shape[1] != 3 or inputs.shape != outputs.shape:
+        raise ValueError(
+            f"sphere_figure draws points of shape (n, 3), inputs and outputs alike; got "
+            f"{inputs.shape} and {outputs.shape}"
+        )
+    scale, shift = np.asarray(weight, dtype=float), np.asarray(bias, dtype=float)
+    circle = _circle_in_plane()
+    fig = plt.figure(figsize=(5.6, 3.3), layout="constrained")
+    colour = norm_colour("LayerNorm")
+
+    ax = _space(fig, 1)
+    _wire_sphere(ax, np.ones(3), np.zeros(3))
+    _plane_patch(ax, circle * 1.3)
+    ax.plot(*circle.T, color=INK, linewidth=1.2)
+    for start, end in zip(inputs, outputs, strict=True):
+        ax.plot(*np.stack([start, end]).T, color="#9aa0a8", linewidth=0.7)
+    ax.scatter(*inputs.T, color="#70767e", s=10, depthshade=False, label="input")
+    ax.scatter(*outputs.T, color=colour, s=18, depthshade=False, label="output")
+    ax.set_title("without γ, β", y=1.02)
+
+    ax = _space(fig, 2)
+    _wire_sphere(ax, scale, shift)
+    _plane_patch(ax, circle * 1.3 * scale + shift)
+    ax.plot(*(circle * scale + shift).T, color=INK, linewidth=1.2)
+    ax.scatter(
+        *(outputs * scale + shift).T,
+        color=colour,
+        marker="D",
+        s=14,
+        depthshade=False,
+        label="output with γ, β",
+    )
+    ax.set_title("with γ, β", y=1.02)
+    handles, texts = zip(
+        *(pair for a in fig.axes for pair in zip(*a.get_legend_handles_labels(), strict=True)),
+        strict=True,
+    )
+    fig.legend(handles, texts, loc="outside lower center", ncols=3, columnspacing=1.0)
+    return fig
+
+
+def _circle_in_plane(points: int = 200) -> FloatArray:
+    """Points of the circle of radius √3 in the plane 1ᵀy = 0."""
+    first = np.array([1.0, -1.0, 0.0]) / np.sqrt(2)
+    second = np.array([1.0, 1.0, -2.0]) / np.sqrt(6)
+    angle = np.linspace(0, 2 * np.pi, points)[:, None]
+    return np.sqrt(3) * (np.cos(angle) * first + np.sin(angle) * second)
+
+
+def _space(fig: Figure, number: int) -> Any:
+    """An empty three-dimensional panel with its three axes drawn through the origin."""
+    ax: Any = fig.add_subplot(1, 2, number, projection="3d")
+    limit, end = 2.2, 2.2
+    ax.set(xlim=(-limit, limit), ylim=(-limit, limit), zlim=(-limit, limit))
+    for index in range(3):
+        tip = np.zeros(3)
+        tip[index] = end
+        ax.plot(*np.stack([-tip, tip]).T, color="#70767e", linewidth=0.8)
+        ax.text(*(1.13 * tip), f"$y_{index + 1}$", ha="center", va="center")
+    ax.set_box_aspect((1, 1, 1), zoom=1.2)
+    ax.view_init(elev=16, azim=10)
+    ax.set_axis_off()
+    return ax
+
+
+def _wire_sphere(ax: Any, scale: FloatArray, shift: FloatArray) -> None:
+    radius = np.sqrt(3)
+    polar, around = np.linspace(0, np.pi, 40), np.linspace(0, 2 * np.pi, 60)
+    lines = []
+    for angle in np.linspace(0, np.pi, 7)[1:-1]:
+        ring = [np.cos(around) * np.sin(angle), np.sin(around) * np.sin(angle)]
+        lines.append(np.stack([*ring, np.full_like(around, np.cos(angle))], axis=1))
+    for angle in np.linspace(0, 2 * np.pi, 13)[:-1]:
+        arc = [np.sin(polar) * np.cos(angle), np.sin(polar) * np.sin(angle), np.cos(polar)]
+        lines.append(np.stack(arc, axis=1))
+    for line in lines:
+        ax.plot(*(radius * line * scale + shift).T, color="#c9ced6", linewidth=0.6)
+
+
+def _plane_patch(ax: Any, outline: FloatArray) -> None:
+    from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
+
+    ax.add_collection3d(
+        Poly3DCollection([outline], facecolor=PALETTE["blue"], alpha=0.10, edgecolor="none")
+    )
+
+
+def histograms(
+    samples: Mapping[str, ArrayLike],
+    *,
+    xlabel: str,
+    ylabel: str = "share",
+    bins: ArrayLike,
+    colours: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the distribution of each sample as steps over common bins; the shares sum to one.
+
+    Parameters
+    ----------
+    samples : mapping of text -> array
+        Flattened.
+    xlabel, ylabel : str
+    bins : array of shape (n_bins + 1,)
+        Edges. Values outside raise ``ValueError``, because they would vanish silently.
+    colours : mapping of text -> colour, optional
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+        One `StepPatch` a sample, with the text as label.
+    """
+    edges = np.asarray(bins, dtype=np.float64)
+    if ax is None:
+        _, ax = plt.subplots()
+    chosen = _colours_for(list(samples), colours)
+    for position, (text, sample) in enumerate(samples.items()):
+        values = np.asarray(sample, dtype=np.float64).ravel()
+        if values.size == 0 or values.min() < edges[0] or values.max() > edges[-1]:
+            raise ValueError(
+                f"samples[{text!r}] must be non-empty and lie within the bins "
+                f"[{edges[0]:g}, {edges[-1]:g}]"
+            )
+        counts, _ = np.histogram(values, edges)
+        ax.stairs(
+            counts / values.size,
+            edges,
+            color=chosen[text],
+            linewidth=2,
+            linestyle=_DASHES[position % len(_DASHES)],
+            label=text,
+        )
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    ax.set_ylim(bottom=0)
+    if len(samples) > 1:
+        ax.legend()
+    return ax
+
+
+def keys_figure(
+    panels: Mapping[str, tuple[ArrayLike, ArrayLike]],
+) -> Figure:
+    """Draw attention keys in the plane: which of them a query can select, and their hull.
+
+    Parameters
+    ----------
+    panels : mapping of title -> (keys of shape (n, 2), selectable: boolean of shape (n,))
+
+    Returns
+    -------
+    Figure
+        One axes a panel. Line "hull" joins the selectable keys in the order of their angle about
+        their mean; the scatters "selectable" and "not selectable" hold the keys.
+    """
+    fig, axes = plt.subplots(
+        1, len(panels), figsize=(5.6, 3.3), squeeze=False, layout="constrained"
+    )
+    for ax, (title, (points, mask)) in zip(axes[0], panels.items(), strict=True):
+        keys = np.asarray(points, dtype=np.float64)
+        selectable = np.asarray(mask, dtype=bool)
+        outer = keys[selectable]
+        around = outer - outer.mean(axis=0)
+        outer = outer[np.argsort(np.arctan2(around[:, 1], around[:, 0]))]
+        ax.plot(*np.concatenate([outer, outer[:1]]).T, color=INK, linewidth=1, label="hull")
+        ax.scatter(*keys[selectable].T, color=PALETTE["blue"], s=38, zorder=3, label="selectable")
+        ax.scatter(
+            *keys[~selectable].T,
+            color=PALETTE["vermilion"],
+            marker="x",
+            s=38,
+            zorder=3,
+            label="not selectable",
+        )
+        ax.set_title(title)
+        ax.set_aspect("equal", adjustable="datalim")
+        ax.set_xlabel("coordinate 1")
+    axes[0, 0].set_ylabel("coordinate 2")
+    handles, texts = axes[0, 0].get_legend_handles_labels()
+    fig.legend(handles, texts, loc="outside lower center", ncols=3)
+    return fig
