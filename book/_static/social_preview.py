@@ -54,13 +54,13 @@ def draw_box(axes: Axes, shares: object) -> None:
 
 def main() -> None:
     figure = plt.figure(figsize=(12, 6.3), dpi=100, facecolor=NAVY)
-    figure.text(0.06, 0.83, "Normalization in deep networks", color=CREAM, size=44, weight="bold")
+    figure.text(0.06, 0.83, "Normalization in deep networks", color=CREAM, size=40, weight="bold")
     figure.text(
         0.06,
         0.74,
         "Which values share a statistic, which statistic, and where it comes from",
         color=CREAM,
-        size=22,
+        size=20,
     )
     for position, (name, shares) in enumerate(CASES.items()):
         axes = figure.add_axes((0.06 + 0.305 * position, 0.16, 0.27, 0.5))

@@ -1,0 +1,148 @@
+"""A module imports only from lower floors, and the two lowest floors need no torch."""
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parent.parent / "normtutor"
+
+# The lowest floor has number 0. A package stands on one floor with all its modules.
+FLOORS = {
+    "affine": 0,
+    "gradcheck": 0,
+    "moments": 0,
+    "tracing": 0,
+    "validation": 0,
+    "norms": 1,
+    "data": 2,
+    "layers": 2,
+    "invariance": 3,
+    "models": 3,
+    "probes": 3,
+    "training": 4,
+    "claims": 5,
+    "experiments": 5,
+    "benchmark": 6,
+    "grading": 6,
+    "plotting": 6,
+}
+WITHOUT_TORCH = sorted(name for name, floor in FLOORS.items() if floor <= 1)
+
+MODULES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+
+
+def top_level(path: Path) -> str:
+    """Name the floor's module or package that a file belongs to."""
+    return path.parts[0].removesuffix(".py")
+
+
+def imports_of(source: str) -> set[str]:
+    """Name what a module imports of normtutor, at its head or inside a function."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise ValueError("a relative import: write the full name")
+            base = node.module or ""
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found |= {name.split(".")[1] for name in names if name.startswith("normtutor.")}
+    return found
+
+
+def climbs(name: str, source: str) -> list[str]:
+    """List the imports by which a module reaches to its own floor or above."""
+    return [
+        f"{name} (floor {FLOORS[name]}) imports {other} (floor {FLOORS[other]})"
+        for other in sorted(imports_of(source) & FLOORS.keys())
+        if other != name and FLOORS[other] >= FLOORS[name]
+    ]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_module_imports_only_from_lower_floors(path):
+    source = (PACKAGE / path).read_text(encoding="utf-8")
+    name = top_level(path)
+    if name == "__init__":
+        assert not imports_of(source)
+        return
+    assert name in FLOORS, f"give {name} a floor in FLOORS"
+    assert climbs(name, source) == []
+
+
+def test_climbing_is_noticed():
+    assert climbs("moments", "def f():\n    from normtutor.layers import LayerNorm\n")
+    assert climbs("models", "from normtutor import plotting")
+    assert climbs("norms", "import normtutor.layers as layers")
+    assert climbs("data", "from normtutor import layers")  # the same floor counts
+    assert not climbs("layers", "import torch\nfrom normtutor import norms, moments\n")
+    with pytest.raises(ValueError, match="relative import"):
+        imports_of("from . import norms")
+
+
+# Runs in a fresh interpreter. Its importer refuses torch and everything that brings it.
+BLOCKED = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {blocked!r}:
+            raise ModuleNotFoundError("blocked: " + name, name=name)
+
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def run_without(blocked: set[str], code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in an interpreter in which some packages cannot be imported."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", BLOCKED.format(blocked=blocked) + code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+NOT_CORE = {"torch", "jax", "matplotlib", "scipy", "sklearn", "pandas", "tqdm", "joblib"}
+
+
+def test_the_lower_floors_run_without_torch():
+    present = [name for name in WITHOUT_TORCH if importlib.util.find_spec(f"normtutor.{name}")]
+    assert "norms" in present
+    imports = "\n".join(f"import normtutor.{name}" for name in ["", *present] if name)
+    code = f"""
+import normtutor
+{imports}
+import numpy as np
+from normtutor import norms
+
+x = np.arange(24.0).reshape(2, 3, 4) ** 2
+y, cache = norms.layer_norm(x)
+grads = norms.layer_norm_backward(np.ones_like(y), cache)
+assert abs(y.mean(axis=-1)).max() < 1e-12 and abs(y.var(axis=-1) - 1).max() < 1e-3
+assert abs(grads.x).max() < 1e-12
+assert not {NOT_CORE!r} & set(sys.modules)
+print("fine")
+"""
+    result = run_without(NOT_CORE, code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "fine\n"
+
+
+def test_importing_normtutor_imports_nothing_heavy():
+    code = f"import normtutor; assert not {NOT_CORE!r} & set(sys.modules)"
+    result = subprocess.run([sys.executable, "-c", "import sys;" + code], capture_output=True)
+    assert result.returncode == 0, result.stderr.decode()
+
+
+def test_the_blocker_blocks():
+    result = run_without({"torch"}, "import torch")
+    assert result.returncode != 0
+    assert "blocked: torch" in result.stderr

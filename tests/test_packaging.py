@@ -1,0 +1,143 @@
+"""The wheel builds, declares what it needs, and works where there is no torch."""
+
+import importlib.metadata
+import subprocess
+import sys
+import tomllib
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+CORE = ("numpy", "array-api-compat")
+
+
+def run(*command: object, cwd: Path | None = None) -> str:
+    """Run a command; its output, or a failure that shows it."""
+    result = subprocess.run(
+        [str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """Build the wheel from a copy of the files that it is made of, so that the tree stays clean."""
+    source = tmp_path_factory.mktemp("source")
+    for path in [ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE")] + [
+        *ROOT.glob("normtutor/**/*.py"),
+        ROOT / "normtutor" / "py.typed",
+    ]:
+        target = source / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    target = tmp_path_factory.mktemp("wheel")
+    # setuptools is pinned in requirements.txt, so that nothing needs to be fetched.
+    options = ("--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", target)
+    run(sys.executable, "-m", "pip", "wheel", *options, source)
+    (path,) = target.glob("*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def bare_python(wheel, tmp_path_factory):
+    """Make an environment with the wheel and its two dependencies, and nothing else.
+
+    The dependencies are linked from this environment rather than fetched.
+    """
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False)
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    for name in CORE:
+        distribution = importlib.metadata.distribution(name)
+        for top in {file.parts[0] for file in distribution.files or [] if file.parts[0] != ".."}:
+            (site_packages / top).symlink_to(Path(distribution.locate_file(top)).resolve())
+    python = folder / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--python", python)
+    run(*pip, "install", "--no-deps", "--no-index", wheel)
+    run(*pip, "check")  # what the wheel declares it needs is there, and nothing else is
+    return python
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    modules = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("normtutor/**/*.py")}
+    assert modules <= names
+    assert "normtutor/py.typed" in names
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {"normtutor", "normtutor-0.1.0.dist-info"}
+
+
+def test_the_wheel_needs_two_packages(wheel):
+    (metadata,) = (n for n in zipfile.ZipFile(wheel).namelist() if n.endswith("/METADATA"))
+    lines = zipfile.ZipFile(wheel).read(metadata).decode().splitlines()
+    needs = [
+        Requirement(line.split(": ", 1)[1]) for line in lines if line.startswith("Requires-Dist")
+    ]
+    core = {canonicalize_name(need.name) for need in needs if need.marker is None}
+    assert core == set(CORE)
+    extras = {line.split(": ", 1)[1] for line in lines if line.startswith("Provides-Extra")}
+    assert extras == {"torch", "plot", "book", "test"}
+
+
+def test_the_wheel_works_without_torch(bare_python, tmp_path):
+    code = """
+import importlib.util
+import numpy as np
+import normtutor
+from normtutor import norms
+
+assert importlib.util.find_spec("torch") is None
+assert "site-packages" in normtutor.__file__
+x = np.arange(12.0).reshape(3, 4)
+y, cache = norms.rms_norm(x + 1, eps=0.0)
+assert np.allclose((y * y).mean(axis=-1), 1)
+print(normtutor.__version__)
+"""
+    assert run(bare_python, "-I", "-c", code, cwd=tmp_path) == "0.1.0\n"
+
+
+def test_a_package_that_is_not_there_is_missed(bare_python, tmp_path):
+    with pytest.raises(AssertionError, match="No module named 'torch'"):
+        run(bare_python, "-I", "-c", "import torch", cwd=tmp_path)
+
+
+def test_the_version_is_stated_once_and_the_same():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    code = "import normtutor; print(normtutor.__version__)"
+    assert run(sys.executable, "-c", code).strip() == project["version"]
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"version: {project['version']}\n" in citation
+
+
+def pins() -> dict[str, str]:
+    """Read requirements.txt: name -> exact version, for this platform."""
+    found = {}
+    for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith(("#", "-e")):
+            need = Requirement(line)
+            assert [spec.operator for spec in need.specifier] == ["=="], line
+            if need.marker is None or need.marker.evaluate():
+                found[canonicalize_name(need.name)] = next(iter(need.specifier)).version
+    return found
+
+
+def test_the_pins_satisfy_what_the_extras_ask_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = [*project["dependencies"]]
+    for extra in project["optional-dependencies"].values():
+        wanted += extra
+    for need in map(Requirement, wanted):
+        if need.name != "normtutor":
+            assert need.specifier.contains(pins()[canonicalize_name(need.name)]), need
+
+
+def test_what_is_installed_is_what_is_pinned():
+    for name, version in pins().items():
+        installed = importlib.metadata.version(name).split("+")[0]
+        assert installed == version, f"{name}: {installed} is installed, {version} is pinned"
