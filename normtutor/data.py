@@ -1,0 +1,380 @@
+r"""Seeded data. Nothing is downloaded.
+
+- :func:`load_digits`: 1797 images of handwritten digits, 8 by 8, that scikit-learn ships.
+- :func:`load_corpus`: the prose of Python's own language reference, which every Python ships as
+  ``pydoc_data.topics``, or any UTF-8 text file.
+- :func:`sentence_batches` and :func:`chunk_batches`: the same corpus as padded sentences with a
+  mask, or as chunks of equal length without padding; in shuffled order, in the order of the
+  documents, or grouped by length.
+- :func:`correlated_tokens`: synthetic tokens with a chosen correlation inside each sequence.
+
+Python's text differs between Python versions. A corpus therefore carries the SHA-256 of its text,
+and every saved result records it.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Level = Literal["word", "character"]
+Order = Literal["shuffled", "document", "length"]
+Batch = TypeVar("Batch")
+Sentence = np.ndarray  # token numbers, shape (number of tokens,), int64
+
+PAD, UNKNOWN, END = 0, 1, 2
+SPECIAL = ("<pad>", "<unk>", "<s>")
+
+# A word, a number, or one punctuation mark; a run such as "*****" counts as one mark.
+_WORD = re.compile(r"[^\W\d_]+|\d+|([^\w\s]|_)\1*")
+_SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n")
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+class Split(NamedTuple):
+    """Images and their labels."""
+
+    images: Tensor  # (N, 1, 8, 8), float32
+    labels: Tensor  # (N,), int64
+
+
+class Digits(NamedTuple):
+    """Handwritten digits: data to train on, to choose settings on, and to report on."""
+
+    train: Split
+    validation: Split
+    test: Split
+
+
+def load_digits(*, split_seed: int = 0) -> Digits:
+    """Load scikit-learn's digits as images, split 1197/300/300 with equal shares of each class.
+
+    Pixels are standardised by the mean and the standard deviation of the training images: one
+    number each, so that the picture itself is not changed.
+    """
+    from sklearn.datasets import load_digits as sklearn_digits
+    from sklearn.model_selection import train_test_split
+
+    images, labels = sklearn_digits(return_X_y=True)
+    rest, test, rest_labels, test_labels = train_test_split(
+        images, labels, test_size=300, stratify=labels, random_state=split_seed
+    )
+    train, validation, train_labels, validation_labels = train_test_split(
+        rest, rest_labels, test_size=300, stratify=rest_labels, random_state=split_seed
+    )
+    mean, std = train.mean(), train.std()
+
+    def part(pixels: np.ndarray, targets: np.ndarray) -> Split:
+        standardised = ((pixels - mean) / std).reshape(-1, 1, 8, 8)
+        return Split(
+            torch.from_numpy(standardised.astype(np.float32)),
+            torch.from_numpy(targets.astype(np.int64)),
+        )
+
+    return Digits(
+        part(train, train_labels), part(validation, validation_labels), part(test, test_labels)
+    )
+
+
+def image_batches(
+    split: Split, batch_size: int, rng: np.random.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield shuffled batches for ever, each of exactly ``batch_size`` images, epoch after epoch.
+
+    The images left over at the end of an epoch sit out until the next shuffle: a last batch of one
+    image would have its own, very noisy, batch statistics.
+    """
+    count = len(split.labels)
+    if not 1 <= batch_size <= count:
+        raise ValueError(
+            f"batch_size must lie between 1 and the number of images, {count}; got {batch_size}."
+        )
+    while True:
+        order = torch.from_numpy(rng.permutation(count))
+        for start in range(0, count - batch_size + 1, batch_size):
+            chosen = order[start : start + batch_size]
+            yield split.images[chosen], split.labels[chosen]
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+class Vocabulary:
+    """The tokens that a model knows, most frequent first after the three special ones.
+
+    0 stands for padding, 1 for a token that is too rare, 2 for the start and end of a sentence.
+    """
+
+    def __init__(self, sentences: Sequence[Sequence[str]], *, min_count: int = 1) -> None:
+        """Keep the tokens that occur at least ``min_count`` times, ties in alphabetical order."""
+        counts = Counter(token for sentence in sentences for token in sentence)
+        kept = sorted((-n, token) for token, n in counts.items() if n >= min_count)
+        self.tokens = SPECIAL + tuple(token for _, token in kept)
+        self._numbers = {token: number for number, token in enumerate(self.tokens)}
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def encode(self, sentence: Sequence[str]) -> Sentence:
+        """Numbers of the tokens, with the sentence mark before and after them."""
+        inner = [self._numbers.get(token, UNKNOWN) for token in sentence]
+        return np.array([END, *inner, END], dtype=np.int64)
+
+    def decode(self, numbers: Sequence[int]) -> str:
+        """The tokens of ``numbers``, separated by spaces."""
+        return " ".join(self.tokens[int(number)] for number in numbers)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text cut into three parts, each a list of documents, each a list of sentences.
+
+    Every document gives its first 80 % to ``train``, the next 10 % to ``validation`` and the last
+    10 % to ``test``, so that the three parts cover the same topics. The vocabulary is made from
+    ``train`` alone. ``sha256`` identifies the text.
+    """
+
+    name: str
+    sha256: str
+    vocabulary: Vocabulary
+    train: tuple[tuple[Sentence, ...], ...]
+    validation: tuple[tuple[Sentence, ...], ...]
+    test: tuple[tuple[Sentence, ...], ...]
+
+
+def load_corpus(
+    path: str | Path | None = None,
+    *,
+    level: Level = "word",
+    min_count: int = 3,
+    shortest: int = 4,
+    longest: int = 62,
+) -> Corpus:
+    """Load a text and cut it into documents, sentences and tokens.
+
+    Parameters
+    ----------
+    path : path of a UTF-8 text file, optional
+        Without one: the 79 or so topics of the language reference that comes with this Python, a
+        topic a document. With one: the file, in documents of about 5000 characters.
+    level : "word" or "character"
+        Words are lower-cased; numbers and punctuation marks are tokens too.
+    min_count : int
+        A token that the training part holds less often becomes ``<unk>``.
+    shortest, longest : int
+        Sentences with fewer tokens are left out, longer ones are cut there. With the sentence mark
+        at both ends, the longest input of a model is ``longest + 1`` tokens.
+    """
+    if level not in ("word", "character"):
+        raise ValueError(f'level must be "word" or "character"; got {level!r}.')
+    if not 1 <= shortest <= longest:
+        raise ValueError(
+            f"1 <= shortest <= longest must hold; got shortest={shortest} and longest={longest}."
+        )
+    name, texts = _python_reference() if path is None else _text_file(Path(path))
+    digest = hashlib.sha256("".join(texts).encode("utf-8")).hexdigest()
+    documents = [_sentences(text, level, shortest, longest) for text in texts]
+    parts: tuple[list, list, list] = ([], [], [])
+    for document in documents:
+        first, second = round(0.8 * len(document)), round(0.9 * len(document))
+        pieces = (document[:first], document[first:second], document[second:])
+        for part, piece in zip(parts, pieces, strict=True):
+            if piece:
+                part.append(piece)
+    if not all(parts):
+        raise ValueError(
+            f"{name} is too short: it holds {sum(map(len, documents))} sentences of at least "
+            f"{shortest} tokens, too few for a training, a validation and a test part. "
+            "Use a longer text."
+        )
+    train_sentences = [sentence for document in parts[0] for sentence in document]
+    vocabulary = Vocabulary(train_sentences, min_count=min_count)
+    train, validation, test = (
+        tuple(tuple(vocabulary.encode(sentence) for sentence in document) for document in part)
+        for part in parts
+    )
+    return Corpus(name, digest, vocabulary, train, validation, test)
+
+
+def _python_reference() -> tuple[str, list[str]]:
+    from pydoc_data.topics import topics
+
+    return "Python language reference", [topics[topic] for topic in sorted(topics)]
+
+
+def _text_file(path: Path) -> tuple[str, list[str]]:
+    """Read a user's file; group its paragraphs into documents of about 5000 characters."""
+    if not path.is_file():
+        raise FileNotFoundError(f"the text file {str(path)!r} does not exist or is not a file.")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{str(path)!r} is not UTF-8: byte {error.start} cannot be decoded. Save the file as "
+            "UTF-8 text, or give a plain text file instead of a compressed or binary one."
+        ) from error
+    documents, current, length = [], [], 0
+    for paragraph in re.split(r"(?<=\n)[^\S\n]*\n", text):
+        current.append(paragraph)
+        length += len(paragraph)
+        if length >= 5000:
+            documents.append("\n".join(current))
+            current, length = [], 0
+    if current:
+        documents.append("\n".join(current))
+    return path.name, documents
+
+
+def _sentences(text: str, level: Level, shortest: int, longest: int) -> list[list[str]]:
+    sentences = []
+    for piece in _SENTENCE_END.split(text):
+        if level == "word":
+            # A run of one mark becomes a single mark: "*****" -> "*".
+            tokens = [match[1] or match[0] for match in _WORD.finditer(piece.lower())]
+        else:
+            tokens = list(" ".join(piece.split()))
+        if len(tokens) >= shortest:
+            sentences.append(tokens[:longest])
+    return sentences
+
+
+# --- batches of tokens ----------------------------------------------------------------------------
+
+
+class TokenBatch(NamedTuple):
+    """One batch for next-token prediction."""
+
+    inputs: Tensor  # (B, L), int64
+    targets: Tensor  # (B, L), int64: the token that follows each input token
+    mask: Tensor  # (B, L), bool: True on real tokens, False on padding
+
+
+def pad(sentences: Sequence[Sentence], *, length: int | None = None) -> TokenBatch:
+    """Stack sentences into one batch, padded on the right to ``length`` or to the longest one."""
+    longest = max(len(sentence) for sentence in sentences) - 1
+    length = longest if length is None else length
+    if length < longest:
+        raise ValueError(
+            f"length must be at least {longest}, the longest sentence here; got {length}."
+        )
+    numbers = torch.full((len(sentences), length + 1), PAD, dtype=torch.int64)
+    mask = torch.zeros(len(sentences), length, dtype=torch.bool)
+    for row, sentence in enumerate(sentences):
+        numbers[row, : len(sentence)] = torch.from_numpy(sentence)
+        mask[row, : len(sentence) - 1] = True
+    # The end mark of a shorter sentence is a target, never an input.
+    return TokenBatch(numbers[:, :-1].masked_fill(~mask, PAD), numbers[:, 1:], mask)
+
+
+def sentence_batches(
+    documents: Sequence[Sequence[Sentence]],
+    batch_size: int,
+    order: Order,
+    rng: np.random.Generator,
+) -> list[TokenBatch]:
+    """One epoch of padded sentences, the batches in random order.
+
+    ``order`` says which sentences meet in a batch:
+
+    - ``"shuffled"``: any, drawn without replacement;
+    - ``"document"``: neighbours in the text, so that most batches come from one document;
+    - ``"length"``: sentences of about equal length, chosen at random among equals; this is how
+      translation systems save padding.
+
+    The sentences left over after the last full batch sit out.
+    """
+    everything = [sentence for document in documents for sentence in document]
+    if not 1 <= batch_size <= len(everything):
+        raise ValueError(
+            f"batch_size must lie between 1 and the number of sentences, {len(everything)}; "
+            f"got {batch_size}."
+        )
+    indices = rng.permutation(len(everything))
+    if order == "document":
+        # Another starting point each epoch, so that the same sentences do not always meet.
+        indices = np.roll(np.arange(len(everything)), -int(rng.integers(len(everything))))
+    elif order == "length":
+        lengths = np.array([len(everything[i]) for i in indices])
+        indices = indices[np.argsort(lengths, kind="stable")]
+        # Dropping from the front as often as from the back keeps every length in play.
+        indices = indices[int(rng.integers(len(indices) % batch_size + 1)) :]
+    elif order != "shuffled":
+        raise ValueError(f'order must be "shuffled", "document" or "length"; got {order!r}.')
+    starts = rng.permutation(np.arange(0, len(indices) - batch_size + 1, batch_size))
+    return [pad([everything[i] for i in indices[start : start + batch_size]]) for start in starts]
+
+
+def chunk_batches(
+    documents: Sequence[Sequence[Sentence]],
+    batch_size: int,
+    length: int,
+    order: Order,
+    rng: np.random.Generator,
+) -> list[TokenBatch]:
+    """One epoch of chunks of exactly ``length`` tokens, without padding, batches in random order.
+
+    ``order`` is ``"shuffled"`` or ``"document"``, as in :func:`sentence_batches`.
+    """
+    if order not in ("shuffled", "document"):
+        raise ValueError(
+            f'order must be "shuffled" or "document", because all chunks are equally long; '
+            f"got {order!r}."
+        )
+    # One sentence mark between sentences, not two.
+    stream = np.concatenate([sentence[:-1] for document in documents for sentence in document])
+    count = (len(stream) - 1) // length
+    if not 1 <= batch_size <= count:
+        raise ValueError(
+            f"batch_size must lie between 1 and the number of chunks, {count}; got {batch_size}."
+        )
+    inputs = torch.from_numpy(stream[: count * length].reshape(count, length))
+    targets = torch.from_numpy(stream[1 : count * length + 1].reshape(count, length))
+    if order == "document":
+        indices = np.roll(np.arange(count), -int(rng.integers(count)))
+    else:
+        indices = rng.permutation(count)
+    starts = rng.permutation(np.arange(0, count - batch_size + 1, batch_size))
+    mask = torch.ones(batch_size, length, dtype=torch.bool)
+    return [
+        TokenBatch(inputs[chosen], targets[chosen], mask)
+        for chosen in (torch.from_numpy(indices[s : s + batch_size]) for s in starts)
+    ]
+
+
+def epochs(make_epoch: Callable[[], Iterable[Batch]]) -> Iterator[Batch]:
+    """Yield the batches of one epoch after another, for ever."""
+    while True:
+        yield from make_epoch()
+
+
+# --- synthetic sequences --------------------------------------------------------------------------
+
+
+def correlated_tokens(
+    rng: np.random.Generator,
+    batch: int,
+    length: int,
+    features: int,
+    *,
+    correlation: float,
+) -> np.ndarray:
+    r"""Gaussian tokens, mean 0 and variance 1, correlated inside each sequence, (B, L, H).
+
+    Two tokens of one sequence have correlation :math:`\rho` in each feature; two tokens of
+    different sequences are independent. Each token is
+    :math:`\sqrt{\rho}\, s_b + \sqrt{1 - \rho}\, e_{bl}`: what its sequence is about, plus its own.
+    """
+    if not 0 <= correlation <= 1:
+        raise ValueError(f"correlation must lie between 0 and 1; got {correlation}.")
+    shared = rng.standard_normal((batch, 1, features))
+    own = rng.standard_normal((batch, length, features))
+    return np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * own

@@ -1,0 +1,334 @@
+r"""Small models whose norm is an argument.
+
+- :func:`post` and :func:`pre`: where the norm stands in a residual step.
+- :class:`TransformerLM`: a causal language model.
+- :class:`ResNet`: a convolutional network for small images.
+- :class:`MLP` and :class:`GRU`: the two simplest networks in which a norm has something to do.
+
+A norm is named ("layer", "batch", ...; see :func:`make_norm`) or is a function that takes the
+number of features and returns a module.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from normtutor import layers
+
+NormFactory = Callable[[int], nn.Module]
+Step = Callable[[Tensor], Tensor]
+Wiring = Callable[[Tensor, Step, Step], Tensor]
+
+
+# --- where the norm stands ------------------------------------------------------------------------
+
+
+def post(x: Tensor, sublayer: Step, norm: Step) -> Tensor:
+    """Post-LN, the wiring of the first Transformer: the norm stands on the residual stream."""
+    return norm(x + sublayer(x))
+
+
+def pre(x: Tensor, sublayer: Step, norm: Step) -> Tensor:
+    """Pre-LN: the norm stands inside the branch, and the residual stream stays untouched."""
+    return x + sublayer(norm(x))
+
+
+WIRINGS: dict[str, Wiring] = {"post": post, "pre": pre}
+
+
+# --- which norm -----------------------------------------------------------------------------------
+
+
+def make_norm(norm: str | NormFactory, features: int, *, feature_axis: int = -1) -> nn.Module:
+    """Build a norm over ``features`` features.
+
+    Parameters
+    ----------
+    norm : str or function
+        "none", "layer", "rms", "batch", "group", "instance", "power" or "power-v"; or a function
+        from the number of features to a module.
+    feature_axis : int
+        −1 for tokens (B, L, H), 1 for images (B, C, H, W). On images "layer" and "rms" would need
+        the features last, so "layer" there is what papers on images call LayerNorm: GroupNorm
+        with one group.
+    """
+    if callable(norm):
+        return norm(features)
+    if norm == "none":
+        return nn.Identity()
+    if norm == "layer" and feature_axis == 1:
+        return layers.GroupNorm(1, features)
+    if norm == "layer":
+        return layers.LayerNorm(features)
+    if norm == "rms" and feature_axis == -1:
+        return layers.RMSNorm(features)
+    if norm == "batch":
+        return layers.BatchNorm(features, feature_axis=feature_axis)
+    if norm == "group":
+        return layers.GroupNorm(4, features, feature_axis=feature_axis)
+    if norm == "instance":
+        return layers.InstanceNorm(features, feature_axis=feature_axis)
+    if norm == "power":
+        return layers.PowerNorm(features, feature_axis=feature_axis)
+    if norm == "power-v":
+        return layers.PowerNorm(features, variant="pn-v", feature_axis=feature_axis)
+    raise ValueError(
+        'norm must be "none", "layer", "rms" (for tokens), "batch", "group", "instance", "power" '
+        f'or "power-v", or a function of the number of features; got {norm!r} for '
+        f"feature_axis={feature_axis}."
+    )
+
+
+# These pool over tokens, so they must be told which tokens are padding.
+POOLING_NORMS = (layers.BatchNorm, layers.InstanceNorm, layers.GroupNorm, layers.PowerNorm)
+
+
+def normalize(norm: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
+    """Apply ``norm``, handing the mask to the norms whose statistics cross tokens."""
+    if mask is not None and isinstance(norm, POOLING_NORMS):
+        return norm(x, mask)
+    return norm(x)
+
+
+# --- a Transformer language model -----------------------------------------------------------------
+
+
+class CausalAttention(nn.Module):
+    """Multi-head self-attention in which a token sees itself and what came before."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.project_in = nn.Linear(width, 3 * width)
+        self.project_out = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        B, L, H = x.shape
+        split = (B, L, 3, self.heads, H // self.heads)
+        query, key, value = self.project_in(x).view(split).permute(2, 0, 3, 1, 4)
+        # No padding mask: padding stands on the right, and no token looks to its right.
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        return self.project_out(mixed.transpose(1, 2).reshape(B, L, H))
+
+
+class TransformerLayer(nn.Module):
+    """Attention, then a position-wise network: two residual steps, a norm each."""
+
+    def __init__(
+        self, width: int, heads: int, norm: str | NormFactory, wiring: Wiring, dropout: float
+    ) -> None:
+        super().__init__()
+        self.wiring = wiring
+        self.attention = CausalAttention(width, heads)
+        self.attention_norm = make_norm(norm, width)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width)
+        )
+        self.feed_forward_norm = make_norm(norm, width)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        steps = ((self.attention, self.attention_norm), (self.feed_forward, self.feed_forward_norm))
+        for sublayer, norm in steps:
+            x = self.wiring(
+                x,
+                lambda h, sublayer=sublayer: self.dropout(sublayer(h)),  # type: ignore[misc]
+                lambda h, norm=norm: normalize(norm, h, mask),  # type: ignore[misc]
+            )
+        return x  # (B, L, H)
+
+
+class TransformerLM(nn.Module):
+    """A causal Transformer language model: token numbers in, scores of the next token out.
+
+    Padding must stand on the right. A real token then never attends to padding, and the *only* way
+    in which padding can reach a real token is a norm that pools over tokens without a mask.
+
+    Parameters
+    ----------
+    vocabulary, width, depth, heads, max_length : int
+        Number of tokens known, features H, layers, attention heads, longest input L.
+    norm : str or function
+        See :func:`make_norm`.
+    wiring : "post" or "pre"
+        "pre" adds one norm after the last layer, as is usual.
+    dropout : float
+        Applied to the embeddings and to each residual branch.
+    mask_norms : bool
+        Whether norms that pool over tokens are told which tokens are padding.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        *,
+        width: int = 64,
+        depth: int = 2,
+        heads: int = 4,
+        max_length: int = 64,
+        norm: str | NormFactory = "layer",
+        wiring: str = "post",
+        dropout: float = 0.1,
+        mask_norms: bool = True,
+    ) -> None:
+        super().__init__()
+        if wiring not in WIRINGS:
+            raise ValueError(f"wiring must be one of {sorted(WIRINGS)}; got {wiring!r}.")
+        if width % heads:
+            raise ValueError(f"heads must divide width; got width={width} and heads={heads}.")
+        self.mask_norms = mask_norms
+        self.token_embedding = nn.Embedding(vocabulary, width)
+        self.position_embedding = nn.Embedding(max_length, width)
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            TransformerLayer(width, heads, norm, WIRINGS[wiring], dropout) for _ in range(depth)
+        )
+        self.final_norm = make_norm(norm if wiring == "pre" else "none", width)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weights anew: Xavier for matrices, zero for biases, variance 1/width for tokens."""
+        width = self.token_embedding.embedding_dim
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+        # The embedding is the output matrix too, so its scale sets the scale of the first scores.
+        nn.init.normal_(self.token_embedding.weight, std=width**-0.5)
+        nn.init.normal_(self.position_embedding.weight, std=width**-0.5)
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Token and position embeddings, scaled to about unit variance, (B, L) -> (B, L, H)."""
+        positions = torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.token_embedding(tokens) + self.position_embedding(positions)
+        return self.dropout(x * math.sqrt(x.shape[-1]))
+
+    def hidden(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The last hidden states, (B, L) -> (B, L, H)."""
+        norm_mask = mask if self.mask_norms else None
+        x = self.embed(tokens)  # (B, L, H)
+        for layer in self.layers:
+            x = layer(x, norm_mask)
+        return normalize(self.final_norm, x, norm_mask)
+
+    def scores(self, hidden: Tensor) -> Tensor:
+        """Scores of the next token, (..., H) -> (..., vocabulary)."""
+        return hidden @ self.token_embedding.weight.T
+
+    def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Scores of the next token, (B, L) -> (B, L, vocabulary)."""
+        return self.scores(self.hidden(tokens, mask))
+
+
+# --- networks for images and vectors --------------------------------------------------------------
+
+
+class ResidualBlock(nn.Module):
+    """Two 3-by-3 convolutions and a way around them; a wider block halves the grid."""
+
+    def __init__(self, c_in: int, c_out: int, norm: str | NormFactory) -> None:
+        super().__init__()
+        stride = 1 if c_in == c_out else 2
+        self.conv1 = nn.Conv2d(c_in, c_out, 3, stride, padding=1, bias=False)
+        self.norm1 = make_norm(norm, c_out, feature_axis=1)
+        self.conv2 = nn.Conv2d(c_out, c_out, 3, padding=1, bias=False)
+        self.norm2 = make_norm(norm, c_out, feature_axis=1)
+        self.shortcut = (
+            nn.Identity() if stride == 1 else nn.Conv2d(c_in, c_out, 1, stride, bias=False)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        branch = F.relu(self.norm1(self.conv1(x)))
+        branch = self.norm2(self.conv2(branch))
+        return F.relu(self.shortcut(x) + branch)  # (B, C, H, W)
+
+
+class ResNet(nn.Module):
+    """A small residual network: one convolution, one block a width, mean over the grid, classes.
+
+    On images, "layer" is GroupNorm with one group (see :func:`make_norm`).
+    """
+
+    def __init__(
+        self,
+        *,
+        norm: str | NormFactory = "batch",
+        widths: Sequence[int] = (16, 32),
+        classes: int = 10,
+    ) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(1, widths[0], 3, padding=1, bias=False)
+        self.stem_norm = make_norm(norm, widths[0], feature_axis=1)
+        pairs = pairwise((widths[0], *widths))
+        self.blocks = nn.Sequential(*(ResidualBlock(a, b, norm) for a, b in pairs))
+        self.classify = nn.Linear(widths[-1], classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores of the classes, (B, 1, H, W) -> (B, classes)."""
+        x = F.relu(self.stem_norm(self.stem(images)))
+        x = self.blocks(x)  # (B, C, H, W)
+        return self.classify(x.mean(dim=(2, 3)))
+
+
+class MLP(nn.Module):
+    """Linear, norm, activation, repeated; then a linear layer to the classes."""
+
+    def __init__(
+        self,
+        widths: Sequence[int] = (64, 100, 100, 100, 10),
+        *,
+        norm: str | NormFactory = "none",
+        activation: Callable[[Tensor], Tensor] = torch.relu,
+    ) -> None:
+        super().__init__()
+        self.activation = activation
+        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.norms = nn.ModuleList(make_norm(norm, width) for width in widths[1:-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of the classes, (B, ...) -> (B, classes)."""
+        x = x.flatten(1)
+        for linear, norm in zip(self.linears[:-1], self.norms, strict=True):
+            x = self.activation(norm(linear(x)))
+        return self.linears[-1](x)
+
+
+class GRU(nn.Module):
+    """A gated recurrent unit, written out, with norms on the input's and the state's projections.
+
+    ``norm`` must treat each token by itself ("layer", "rms", "none"): a norm with statistics over
+    the batch would need its own for every step.
+    """
+
+    def __init__(self, inputs: int, width: int, *, norm: str | NormFactory = "none") -> None:
+        super().__init__()
+        self.width = width
+        self.from_input = nn.Linear(inputs, 3 * width)
+        self.from_state = nn.Linear(width, 3 * width, bias=False)
+        # Gates and candidate are normalized apart: they play different parts.
+        self.input_norms = nn.ModuleList((make_norm(norm, 2 * width), make_norm(norm, width)))
+        self.state_norms = nn.ModuleList((make_norm(norm, 2 * width), make_norm(norm, width)))
+
+    def forward(self, x: Tensor, state: Tensor | None = None) -> Tensor:
+        """All hidden states, (B, L, inputs) -> (B, L, width)."""
+        B, L, _ = x.shape
+        H = self.width
+        if state is None:
+            state = x.new_zeros(B, H)
+        projected = self.from_input(x)  # (B, L, 3H)
+        gates_in = self.input_norms[0](projected[..., : 2 * H])
+        candidate_in = self.input_norms[1](projected[..., 2 * H :])
+        states = []
+        for t in range(L):
+            from_state = self.from_state(state)  # (B, 3H)
+            gates = gates_in[:, t] + self.state_norms[0](from_state[:, : 2 * H])
+            reset, update = torch.sigmoid(gates).split(H, dim=-1)
+            recurrent = self.state_norms[1](from_state[:, 2 * H :])
+            candidate = torch.tanh(candidate_in[:, t] + reset * recurrent)
+            state = update * state + (1 - update) * candidate
+            states.append(state)
+        return torch.stack(states, dim=1)
