@@ -42,9 +42,9 @@ def count(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Any:
     positions over ``axis`` are True, times the axes over which the mask only broadcasts.
     """
     if mask is None:
-        return math.prod(x.shape[a] for a in axis)
+        return math.prod([x.shape[a] for a in axis])
     xp = array_namespace(x)
-    repeats = math.prod(x.shape[a] for a in axis if mask.shape[a] == 1)
+    repeats = math.prod([x.shape[a] for a in axis if mask.shape[a] == 1])
     return xp.sum(xp.astype(mask, x.dtype), axis=axis, keepdims=True) * repeats
 
 

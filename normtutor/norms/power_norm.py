@@ -163,7 +163,7 @@ def power_norm(
     eps: float = 1e-5,
     mask: Array | None = None,
     feature_axis: int = -1,
-    step: int | Array | None = None,
+    step: Any = None,
     warmup_steps: int = 0,
 ) -> tuple[Array, PowerNormCache, Array]:
     r"""Divide each feature by a running quadratic mean, in training too.

@@ -42,7 +42,7 @@ def power_norm_authors_code(
     eps: float = 1e-5,
     mask: Array | None = None,
     feature_axis: int = -1,
-    step: int | Array | None = None,
+    step: Any = None,
     warmup_steps: int = 0,
     groups: int = 1,
 ) -> tuple[Array, AuthorsCodeCache, Array]:

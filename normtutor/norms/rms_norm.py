@@ -162,7 +162,8 @@ def partial_rms_norm(
     r"""Divide each token by the root mean square of its first k entries.
 
     :math:`y = \gamma x / (r + \varepsilon) + \beta` with
-    :math:`r = \sqrt{\tfrac1k \sum_{i \le k} x_i^2}` and :math:`k = \lfloor dp \rfloor`. Note that ε stands outside the root.
+    :math:`r = \sqrt{\tfrac1k \sum_{i \le k} x_i^2}` and :math:`k = \lfloor dp \rfloor`.
+    Note that ε stands outside the root.
 
     **Axes of the statistic:** the first k entries of the last axis.
 
