@@ -5,6 +5,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
@@ -65,10 +66,26 @@ def drop_repeated_scripts(
     context["script_files"] = scripts
 
 
+def drop_repeated_ids(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Keep the first of each automatic id such as ``id1``.
+
+    Docstrings are parsed one by one, and each starts counting its citations from one. Nothing
+    links to these ids.
+    """
+    seen: set[str] = set()
+    for node in doctree.findall(nodes.Element):
+        automatic = [name for name in node.get("ids", []) if re.fullmatch(r"id\d+", name)]
+        for name in automatic:
+            if name in seen:
+                node["ids"].remove(name)
+            seen.add(name)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.setup_extension("sphinx.ext.intersphinx")
     # Before intersphinx reads its mapping.
     app.connect("config-inited", write_inventories, priority=100)
+    app.connect("doctree-resolved", drop_repeated_ids)
     # After the extensions that add scripts.
     app.connect("html-page-context", drop_repeated_scripts, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

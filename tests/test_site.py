@@ -1,0 +1,446 @@
+"""The built site: links, pictures, headings, reference, search, and what a browser says.
+
+Looks at the site in the folder that NORMTUTOR_SITE names, which `make test` has just built; without
+it, builds one.
+"""
+
+import functools
+import http.server
+import inspect
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit
+
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+
+from normtutor import layers, norms
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+BASE = CONFIG["html"]["baseurl"]
+TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+CONTENT = [TOC["root"], *(entry["file"] for part in TOC["parts"] for entry in part["chapters"])]
+CHAPTERS = [name for name in CONTENT if (ROOT / f"{name}.ipynb").exists()]
+
+
+@pytest.fixture(scope="session")
+def site() -> Path:
+    """Find the folder of the built site."""
+    if folder := os.environ.get("NORMTUTOR_SITE"):
+        return ROOT / folder
+    output = ROOT / "_build" / "checked"
+    subprocess.run(
+        [sys.executable, ROOT / ".ci" / "build.py", "--clean", "--output", output], check=True
+    )
+    return output / "_build" / "html"
+
+
+@functools.cache
+def parsed(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+
+
+def pages_of(site: Path) -> dict[str, BeautifulSoup]:
+    """Parse every page that a reader can reach, by its address on the site."""
+    paths = [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
+    return {path.relative_to(site).as_posix(): parsed(path) for path in paths}
+
+
+def test_every_page_of_the_table_of_contents_is_there(site):
+    missing = [name for name in CONTENT if not (site / f"{name}.html").exists()]
+    assert missing == []
+    for name in ("index.html", "404.html", "search.html", "genindex.html"):
+        assert (site / name).exists(), name
+
+
+# --- links ----------------------------------------------------------------------------------------
+
+
+def targets_of(page: BeautifulSoup) -> set[str]:
+    """Collect what a page links to or loads."""
+    found = set()
+    for tag, attribute in (("a", "href"), ("link", "href"), ("img", "src"), ("script", "src")):
+        found |= {element[attribute] for element in page.find_all(tag, **{attribute: True})}
+    for meta in page.find_all("meta", property=["og:image", "og:url"]):
+        found.add(meta["content"])
+    return found
+
+
+def broken_links(site: Path) -> list[str]:
+    """List the links that lead nowhere on this site; links to other sites are not followed."""
+    pages = pages_of(site)
+    anchors = {
+        name: {element["id"] for element in page.find_all(id=True)} for name, page in pages.items()
+    }
+    broken = []
+    for name, page in pages.items():
+        for target in sorted(targets_of(page)):
+            # The 404 page is shown at any address, so that its links are absolute.
+            address = urljoin(BASE + name, target)
+            parts = urlsplit(address)
+            if not address.startswith(BASE):
+                if not parts.scheme.startswith(("http", "mailto", "data")):
+                    broken.append(f"{name} -> {target}")
+                continue
+            relative = unquote(parts.path[len(urlsplit(BASE).path) :]) or "index.html"
+            path = site / relative
+            if not path.is_file():
+                broken.append(f"{name} -> {target}")
+            elif parts.fragment and relative in anchors:
+                if unquote(parts.fragment) not in anchors[relative]:
+                    broken.append(f"{name} -> {target} (no such anchor)")
+    return broken
+
+
+def test_no_link_is_broken(site):
+    assert broken_links(site) == []
+
+
+def test_a_broken_link_is_noticed(tmp_path):
+    good = '<h1 id="top">x</h1><a href="#top">t</a><a href="b.html#there">b</a>'
+    (tmp_path / "a.html").write_text(good)
+    (tmp_path / "b.html").write_text('<p id="there">b</p><a href="https://example.org/x">x</a>')
+    assert broken_links(tmp_path) == []
+    (tmp_path / "c.html").write_text(
+        '<a href="b.html#gone">b</a><a href="gone.html">g</a><img src="gone.png" alt="x">'
+        f'<a href="{BASE}gone.html">g</a><script src="gone.js"></script>'
+    )
+    assert len(broken_links(tmp_path)) == 5
+
+
+# --- what a page says -----------------------------------------------------------------------------
+
+# sphinx-proof gives the body of every theorem the same id.
+REPEATED_BY_SPHINX_PROOF = {"proof-content"}
+
+
+def image_problems(page: BeautifulSoup) -> list[str]:
+    """List the pictures that say nothing to somebody who does not see them."""
+    problems = []
+    for image in page.find_all("img"):
+        alt = image.get("alt", "").strip()
+        if not alt or re.search(r"\.(png|svg|jpe?g|gif)$|_images|^fig(ure)?\b", alt):
+            problems.append(f"{image.get('src')}: alt {alt!r}")
+        in_output = image.find_parent(class_="cell_output") is not None
+        if in_output and (image.find_parent("figure") is None or len(alt) < 40):
+            problems.append(f"{image.get('src')}: a figure without a caption or a full alt text")
+    return problems
+
+
+def page_problems(page: BeautifulSoup) -> list[str]:
+    """List what is wrong with one page."""
+    problems = image_problems(page)
+    article = page.find("article") or page
+    if len(page.find_all("h1")) != 1:
+        problems.append(f"{len(page.find_all('h1'))} level-one headings")
+    if not page.html or page.html.get("lang") != "en":
+        problems.append("no language")
+    if not page.title or not page.title.get_text(strip=True):
+        problems.append("no title")
+    if not page.find("link", rel="icon"):
+        problems.append("no favicon")
+    for marked in page.select(".problematic, .system-message, .output.stderr, .output.traceback"):
+        problems.append(f"trouble on the page: {marked.get_text(' ', strip=True)[:80]}")
+    levels = [int(heading.name[1]) for heading in article.find_all(re.compile(r"^h[1-6]$"))]
+    for above, below in itertools.pairwise(levels):
+        if below > above + 1:
+            problems.append(f"a heading jumps from level {above} to {below}")
+    words = BeautifulSoup(str(article), "html.parser")
+    for element in words(["code", "pre", "script", "style"]):
+        element.decompose()
+    raw = re.findall(r"\{[a-z]+(?::[a-z]+)?\}`|(?<!:):[a-z]+:`|```|\[\?\]|\?\?\?", words.get_text())
+    problems += [f"markup left on the page: {text}" for text in raw]
+    repeated = Counter(element["id"] for element in page.find_all(id=True))
+    for name, times in repeated.items():
+        if times > 1 and name not in REPEATED_BY_SPHINX_PROOF:
+            problems.append(f"the id {name} is used {times} times")
+    return problems
+
+
+def content_problems(page: BeautifulSoup) -> list[str]:
+    """List what a page of the book lacks in its head."""
+    problems = []
+    for name in ("description",):
+        meta = page.find("meta", attrs={"name": name})
+        if not meta or not 40 <= len(meta["content"]) <= 200:
+            problems.append(f"no {name} of 40 to 200 characters")
+    for name in ("og:title", "og:image", "og:description", "og:site_name", "og:image:alt"):
+        meta = page.find("meta", property=name)
+        if not meta or not meta.get("content"):
+            problems.append(f"no {name}")
+        elif re.search(r"\\[a-z]+\b|\$", meta["content"]):
+            problems.append(f"{name} holds raw mathematics")
+    if not page.find("link", rel="canonical"):
+        problems.append("no canonical address")
+    return problems
+
+
+def test_every_page_is_in_order(site):
+    redirect = "index.html"  # only sends the browser to the first page
+    problems = {
+        name: page_problems(page) for name, page in pages_of(site).items() if name != redirect
+    }
+    assert {name: found for name, found in problems.items() if found} == {}
+
+
+def test_every_page_of_the_book_describes_itself(site):
+    problems = {name: content_problems(parsed(site / f"{name}.html")) for name in CONTENT}
+    assert {name: found for name, found in problems.items() if found} == {}
+
+
+GOOD = """<html lang="en"><head><title>T</title><link rel="icon" href="x">
+<link rel="canonical" href="x">
+<meta name="description" content="What this page is about, in a sentence of its own.">
+<meta property="og:title" content="T"><meta property="og:image" content="x">
+<meta property="og:description" content="What this page is about.">
+<meta property="og:site_name" content="S"><meta property="og:image:alt" content="A box.">
+</head><body><article><h1>T</h1><h2>One</h2><img src="logo.svg" alt="The book, home">
+</article></body></html>"""
+
+PAGE_DEFECTS = {
+    "level-one headings": ("<h2>One</h2>", "<h1>One</h1>"),
+    "no language": (' lang="en"', ""),
+    "no title": ("<title>T</title>", "<title></title>"),
+    "no favicon": ('rel="icon"', 'rel="x"'),
+    "jumps": ("<h2>One</h2>", "<h3>One</h3>"),
+    "alt ''": ('alt="The book, home"', 'alt=""'),
+    "alt 'a/logo.svg'": ("The book, home", "a/logo.svg"),
+    "without a caption": (
+        "<h2>One</h2>",
+        f'<div class="cell_output"><img src="x" alt="{"x" * 50}"></div>',
+    ),
+    "trouble": ("<h2>One</h2>", '<span class="problematic">:func:`x`</span>'),
+    "markup left": ("<h2>One</h2>", "<p>see {prf:ref}`thm`</p>"),
+    "is used 2 times": ("<h2>One</h2>", '<p id="a"></p><p id="a"></p>'),
+    "no description": ('name="description"', 'name="x"'),
+    "no og:image": ('"og:image"', '"og:x"'),
+    "raw mathematics": ("What this page is about.", "The mean $x$ \\mu"),
+    "no canonical": ('rel="canonical"', 'rel="x"'),
+}
+
+
+@pytest.mark.parametrize("message", PAGE_DEFECTS)
+def test_a_defect_on_a_page_is_noticed(message):
+    def problems(text: str) -> list[str]:
+        page = BeautifulSoup(text, "html.parser")
+        return page_problems(page) + content_problems(page)
+
+    assert problems(GOOD) == []
+    old, new = PAGE_DEFECTS[message]
+    assert old in GOOD
+    assert any(message in problem for problem in problems(GOOD.replace(old, new)))
+
+
+# --- the reference, the search, the preview -------------------------------------------------------
+
+
+def public_names(module) -> list[str]:
+    return [f"{module.__name__}.{name}" for name in module.__all__]
+
+
+def missing_names(page: BeautifulSoup, names: list[str]) -> list[str]:
+    return [name for name in names if page.find("dt", id=name) is None]
+
+
+def test_the_reference_lists_every_public_name(site):
+    names = public_names(norms) + public_names(layers)
+    assert missing_names(parsed(site / "book" / "api.html"), names) == []
+
+
+def test_a_missing_name_is_noticed(site):
+    page = parsed(site / "book" / "api.html")
+    assert missing_names(page, ["normtutor.norms.layer_norm", "normtutor.norms.gone"]) == [
+        "normtutor.norms.gone"
+    ]
+
+
+def test_every_public_name_says_what_it_does(site):
+    page = parsed(site / "book" / "api.html")
+    short = []
+    for name in public_names(norms) + public_names(layers):
+        described = page.find("dt", id=name).find_next_sibling("dd").get_text(" ", strip=True)
+        if len(described) < 60:
+            short.append(name)
+    assert short == []
+
+
+def test_docstrings_cite_the_bibliography(site):
+    links = parsed(site / "book" / "api.html").select('a[href*="bibliography.html#"]')
+    assert {"ioffe2015", "ba2016", "zhang2019rms"} <= {
+        link["href"].split("#")[1].removeprefix("id") for link in links
+    } or len(links) >= 5
+
+
+def test_the_search_index_knows_the_book(site):
+    text = (site / "searchindex.js").read_text(encoding="utf-8")
+    index = json.loads(re.search(r"Search\.setIndex\((.*)\)", text, re.DOTALL)[1])
+    assert set(CONTENT) <= set(index["docnames"])
+    assert {"token", "varianc"} <= set(index["terms"])
+
+
+def test_the_favicon_and_the_preview_are_there(site):
+    page = parsed(site / "book" / "index.html")
+    icon = page.find("link", rel="icon")["href"]
+    assert (site / "book" / icon).resolve().is_file()
+    image = page.find("meta", property="og:image")["content"]
+    assert image.startswith(BASE)
+    data = (site / image.removeprefix(BASE)).read_bytes()
+    assert data[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = (int.from_bytes(data[at : at + 4], "big") for at in (16, 20))
+    assert (width, height) == (1200, 630)
+
+
+def test_the_sitemap_names_every_page(site):
+    text = (site / "sitemap.xml").read_text(encoding="utf-8")
+    assert {f"{BASE}{name}.html" for name in CONTENT} <= set(re.findall(r"<loc>(.*?)</loc>", text))
+
+
+def test_chapters_can_be_downloaded_and_launched(site):
+    repository = CONFIG["repository"]["url"].removeprefix("https://github.com/")
+    for name in CHAPTERS:
+        links = {link["href"] for link in parsed(site / f"{name}.html").find_all("a", href=True)}
+        source = f"{name}.ipynb"
+        assert any(link.endswith(f"_sources/{source}") for link in links)
+        assert any("mybinder.org" in link and repository in link for link in links)
+        assert any("colab.research.google.com" in link and source in link for link in links)
+
+
+def test_chapters_show_what_they_computed(site):
+    for name in CHAPTERS:
+        page = parsed(site / f"{name}.html")
+        assert page.select(".cell_output pre"), name
+        assert page.select(".cell_output img"), name
+
+
+# --- in a browser ---------------------------------------------------------------------------------
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+
+# Loads each page in a frame as wide as a phone and writes down how wide the page wants to be.
+PROBE = """<!doctype html><html><body><pre id="result">waiting</pre><script>
+const pages = PAGES, found = {};
+async function look(page) {
+  const frame = document.createElement("iframe");
+  frame.width = 390; frame.height = 800; frame.style.border = "0";
+  frame.src = "/" + page;
+  const loaded = new Promise(done => { frame.onload = done; });
+  document.body.append(frame);
+  await loaded;
+  await new Promise(done => setTimeout(done, 300));
+  const view = frame.contentDocument.documentElement;
+  const text = frame.contentDocument.body.innerText.length;
+  found[page] = {wants: view.scrollWidth, has: view.clientWidth, text: text};
+  frame.remove();
+}
+(async () => {
+  for (const page of pages) await look(page);
+  document.getElementById("result").textContent = JSON.stringify(found);
+})();
+</script></body></html>"""
+
+
+@pytest.fixture
+def serve():
+    """Serve a folder, and a probe page with it."""
+    servers = []
+
+    def start(folder: Path, probe: str = "") -> str:
+        class Handler(http.server.SimpleHTTPRequestHandler):
+            def __init__(self, *arguments):
+                super().__init__(*arguments, directory=str(folder))
+
+            def do_GET(self):
+                if self.path != "/probe":
+                    return super().do_GET()
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.end_headers()
+                self.wfile.write(probe.encode())
+
+            def log_message(self, *arguments):
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        servers.append(server)
+        return f"http://127.0.0.1:{server.server_port}/"
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def browse(address: str, profile: Path) -> tuple[str, str]:
+    """Open a page without a window; the page as it then stands, and the browser's log."""
+    result = subprocess.run(
+        [
+            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+            *("--disable-background-networking", "--disable-dev-shm-usage", "--disable-extensions"),
+            *("--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=60000"),
+            # Only this machine: what comes from elsewhere must not decide a test.
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+            *(f"--user-data-dir={profile}", "--dump-dom", address),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    return result.stdout, result.stderr
+
+
+def console_errors(log: str) -> list[str]:
+    """Pick the script errors out of a browser's log."""
+    lines = [line for line in log.splitlines() if ":CONSOLE" in line]
+    return [line for line in lines if re.search(r"Uncaught|TypeError|SyntaxError|invalid", line)]
+
+
+def sideways(site: Path, pages: list[str], serve, profile: Path) -> tuple[list[str], str]:
+    """List the pages that are wider than a phone; also the browser's log."""
+    address = serve(site, PROBE.replace("PAGES", json.dumps(pages)))
+    dom, log = browse(address + "probe", profile)
+    text = BeautifulSoup(dom, "html.parser").find(id="result").get_text()
+    found = json.loads(text)
+    assert set(found) == set(pages)
+    assert all(size["text"] > 0 for size in found.values())
+    return [page for page, size in found.items() if size["wants"] > size["has"]], log
+
+
+@needs_chromium
+def test_no_page_scrolls_sideways_on_a_phone_and_no_script_fails(site, serve, tmp_path):
+    pages = [*(f"{name}.html" for name in CONTENT), "search.html", "genindex.html"]
+    wide, log = sideways(site, pages, serve, tmp_path)
+    assert wide == []
+    assert console_errors(log) == []
+
+
+@needs_chromium
+def test_a_wide_page_and_a_failing_script_are_noticed(serve, tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "wide.html").write_text('<p style="width: 900px">wide</p>')
+    (tmp_path / "site" / "bad.html").write_text("<p>x</p><script>gone.there()</script>")
+    wide, log = sideways(tmp_path / "site", ["wide.html", "bad.html"], serve, tmp_path / "profile")
+    assert wide == ["wide.html"]
+    assert len(console_errors(log)) == 1
+
+
+def test_layers_and_norms_are_documented_where_they_are_defined():
+    for module in (norms, layers):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isroutine(value) or inspect.isclass(value):
+                assert inspect.getdoc(value), name
