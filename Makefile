@@ -31,6 +31,7 @@ $(INSTALLED): requirements.txt pyproject.toml
 		"Name one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c '$(NEW_ENOUGH)' || { echo "normtutor needs Python 3.11 or newer;" \
 		"$(PYTHON) is $$($(PYTHON) --version)." >&2; exit 1; }
+	@echo "Installing into $(VENV); the first time this takes some minutes."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q $(PIP_FLAGS) -r requirements.txt
 	@touch $@
@@ -56,7 +57,8 @@ units: $(INSTALLED)  ## Run the tests of the package and of the book's sources
 		--cov --cov-report=term-missing
 
 notebooks: $(INSTALLED)  ## Execute the chapters and compare their stored outputs
-	$(PYTEST) --dist loadscope -p no:doctest --nbval --nbval-current-env --nbval-cell-timeout 180 $(NOTEBOOKS)
+	$(if $(NOTEBOOKS),$(PYTEST) --dist loadscope --nbval --nbval-current-env \
+		--nbval-cell-timeout 180 $(NOTEBOOKS),@echo "There is no chapter yet.")
 
 site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then test it
 	$(BIN)/python .ci/build.py --clean --output _build/checked
