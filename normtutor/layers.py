@@ -58,6 +58,11 @@ def _check_features(x: Tensor, num_features: int, feature_axis: int) -> None:
         )
 
 
+def _without_bias(bias: bool) -> dict[str, bool]:
+    """The argument that leaves β out, where it is wanted: older versions of torch lack it."""
+    return {} if bias else {"bias": False}
+
+
 def _axis_repr(feature_axis: int, default: int) -> str:
     return "" if feature_axis == default else f", feature_axis={feature_axis}"
 
@@ -105,7 +110,14 @@ class BatchNorm(_BatchNorm):
         feature_axis: int = 1,
     ) -> None:
         super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias
+            num_features,
+            eps,
+            momentum,
+            affine,
+            track_running_stats,
+            device,
+            dtype,
+            **_without_bias(bias),
         )
         self.feature_axis = feature_axis
 
@@ -187,7 +199,7 @@ class InstanceNorm(_InstanceNorm):
             track_running_stats,
             device,
             dtype,
-            bias=bias,
+            **_without_bias(bias),
         )
         self.feature_axis = feature_axis
 
@@ -258,7 +270,9 @@ class GroupNorm(nn.GroupNorm):
         feature_axis: int = 1,
     ) -> None:
         check_groups(num_groups, num_channels)
-        super().__init__(num_groups, num_channels, eps, affine, device, dtype, bias=bias)
+        super().__init__(
+            num_groups, num_channels, eps, affine, device, dtype, **_without_bias(bias)
+        )
         self.feature_axis = feature_axis
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -1,0 +1,51 @@
+"""The gradient check accepts a right gradient and rejects wrong ones."""
+
+import numpy as np
+import pytest
+
+from normtutor.gradcheck import gradient_errors
+
+x = np.random.default_rng(0).standard_normal((3, 4))
+g = np.random.default_rng(1).standard_normal((3, 4))
+
+
+def cube(x: np.ndarray) -> np.ndarray:
+    return x**3
+
+
+def test_a_right_gradient_passes():
+    assert gradient_errors(cube, [x], [3 * x**2 * g], g)[0] < 1e-8
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        3 * x**2 * g * 1.001,
+        3 * x**2,
+        3 * x**2 * g + 1e-3,
+        np.where(np.arange(12).reshape(3, 4) == 5, 0.0, 3 * x**2 * g),
+    ],
+    ids=["scaled", "no chain rule", "shifted", "one entry missing"],
+)
+def test_a_wrong_gradient_fails(wrong):
+    assert gradient_errors(cube, [x], [wrong], g)[0] > 1e-5
+
+
+def test_each_argument_has_an_error_of_its_own():
+    a, b = x, g
+
+    def product(a, b):
+        return a * b
+
+    right, wrong = gradient_errors(product, [a, b], [b, 2 * a], np.ones_like(a))
+    assert right < 1e-8 < 0.1 < wrong
+
+
+def test_float32_is_refused():
+    with pytest.raises(ValueError, match="float64"):
+        gradient_errors(cube, [x.astype(np.float32)], [x], g)
+
+
+def test_a_gradient_of_another_shape_is_refused():
+    with pytest.raises(ValueError, match="shape"):
+        gradient_errors(cube, [x], [x[:1]], g)
