@@ -1,0 +1,101 @@
+"""A small ResNet on digits with four norms, over batch sizes: where BatchNorm comes from.
+
+Every run sees the same number of images, so a smaller batch means more steps. The learning rate of
+each norm at each batch size was chosen by :mod:`normtutor.experiments.digit_rates` on other seeds
+and on the validation images; what is recorded here is measured on the test images.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from normtutor.data import Digits, Split, image_batches, load_digits
+from normtutor.models import ResNet
+from normtutor.training import classification_loss, image_scores, start, train
+
+CHAPTER = "03_batch_norm_vs_layer_norm"
+FIGURE = "fig-digit-batches"
+SEEDS = tuple(range(10, 16))
+XLABEL = "test loss minus BatchNorm's (nats/image)"
+
+BATCH_SIZES = (1, 2, 8, 32)
+NORMS = ("batch", "group", "layer", "none")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One curve of the figure."""
+
+    norm: str
+    batch_size: int
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment."""
+
+    conditions: tuple[Condition, ...]
+    widths: tuple[int, ...] = (16, 32)
+    images_seen: int = 4800  # about four epochs
+    warmup_share: float = 0.1
+
+
+def fingerprint(config: Any) -> dict[str, str]:
+    """The digits come with scikit-learn, whose version is recorded anyway."""
+    return {}
+
+
+def run_condition(
+    config: Config, condition: Condition, digits: Digits, evaluate_on: Split, seed: int
+) -> dict[str, Any]:
+    """Train one network and score it in evaluation mode and with batch statistics."""
+    order = start(seed)
+    steps = config.images_seen // condition.batch_size
+    model = ResNet(norm=condition.norm, widths=config.widths)
+    history = train(
+        model,
+        image_batches(digits.train, condition.batch_size, order),
+        classification_loss,
+        steps=steps,
+        learning_rate=condition.learning_rate,
+        warmup=max(1, int(config.warmup_share * steps)),
+        optimizer="sgd",
+    )
+    running = image_scores(model, in_order(evaluate_on, 100))
+    record = {
+        "norm": condition.norm,
+        "batch_size": condition.batch_size,
+        "learning_rate": condition.learning_rate,
+        "train_loss": float(np.mean(history.loss[-max(1, steps // 10) :])),
+        "loss": running["loss"],
+        "error": running["error"],
+        "diverged": history.diverged,
+    }
+    if condition.norm == "batch":
+        # The images are shuffled once, so that a batch mixes the classes as in training.
+        shuffled = torch.from_numpy(np.random.default_rng(seed).permutation(len(evaluate_on[1])))
+        mixed = Split(evaluate_on.images[shuffled], evaluate_on.labels[shuffled])
+        batch = image_scores(model, in_order(mixed, condition.batch_size), batch_statistics=True)
+        record |= {"batch_loss": batch["loss"], "batch_error": batch["error"]}
+    return record
+
+
+def in_order(split: Split, batch_size: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """The images in full batches, in their order; those left over at the end sit out."""
+    full = len(split.labels) // batch_size * batch_size
+    return [
+        (split.images[i : i + batch_size], split.labels[i : i + batch_size])
+        for i in range(0, full, batch_size)
+    ]
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed; report on the test images."""
+    digits = load_digits()
+    return [
+        run_condition(config, condition, digits, digits.test, seed)
+        for condition in config.conditions
+    ]

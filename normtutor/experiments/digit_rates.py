@@ -1,0 +1,70 @@
+"""Learning rates for :mod:`normtutor.experiments.digit_batches`, chosen on validation images.
+
+Every norm at every batch size is trained with each rate of its grid, on seeds that are used nowhere
+else. The rate with the smallest validation loss in evaluation mode, averaged over the seeds, is
+taken.
+"""
+
+import math
+from typing import Any
+
+from normtutor.data import load_digits
+from normtutor.experiments.digit_batches import (
+    BATCH_SIZES,
+    NORMS,
+    Condition,
+    Config,
+    fingerprint,
+    run_condition,
+)
+from normtutor.experiments.records import Saved
+
+__all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
+
+CHAPTER = "03_batch_norm_vs_layer_norm"
+FIGURE = "none: it chooses the learning rates of digit_batches"
+SEEDS = (0, 1)
+
+# A larger batch bears a larger rate; so does, from batches of two images on, a net without norm.
+RATES = {
+    1: (0.003, 0.01, 0.03),
+    2: (0.005, 0.015, 0.05),
+    8: (0.01, 0.03, 0.1),
+    32: (0.03, 0.1, 0.3),
+}
+RATES_WITHOUT_NORM = {
+    1: (0.003, 0.01, 0.03),
+    2: (0.01, 0.03, 0.1),
+    8: (0.03, 0.1, 0.3),
+    32: (0.1, 0.3, 1.0),
+}
+
+CONFIG = Config(
+    conditions=tuple(
+        Condition(norm, batch_size, rate)
+        for batch_size in BATCH_SIZES
+        for norm in NORMS
+        for rate in (RATES_WITHOUT_NORM if norm == "none" else RATES)[batch_size]
+    )
+)
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed; measure on the validation images."""
+    digits = load_digits()
+    return [
+        run_condition(config, condition, digits, digits.validation, seed)
+        for condition in config.conditions
+    ]
+
+
+def best_rates(saved: Saved) -> dict[tuple[str, int], float]:
+    """(norm, batch size) -> the rate with the smallest mean validation loss."""
+    tried: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for condition in saved.config["conditions"]:
+        loss = float(saved.values("loss", **condition).mean())
+        if math.isnan(loss):  # a run diverged
+            continue
+        cell = (condition["norm"], condition["batch_size"])
+        tried.setdefault(cell, []).append((loss, condition["learning_rate"]))
+    return {cell: min(outcomes)[1] for cell, outcomes in tried.items()}

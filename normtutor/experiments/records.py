@@ -1,0 +1,276 @@
+"""Run an experiment seed by seed, save what comes out, and load it again.
+
+A saved file says everything that is needed to judge or repeat it: the configuration, and for each
+seed the records, the wall and CPU time, the versions of Python and the packages, the processor, and
+the fingerprint of the data. It names no machine and no path.
+"""
+
+import dataclasses
+import importlib
+import json
+import math
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+NAMES = ("text_rates", "text_batches", "digit_rates", "digit_batches")
+
+Record = dict[str, Any]
+
+
+def module_of(name: str) -> ModuleType:
+    """Import the experiment called ``name``."""
+    if name not in NAMES:
+        raise ValueError(f"there is no experiment {name!r}; there are {', '.join(NAMES)}.")
+    return importlib.import_module(f"normtutor.experiments.{name}")
+
+
+def results_directory() -> Path:
+    """Where the book's saved runs are: in the source tree, or below the working directory."""
+    source_tree = Path(__file__).resolve().parents[2] / "book" / "results"
+    for directory in (source_tree, Path("results"), Path("book/results")):
+        if directory.is_dir():
+            return directory
+    return source_tree
+
+
+def as_plain(config: Any) -> Any:
+    """A configuration as JSON will give it back: tuples become lists, dataclasses dicts."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+# --- what a saved file holds ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The finished seeds of one experiment."""
+
+    name: str
+    config: dict[str, Any]
+    runs: tuple[dict[str, Any], ...]  # one a seed, in the order of the seeds
+
+    @property
+    def seeds(self) -> list[int]:
+        return [run["seed"] for run in self.runs]
+
+    def values(self, key: str, **where: Any) -> np.ndarray:
+        """Entry ``key`` of the one record of each seed that matches ``where``, stacked over seeds.
+
+        Two arrays from one file are paired: entry i of both comes from the same seed. What a
+        diverged run could not measure is NaN.
+
+        >>> run = {"seed": 7, "records": [{"norm": "layer", "loss": 2.0}]}
+        >>> Saved("example", {}, (run,)).values("loss", norm="layer")
+        array([2.])
+        """
+        rows = []
+        for run in self.runs:
+            matching = [
+                record
+                for record in run["records"]
+                if all(record.get(name) == value for name, value in where.items())
+            ]
+            if len(matching) != 1:
+                raise ValueError(
+                    f"exactly one record of each seed must match {where}; {len(matching)} do in "
+                    f"seed {run['seed']} of {self.name!r}. Name more, or other, entries."
+                )
+            rows.append(matching[0][key])
+        return np.array(rows, dtype=np.float64)
+
+    def provenance(self) -> str:
+        """What was run, on what, how long, and the command that runs it again, as plain text."""
+        environment = self.runs[0]["environment"]
+        minutes = sum(run["cpu_seconds"] for run in self.runs) / 60
+        versions = ", ".join(f"{k} {v}" for k, v in environment["versions"].items())
+        lines = [
+            f"Saved run {self.name}: {len(self.runs)} seeds "
+            f"({', '.join(map(str, self.seeds))}), {minutes:.0f} CPU minutes",
+            f"on {environment['processor']}; {versions}",
+            *(f"{k} {v[:16]}" for k, v in environment["data"].items()),
+            f"Rerun: python -m normtutor.experiments run {self.name}",
+        ]
+        return "\n".join(lines)
+
+
+def environment(fingerprint: dict[str, str]) -> dict[str, Any]:
+    """Versions, processor and data of this run; nothing that tells whose machine it was."""
+    packages = ("torch", "numpy", "scikit-learn")
+    return {
+        "versions": {
+            "Python": platform.python_version(),
+            **{package: metadata.version(package) for package in packages},
+        },
+        "processor": _processor(),
+        "data": fingerprint,
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+# --- save and load --------------------------------------------------------------------------------
+
+
+def save(saved: Saved, directory: Path) -> Path:
+    """Write the file whole or not at all: first beside its place, then moved there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{saved.name}.json"
+    content = {"experiment": saved.name, "config": saved.config, "runs": saved.runs}
+    handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{saved.name}.", suffix=".json")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1, allow_nan=False)
+            file.write("\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def read(name: str, directory: Path) -> Saved:
+    """Read a saved file as it is, whatever its configuration."""
+    path = directory / f"{name}.json"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no saved run of {name!r} in {str(directory)!r}. "
+            f"Make one: python -m normtutor.experiments run {name}"
+        )
+    content = json.loads(path.read_text(encoding="utf-8"))
+    return Saved(content["experiment"], content["config"], tuple(content["runs"]))
+
+
+def load(name: str, directory: str | Path | None = None) -> Saved:
+    """Load the saved run of an experiment; refuse it if the code's configuration is another one.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`NAMES`.
+    directory : path, optional
+        By default ``book/results``.
+
+    Raises
+    ------
+    FileNotFoundError
+        If nothing has been saved yet.
+    ValueError
+        If the file was made with another configuration than the code has now.
+    """
+    saved = read(name, results_directory() if directory is None else Path(directory))
+    _refuse_other_config(saved, as_plain(module_of(name).CONFIG))
+    return saved
+
+
+def _refuse_other_config(saved: Saved, config: dict[str, Any]) -> None:
+    differing = sorted(
+        key
+        for key in config.keys() | saved.config.keys()
+        if config.get(key) != saved.config.get(key)
+    )
+    if differing:
+        raise ValueError(
+            f"the saved run of {saved.name!r} was made with another configuration: "
+            f"{', '.join(differing)} differ from the code's. Run it again: "
+            f"python -m normtutor.experiments run {saved.name} --restart"
+        )
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+def run_experiment(
+    name: str,
+    *,
+    seeds: Iterable[int] | None = None,
+    config: Any = None,
+    jobs: int = 1,
+    directory: str | Path | None = None,
+    restart: bool = False,
+    progress: bool = True,
+) -> Saved:
+    """Run the seeds that are not saved yet, and save after each.
+
+    An interrupted run goes on where it stopped: finished seeds are neither lost nor repeated.
+
+    Parameters
+    ----------
+    name : str
+        One of :data:`NAMES`.
+    seeds, config : optional
+        By default the ``SEEDS`` and the ``CONFIG`` of the experiment.
+    jobs : int
+        Seeds that run at the same time, through joblib.
+    directory : path, optional
+        By default ``book/results``.
+    restart : bool
+        Forget what is saved. Without it a file made with another configuration is refused.
+    progress : bool
+        Show a bar with the time left.
+    """
+    from joblib import Parallel, delayed
+    from tqdm import tqdm
+
+    module = module_of(name)
+    config = module.CONFIG if config is None else config
+    wanted = list(module.SEEDS if seeds is None else seeds)
+    directory = results_directory() if directory is None else Path(directory)
+    plain = as_plain(config)
+    done: dict[int, dict[str, Any]] = {}
+    if not restart and (directory / f"{name}.json").is_file():
+        saved = read(name, directory)
+        _refuse_other_config(saved, plain)
+        done = {run["seed"]: run for run in saved.runs}
+    missing = [seed for seed in wanted if seed not in done]
+    # Unordered, so that a seed is saved as soon as it is finished.
+    finished = Parallel(n_jobs=jobs, return_as="generator_unordered")(
+        delayed(_run_seed)(name, config, seed) for seed in missing
+    )
+    bar = tqdm(finished, total=len(missing), desc=name, unit="seed", disable=not progress)
+    for run in bar:
+        done[run["seed"]] = run
+        save(Saved(name, plain, tuple(done[seed] for seed in sorted(done))), directory)
+    return Saved(name, plain, tuple(done[seed] for seed in sorted(done)))
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON knows no NaN and no infinity: what a diverged run measured becomes null."""
+    if isinstance(value, dict):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _run_seed(name: str, config: Any, seed: int) -> dict[str, Any]:
+    module = module_of(name)
+    wall, cpu = time.perf_counter(), time.process_time()
+    records = module.run(config, seed)
+    return {
+        "seed": seed,
+        "wall_seconds": round(time.perf_counter() - wall, 1),
+        "cpu_seconds": round(time.process_time() - cpu, 1),
+        "environment": environment(module.fingerprint(config)),
+        "records": _without_nan(records),
+    }

@@ -1,0 +1,212 @@
+"""A Transformer language model on padded sentences: LayerNorm, BatchNorm with and without a mask.
+
+What changes is which sentences meet in a batch (any, neighbours in the text, or sentences of equal
+length) and how many. Dropout is off, so that training and evaluation differ in the source of
+BatchNorm's statistics and in nothing else. The learning rate of each condition was chosen by
+:mod:`normtutor.experiments.text_rates` on other seeds and on the validation part of the text; what
+is recorded here is measured on the test part.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from normtutor.data import (
+    END,
+    Corpus,
+    Order,
+    Sentence,
+    TokenBatch,
+    epochs,
+    load_corpus,
+    pad,
+    sentence_batches,
+)
+from normtutor.models import TransformerLM
+from normtutor.training import (
+    evaluation_mode,
+    language_model_loss,
+    start,
+    token_losses,
+    train,
+)
+
+CHAPTER = "03_batch_norm_vs_layer_norm"
+FIGURE = "fig-text-batches"
+SEEDS = tuple(range(10, 16))
+
+# name -> (the norm, whether it is told which tokens are padding)
+NORMS: dict[str, tuple[str, bool]] = {
+    "layer": ("layer", True),
+    "batch": ("batch", False),
+    "masked batch": ("batch", True),
+    "none": ("none", True),
+}
+CELLS: tuple[tuple[Order, int], ...] = (
+    ("shuffled", 16),
+    ("shuffled", 4),
+    ("document", 16),
+    ("document", 4),
+    ("length", 16),
+)
+# Losses are also recorded by the length of the sentence: inputs up to this many tokens.
+LENGTHS = (8, 16, 32, 41)
+BLOCK = 20  # steps averaged into one point of the training curve
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One model: its norm, its batches and its learning rate."""
+
+    norm: str
+    order: Order
+    batch_size: int
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment."""
+
+    conditions: tuple[Condition, ...]
+    width: int = 64
+    depth: int = 2
+    heads: int = 4
+    wiring: str = "post"
+    dropout: float = 0.0
+    longest: int = 40
+    min_count: int = 3
+    steps: int = 600
+    warmup: int = 60
+    recalibration_batches: int = 200
+
+
+@cache
+def _corpus(longest: int, min_count: int) -> Corpus:
+    return load_corpus(longest=longest, min_count=min_count)
+
+
+def corpus_of(config: Config) -> Corpus:
+    """The text, tokenised once a process."""
+    return _corpus(config.longest, config.min_count)
+
+
+def fingerprint(config: Config) -> dict[str, str]:
+    """The text differs between Python versions: its SHA-256."""
+    return {"text_sha256": corpus_of(config).sha256}
+
+
+def train_condition(
+    config: Config, condition: Condition, seed: int
+) -> tuple[TransformerLM, list[float], bool]:
+    """Train one model; return it, its losses by step, and whether it diverged."""
+    corpus = corpus_of(config)
+    order = start(seed)
+    norm, mask_norms = NORMS[condition.norm]
+    model = TransformerLM(
+        len(corpus.vocabulary),
+        width=config.width,
+        depth=config.depth,
+        heads=config.heads,
+        max_length=config.longest + 1,
+        norm=norm,
+        wiring=config.wiring,
+        dropout=config.dropout,
+        mask_norms=mask_norms,
+    )
+    history = train(
+        model,
+        epochs(
+            lambda: sentence_batches(corpus.train, condition.batch_size, condition.order, order)
+        ),
+        language_model_loss,
+        steps=config.steps,
+        learning_rate=condition.learning_rate,
+        warmup=config.warmup,
+    )
+    return model, history.loss, history.diverged
+
+
+def losses(
+    model: TransformerLM, batches: Iterable[TokenBatch], *, batch_statistics: bool = False
+) -> dict[str, Any]:
+    """Mean loss per token: over all tokens, over end marks, over the rest, and by length."""
+    parts: dict[str, list[torch.Tensor]] = {"loss": [], "end": [], "length": []}
+    with evaluation_mode(model, batch_statistics=batch_statistics):
+        for batch in batches:
+            parts["loss"].append(token_losses(model, batch))
+            parts["end"].append(batch.targets[batch.mask] == END)
+            lengths = batch.mask.sum(dim=1, keepdim=True).expand_as(batch.mask)
+            parts["length"].append(lengths[batch.mask])
+    loss, end, length = (torch.cat(part) for part in parts.values())
+    group = torch.bucketize(length, torch.tensor(LENGTHS))
+    return {
+        "all": loss.mean().item(),
+        "end": loss[end].mean().item(),
+        "other": loss[~end].mean().item(),
+        "by_length": [loss[group == i].mean().item() for i in range(len(LENGTHS))],
+    }
+
+
+def recalibrate(model: TransformerLM, batches: Iterable[TokenBatch]) -> None:
+    """Replace running statistics by plain averages over ``batches``, weights unchanged."""
+    norms = [m for m in model.modules() if hasattr(m, "running_mean")]
+    for norm in norms:
+        norm.reset_running_stats()  # type: ignore[operator]
+        norm.momentum = None  # type: ignore[assignment]  # torch: average over all batches
+        norm.train()
+    with torch.no_grad():
+        for batch in batches:
+            model.hidden(batch.inputs, batch.mask)
+    model.eval()
+
+
+def run_condition(
+    config: Config,
+    condition: Condition,
+    sentences: tuple[tuple[Sentence, ...], ...],
+    seed: int,
+) -> dict[str, Any]:
+    """Train one model and measure it on ``sentences`` in both modes."""
+    model, curve, diverged = train_condition(config, condition, seed)
+    corpus = corpus_of(config)
+    # The batches of an evaluation are the same for every model of this seed.
+    rng = np.random.default_rng(seed)
+    everything = [sentence for document in sentences for sentence in document]
+    one_by_one = [pad([sentence]) for sentence in everything]
+    in_batches = [pad(everything[i : i + 64]) for i in range(0, len(everything), 64)]
+    as_in_training = sentence_batches(sentences, condition.batch_size, condition.order, rng)
+    kept = losses(model, as_in_training)  # the few left over by full batches are not in it
+    record: dict[str, Any] = {
+        "norm": condition.norm,
+        "order": condition.order,
+        "batch_size": condition.batch_size,
+        "learning_rate": condition.learning_rate,
+        "diverged": diverged,
+        "curve": [
+            float(np.mean(curve[i : i + BLOCK])) for i in range(0, len(curve) - BLOCK + 1, BLOCK)
+        ],
+        **losses(model, in_batches),
+        **{f"kept_{name}": value for name, value in kept.items()},
+    }
+    if NORMS[condition.norm][0] == "batch":
+        batch = losses(model, as_in_training, batch_statistics=True)
+        alone = losses(model, one_by_one, batch_statistics=True)
+        record |= {f"batch_{name}": value for name, value in batch.items()}
+        record["alone_all"] = alone["all"]
+        training_batches = sentence_batches(
+            corpus.train, condition.batch_size, condition.order, rng
+        )
+        recalibrate(model, training_batches[: config.recalibration_batches])
+        record["recalibrated_all"] = losses(model, in_batches)["all"]
+    return record
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed; report on the test part."""
+    sentences = corpus_of(config).test
+    return [run_condition(config, condition, sentences, seed) for condition in config.conditions]

@@ -1,0 +1,71 @@
+"""Learning rates for :mod:`normtutor.experiments.text_batches`, chosen on the validation part.
+
+Every norm with every kind of batch is trained with each rate of the grid, on seeds that are used
+nowhere else. The rate with the smallest validation loss in evaluation mode, averaged over the
+seeds, is taken.
+"""
+
+import math
+from typing import Any
+
+from normtutor.data import pad
+from normtutor.experiments.records import Saved
+from normtutor.experiments.text_batches import (
+    CELLS,
+    NORMS,
+    Condition,
+    Config,
+    corpus_of,
+    fingerprint,
+    losses,
+    train_condition,
+)
+
+__all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
+
+CHAPTER = "03_batch_norm_vs_layer_norm"
+FIGURE = "none: it chooses the learning rates of text_batches"
+SEEDS = (0, 1)
+RATES = (2e-3, 4e-3, 8e-3)
+
+CONFIG = Config(
+    conditions=tuple(
+        Condition(norm, order, batch_size, rate)
+        for order, batch_size in CELLS
+        for norm in NORMS
+        for rate in RATES
+        if norm != "none" or order == "shuffled"
+    )
+)
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed; measure on the validation part."""
+    records = []
+    sentences = [s for document in corpus_of(config).validation for s in document]
+    batches = [pad(sentences[i : i + 64]) for i in range(0, len(sentences), 64)]
+    for condition in config.conditions:
+        model, _, diverged = train_condition(config, condition, seed)
+        records.append(
+            {
+                "norm": condition.norm,
+                "order": condition.order,
+                "batch_size": condition.batch_size,
+                "learning_rate": condition.learning_rate,
+                "diverged": diverged,
+                "loss": losses(model, batches)["all"],
+            }
+        )
+    return records
+
+
+def best_rates(saved: Saved) -> dict[tuple[str, str, int], float]:
+    """(norm, order, batch size) -> the rate with the smallest mean validation loss."""
+    tried: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
+    for condition in saved.config["conditions"]:
+        cell = (condition["norm"], condition["order"], condition["batch_size"])
+        loss = float(saved.values("loss", **condition).mean())
+        if math.isnan(loss):  # a run diverged
+            continue
+        tried.setdefault(cell, []).append((loss, condition["learning_rate"]))
+    return {cell: min(outcomes)[1] for cell, outcomes in tried.items()}
