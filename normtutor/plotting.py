@@ -15,8 +15,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon, Rectangle
 from numpy.typing import ArrayLike, NDArray
 
 from normtutor import norms
@@ -302,6 +302,11 @@ def intervals(
     return ax
 
 
+def _rectangle(left: float, bottom: float, width: float, height: float) -> FloatArray:
+    right, top = left + width, bottom + height
+    return np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
+
+
 def shared_axes(name: str) -> str:
     """Say in words which axes of (B, L, H) share a statistic, as `norms.TABLE` has it."""
     letters = norms.TABLE[name].axes
@@ -341,8 +346,8 @@ def sharing_cells_figure(
     Returns
     -------
     Figure
-        One axes a norm. Its cells are `Rectangle` patches in the order of ``np.ndindex(shape)``;
-        dots are one `PathCollection`.
+        One axes a norm. Its cells are one `PolyCollection` in the order of ``np.ndindex(shape)``;
+        the dots are one `PathCollection`.
     """
     batch, length, features = shape
     gap = 1.4
@@ -359,20 +364,15 @@ def sharing_cells_figure(
     )
     for ax, name in zip(axes[:, 0], names, strict=True):
         shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=num_groups, p=p))
-        for b, t, h in np.ndindex(*shape):
-            ax.add_patch(
-                Rectangle(
-                    (b * (features + gap) + h, t),
-                    1,
-                    1,
-                    facecolor=norm_colour(name) if shares[b, t, h] else PALE,
-                    edgecolor="white",
-                    linewidth=1.2,
-                )
-            )
+        squares = [_rectangle(b * (features + gap) + h, t, 1, 1) for b, t, h in np.ndindex(*shape)]
+        colours = [norm_colour(name) if shares[i] else PALE for i in np.ndindex(*shape)]
+        ax.add_collection(
+            PolyCollection(squares, facecolors=colours, edgecolors="white", linewidths=1.2)
+        )
         if moved is not None and name in moved:
-            b, t, h = np.nonzero(np.asarray(moved[name]))
-            ax.scatter(b * (features + gap) + h + 0.5, t + 0.5, s=13, color="white", zorder=3)
+            sheets, rows, columns = np.nonzero(np.asarray(moved[name]))
+            left = sheets * (features + gap) + columns
+            ax.scatter(left + 0.5, rows + 0.5, s=13, color="white", zorder=3)
         b, t, h = cell
         ax.plot(
             b * (features + gap) + h + np.array([0, 1, 1, 0, 0]),
@@ -389,9 +389,8 @@ def sharing_cells_figure(
         ax.set_axis_off()
     last = axes[-1, 0]
     for b in range(batch):
-        left = b * (features + gap)
         last.text(
-            left + features / 2,
+            b * (features + gap) + features / 2,
             length + 0.15,
             f"sequence {b + 1}\nfeatures →",
             ha="center",
@@ -433,7 +432,7 @@ def books_figure(
     Returns
     -------
     Figure
-        One axes a norm, its characters `Polygon` patches from the last page to the first.
+        One axes a norm. Each page is one `PolyCollection`, labelled "book b, page h" from 1.
     """
     shape = (books, lines * characters, pages)
     # The last character of the top line peeks out on every page of the fan.
@@ -453,23 +452,27 @@ def books_figure(
         shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=num_groups, p=0.5))
         for b in range(books):
             for page in reversed(range(pages)):
-                for spot in range(lines * characters):
+                squares, fills, edges, widths = [], [], [], []
+                # The frame is drawn last, on top of its neighbours.
+                spots = sorted(range(lines * characters), key=lambda spot: spot == cell[1])
+                for spot in spots:
                     line, character = divmod(spot, characters)
-                    x = b * width + character + page * step_x
-                    y = -line + page * step_y
-                    corners = [(x, y), (x + 1, y), (x + 1, y - 1), (x, y - 1)]
-                    filled = bool(shares[b, spot, page])
+                    left = b * width + character + page * step_x
+                    squares.append(_rectangle(left, -line - 1 + page * step_y, 1, 1))
                     asked = (b, spot, page) == cell
-                    ax.add_patch(
-                        Polygon(
-                            corners,
-                            facecolor=norm_colour(name) if filled else PALE,
-                            edgecolor=INK if asked else "white",
-                            linewidth=2.0 if asked else 0.7,
-                            # A page covers those behind it; within a page the frame is on top.
-                            zorder=2 * (pages - page) + (1 if asked else 0),
-                        )
+                    fills.append(norm_colour(name) if shares[b, spot, page] else PALE)
+                    edges.append(INK if asked else "white")
+                    widths.append(2.0 if asked else 0.7)
+                ax.add_collection(
+                    PolyCollection(
+                        squares,
+                        facecolors=fills,
+                        edgecolors=edges,
+                        linewidths=widths,
+                        zorder=pages - page,  # a page covers those behind it
+                        label=f"book {b + 1}, page {page + 1}",
                     )
+                )
         caption = f": {captions[name]}" if captions and name in captions else ""
         ax.set_title(f"{name}{caption}", fontsize=11, pad=4)
         ax.set_xlim(-0.3, books * width - 0.8)
