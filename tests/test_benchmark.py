@@ -1,0 +1,75 @@
+"""The benchmark runs and measures what it says. No time is checked."""
+
+import pytest
+import torch
+
+from normtutor import benchmark
+
+SMALL = (2, 3, 16)
+
+
+@pytest.mark.parametrize("contest", benchmark.CONTESTS, ids=lambda contest: contest.name)
+def test_every_contest_runs(contest):
+    found = benchmark.measure(contest, SMALL, repeats=2, compiled=False)
+    assert {len(found[side, False, "step"]) for side in ("ours", "theirs")} == {2}
+    assert all(value > 0 for values in found.values() for value in values)
+    rows = benchmark.rows_of(contest, found)
+    assert [row[2] for row in rows] == list(benchmark.QUANTITIES)
+    assert rows[0][-2:] == ["-", "-"]  # nothing was compiled
+
+
+@pytest.mark.parametrize("contest", benchmark.CONTESTS, ids=lambda contest: contest.name)
+def test_both_layers_of_a_contest_have_the_same_shapes(contest):
+    x = torch.randn(2, 16, 3) if contest.channels_first else torch.randn(2, 3, 16)
+    ours, theirs = contest.ours(16), contest.theirs(16)
+    assert ours(x).shape == theirs(x).shape == x.shape
+
+
+def test_the_report_names_each_layer_and_its_counterpart():
+    text = "\n".join(benchmark.benchmark((SMALL,), repeats=2, compiled=False))
+    assert "torch.compile is left out: not asked for" in text
+    assert "B, L, H = 2, 3, 16" in text
+    for contest in benchmark.CONTESTS:
+        assert contest.name in text
+        assert contest.against in text
+
+
+def test_peak_memory_counts_what_lives_at_the_same_time():
+    x = torch.zeros(1000)
+
+    def two_alive():
+        y = x + x
+        return y * y
+
+    def one_after_the_other():
+        y = x + x
+        del y
+        return x * x
+
+    assert benchmark.peak_bytes(two_alive) == 8000
+    assert benchmark.peak_bytes(one_after_the_other) == 4000
+    assert benchmark.peak_bytes(lambda: x) == 0
+
+
+def test_a_step_leaves_fresh_gradients():
+    runner = benchmark.Runner(
+        torch.nn.LayerNorm(8), torch.randn(4, 8), torch.ones(4, 8), compiled=False
+    )
+    runner.seconds("step")
+    first = runner.layer.bias.grad.clone()
+    runner.seconds("step")
+    torch.testing.assert_close(runner.layer.bias.grad, first)
+
+
+def test_without_a_compiler_the_reason_is_given(monkeypatch):
+    def broken(*_arguments, **_options):
+        raise RuntimeError("no C++ compiler\nlong story")
+
+    monkeypatch.setattr(torch, "compile", broken)
+    assert benchmark.why_not_compiled() == "RuntimeError: no C++ compiler"
+
+
+def test_an_unknown_layer_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        benchmark.main(["--layers", "Nothing"])
+    assert "there are: BatchNorm" in capsys.readouterr().err
