@@ -22,7 +22,13 @@ from typing import Any
 
 import numpy as np
 
-NAMES = ("text_rates", "text_batches", "digit_rates", "digit_batches")
+NAMES = (
+    "text_rates",
+    "text_batches",
+    "digit_rates",
+    "digit_batches",
+    "detach_norm",
+)
 
 Record = dict[str, Any]
 
