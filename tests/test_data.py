@@ -1,0 +1,218 @@
+"""Data: the parts do not mix, the batches hold what they promise, bad files are refused clearly."""
+
+import numpy as np
+import pytest
+import torch
+
+from normtutor import data
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return data.load_corpus()
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return data.load_digits()
+
+
+# --- digits ---------------------------------------------------------------------------------------
+
+
+def test_digits_are_split_and_standardised_by_the_training_part(digits):
+    assert [len(part.labels) for part in digits] == [1197, 300, 300]
+    assert digits.train.images.shape[1:] == (1, 8, 8)
+    assert digits.train.images.mean().item() == pytest.approx(0, abs=1e-6)
+    assert digits.train.images.std(correction=0).item() == pytest.approx(1, abs=1e-5)
+    for part in digits:
+        assert sorted(part.labels.unique().tolist()) == list(range(10))
+
+
+def test_no_image_is_in_two_parts(digits):
+    # A handful of the images are exact copies of each other in the source itself.
+    rows = [{row.numpy().tobytes() for row in part.images} for part in digits]
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        assert len(rows[a] & rows[b]) <= 2
+
+
+def test_image_batches_visit_every_image_once_an_epoch(digits):
+    stream = data.image_batches(digits.train, 399, np.random.default_rng(0))
+    epoch = torch.cat([next(stream)[0] for _ in range(3)])
+    assert torch.equal(
+        epoch.flatten(1).sum(0).round(decimals=2),
+        digits.train.images.flatten(1).sum(0).round(decimals=2),
+    )
+    again = data.image_batches(digits.train, 399, np.random.default_rng(0))
+    assert torch.equal(next(again)[0], epoch[:399])
+
+
+@pytest.mark.parametrize("size", [0, 1198])
+def test_image_batch_of_an_impossible_size_is_refused(digits, size):
+    with pytest.raises(ValueError, match=f"got {size}"):
+        next(data.image_batches(digits.train, size, np.random.default_rng(0)))
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def test_vocabulary_counts_orders_and_encodes():
+    vocabulary = data.Vocabulary([["b", "a", "b"], ["c", "a"]], min_count=2)
+    assert vocabulary.tokens == (*data.SPECIAL, "a", "b")
+    numbers = vocabulary.encode(["b", "c"])
+    assert numbers.tolist() == [data.END, 4, data.UNKNOWN, data.END]
+    assert vocabulary.decode(numbers) == "<s> b <unk> <s>"
+
+
+def test_corpus_is_cut_by_parts_of_documents(corpus):
+    sizes = [sum(len(d) for d in part) for part in (corpus.train, corpus.validation, corpus.test)]
+    total = sum(sizes)
+    assert sizes[0] == pytest.approx(0.8 * total, rel=0.02)
+    assert sizes[1] == pytest.approx(0.1 * total, rel=0.1)
+    assert sizes[2] == pytest.approx(0.1 * total, rel=0.1)
+    assert len(corpus.sha256) == 64
+    lengths = [len(s) - 2 for part in (corpus.train, corpus.test) for d in part for s in d]
+    assert min(lengths) >= 4
+    assert max(lengths) <= 62
+
+
+def test_vocabulary_knows_the_training_part_only(tmp_path):
+    # The last tenth says "zebra"; the model must not know the word.
+    sentences = [f"one two three number{'x' * (i % 3)} ." for i in range(90)]
+    text = "\n\n".join(sentences + ["a zebra runs over the plain ."] * 10)
+    path = tmp_path / "text.txt"
+    path.write_text(text, encoding="utf-8")
+    corpus = data.load_corpus(path, min_count=1)
+    assert "zebra" not in corpus.vocabulary.tokens
+    assert data.UNKNOWN in np.concatenate(corpus.test[0])
+
+
+def test_character_level():
+    corpus = data.load_corpus(level="character", longest=62)
+    assert len(corpus.vocabulary) < 200
+    assert all(len(token) == 1 for token in corpus.vocabulary.tokens[3:])
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        data.load_corpus(tmp_path / "nothing.txt")
+    with pytest.raises(FileNotFoundError, match="not a file"):
+        data.load_corpus(tmp_path)
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path):
+    path = tmp_path / "picture.png"
+    path.write_bytes(b"hello \xff\xfe world")
+    with pytest.raises(ValueError, match=r"not UTF-8: byte 6"):
+        data.load_corpus(path)
+
+
+def test_a_file_that_is_too_short_is_refused(tmp_path):
+    path = tmp_path / "short.txt"
+    path.write_text("Just one sentence, and no more.", encoding="utf-8")
+    with pytest.raises(ValueError, match="too short"):
+        data.load_corpus(path)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"level": "byte"}, {"shortest": 0}, {"shortest": 9, "longest": 8}]
+)
+def test_bad_settings_are_refused(settings):
+    with pytest.raises(ValueError, match=r"level|shortest"):
+        data.load_corpus(**settings)
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+def test_padding_stands_on_the_right_and_targets_follow_inputs():
+    batch = data.pad([np.array([2, 5, 6, 7, 2]), np.array([2, 8, 2])], length=5)
+    assert batch.inputs.tolist() == [[2, 5, 6, 7, 0], [2, 8, 0, 0, 0]]
+    assert batch.targets.tolist() == [[5, 6, 7, 2, 0], [8, 2, 0, 0, 0]]
+    assert batch.mask.tolist() == [[True] * 4 + [False], [True] * 2 + [False] * 3]
+    with pytest.raises(ValueError, match="at least 4"):
+        data.pad([np.array([2, 5, 6, 7, 2])], length=3)
+
+
+def sentences_of(batches):
+    return [
+        tuple(row[keep].tolist())
+        for b in batches
+        for row, keep in zip(b.inputs, b.mask, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("order", ["shuffled", "document", "length"])
+def test_an_epoch_holds_each_sentence_at_most_once(corpus, order):
+    batches = data.sentence_batches(corpus.train, 16, order, np.random.default_rng(0))
+    everything = [tuple(s[:-1].tolist()) for document in corpus.train for s in document]
+    seen = sentences_of(batches)
+    assert len(everything) - len(seen) < 16
+    for sentence in set(seen):
+        assert seen.count(sentence) <= everything.count(sentence)
+    again = data.sentence_batches(corpus.train, 16, order, np.random.default_rng(0))
+    assert all(torch.equal(a.inputs, b.inputs) for a, b in zip(batches, again, strict=True))
+
+
+def test_neighbours_meet_in_document_order(corpus):
+    everything = [tuple(s[:-1].tolist()) for document in corpus.train for s in document]
+    batches = data.sentence_batches(corpus.train, 16, "document", np.random.default_rng(3))
+    text = everything * 2
+    for batch in batches[:5]:
+        rows = sentences_of([batch])
+        starts = [i for i, s in enumerate(everything) if s == rows[0]]
+        assert any(text[i : i + 16] == rows for i in starts)
+
+
+def test_equal_lengths_meet_in_length_order(corpus):
+    batches = data.sentence_batches(corpus.train, 16, "length", np.random.default_rng(0))
+    shares = [batch.mask.float().mean().item() for batch in batches]
+    assert np.mean(shares) > 0.98
+    mixed = data.sentence_batches(corpus.train, 16, "shuffled", np.random.default_rng(0))
+    assert np.mean([batch.mask.float().mean().item() for batch in mixed]) < 0.6
+
+
+@pytest.mark.parametrize("order", ["shuffled", "document"])
+def test_chunks_are_full_and_follow_the_text(corpus, order):
+    batches = data.chunk_batches(corpus.train, 8, 32, order, np.random.default_rng(0))
+    for batch in batches[:4]:
+        assert batch.mask.all()
+        assert batch.inputs.shape == batch.targets.shape == (8, 32)
+        assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
+    if order == "document":
+        first = batches[0]
+        joined = sum(torch.equal(first.targets[i, -1:], first.inputs[i + 1, :1]) for i in range(7))
+        assert joined >= 6  # one seam at most, where the text starts again
+
+
+def test_impossible_batches_are_refused(corpus):
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="order must be"):
+        data.sentence_batches(corpus.train, 16, "random", rng)
+    with pytest.raises(ValueError, match="batch_size must lie"):
+        data.sentence_batches(corpus.train, 10**6, "shuffled", rng)
+    with pytest.raises(ValueError, match="equally long"):
+        data.chunk_batches(corpus.train, 8, 32, "length", rng)
+    with pytest.raises(ValueError, match="batch_size must lie"):
+        data.chunk_batches(corpus.train, 10**6, 32, "shuffled", rng)
+
+
+def test_epochs_go_on_for_ever():
+    stream = data.epochs(lambda: [1, 2])
+    assert [next(stream) for _ in range(5)] == [1, 2, 1, 2, 1]
+
+
+# --- synthetic ------------------------------------------------------------------------------------
+
+
+def test_correlated_tokens_have_the_correlation_they_promise():
+    x = data.correlated_tokens(np.random.default_rng(0), 40_000, 2, 3, correlation=0.3)
+    assert x.shape == (40_000, 2, 3)
+    assert x.mean() == pytest.approx(0, abs=0.02)
+    assert x.var() == pytest.approx(1, abs=0.02)
+    for feature in range(3):
+        measured = np.corrcoef(x[:, 0, feature], x[:, 1, feature])[0, 1]
+        assert measured == pytest.approx(0.3, abs=0.02)
+    assert np.corrcoef(x[:-1, 0, 0], x[1:, 0, 0])[0, 1] == pytest.approx(0, abs=0.02)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        data.correlated_tokens(np.random.default_rng(0), 1, 1, 1, correlation=2.0)

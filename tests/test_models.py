@@ -1,0 +1,141 @@
+"""Models: they are what they say, and padding, the future and neighbours reach what they may."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from normtutor import data, layers, models
+
+SENTENCES = [np.array([2, 5, 6, 7, 8, 2]), np.array([2, 8, 9, 2]), np.array([2, 9, 5, 2])]
+
+
+def language_model(norm="layer", **settings):
+    torch.manual_seed(0)
+    return models.TransformerLM(
+        12, width=8, heads=2, max_length=16, norm=norm, dropout=0.0, **settings
+    )
+
+
+def test_wirings():
+    x = torch.tensor([1.0, 2.0])
+    assert models.post(x, lambda h: 3 * h, lambda h: h - 1).tolist() == [3.0, 7.0]
+    assert models.pre(x, lambda h: 3 * h, lambda h: h - 1).tolist() == [1.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "axis", "kind"),
+    [
+        ("none", -1, nn.Identity),
+        ("layer", -1, layers.LayerNorm),
+        ("layer", 1, layers.GroupNorm),
+        ("rms", -1, layers.RMSNorm),
+        ("batch", -1, layers.BatchNorm),
+        ("batch", 1, layers.BatchNorm),
+        ("group", 1, layers.GroupNorm),
+        ("instance", -1, layers.InstanceNorm),
+        ("power", -1, layers.PowerNorm),
+        ("power-v", -1, layers.PowerNorm),
+    ],
+)
+def test_norms_by_name(name, axis, kind):
+    norm = models.make_norm(name, 8, feature_axis=axis)
+    assert type(norm) is kind
+    shape = (2, 3, 8) if axis == -1 else (2, 8, 4, 4)
+    assert norm(torch.randn(shape)).shape == shape
+
+
+def test_a_factory_and_an_unknown_name():
+    assert isinstance(models.make_norm(lambda n: nn.Tanh(), 8), nn.Tanh)
+    with pytest.raises(ValueError, match="'rms' for feature_axis=1"):
+        models.make_norm("rms", 8, feature_axis=1)
+    with pytest.raises(ValueError, match="norm must be"):
+        models.make_norm("lawyer", 8)
+
+
+@pytest.mark.parametrize("norm", ["none", "layer", "rms", "batch", "instance", "power", "power-v"])
+@pytest.mark.parametrize("wiring", ["post", "pre"])
+def test_language_model_learns_with_every_norm(norm, wiring):
+    model = language_model(norm, wiring=wiring)
+    batch = data.pad(SENTENCES)
+    scores = model(batch.inputs, batch.mask)
+    assert scores.shape == (3, 5, 12)
+    torch.nn.functional.cross_entropy(scores[batch.mask], batch.targets[batch.mask]).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+def test_a_token_does_not_see_the_future():
+    model = language_model().eval()
+    tokens = torch.tensor([[2, 5, 6, 7]])
+    changed = torch.tensor([[2, 5, 6, 9]])
+    torch.testing.assert_close(model(tokens)[:, :3], model(changed)[:, :3], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("norm", "mask_norms"), [("layer", True), ("batch", True), ("power", True)]
+)
+def test_padding_reaches_no_real_token(norm, mask_norms):
+    model = language_model(norm, mask_norms=mask_norms)
+    tight, wide = data.pad(SENTENCES), data.pad(SENTENCES, length=12)
+    with torch.no_grad():
+        a = copy.deepcopy(model)(tight.inputs, tight.mask)[tight.mask]
+        b = copy.deepcopy(model)(wide.inputs, wide.mask)[wide.mask]
+    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_padding_reaches_real_tokens_through_unmasked_batch_norm_alone():
+    model = language_model("batch", mask_norms=False)
+    tight, wide = data.pad(SENTENCES), data.pad(SENTENCES, length=12)
+    with torch.no_grad():
+        a = model(tight.inputs, tight.mask)[tight.mask]
+        b = model(wide.inputs, wide.mask)[wide.mask]
+    assert (a - b).abs().max() > 0.01
+
+
+def test_impossible_language_models_are_refused():
+    with pytest.raises(ValueError, match="wiring must be"):
+        language_model(wiring="sandwich")
+    with pytest.raises(ValueError, match="heads must divide"):
+        models.TransformerLM(12, width=9, heads=2)
+
+
+@pytest.mark.parametrize("norm", ["batch", "group", "layer", "none"])
+def test_resnet(norm):
+    torch.manual_seed(0)
+    model = models.ResNet(norm=norm, widths=(8, 16))
+    images = torch.randn(4, 1, 8, 8)
+    scores = model(images)
+    assert scores.shape == (4, 10)
+    # Only BatchNorm lets one image reach the scores of another.
+    other = images.clone()
+    other[0] += 1.0
+    moved = (model(other)[1:] - scores[1:]).abs().max().item()
+    assert (moved > 1e-4) == (norm == "batch")
+
+
+def test_mlp():
+    torch.manual_seed(0)
+    for norm in ("none", "batch", "layer"):
+        model = models.MLP((64, 16, 16, 10), norm=norm, activation=torch.sigmoid)
+        assert model(torch.randn(5, 1, 8, 8)).shape == (5, 10)
+        assert len(model.norms) == 2
+
+
+def test_gru_without_norm_is_torchs_gru():
+    torch.manual_seed(0)
+    ours, theirs = models.GRU(3, 5), nn.GRU(3, 5, batch_first=True)
+    # torch orders the gates the same way and has one bias more, here zero.
+    with torch.no_grad():
+        theirs.weight_ih_l0.copy_(ours.from_input.weight)
+        theirs.bias_ih_l0.copy_(ours.from_input.bias)
+        theirs.weight_hh_l0.copy_(ours.from_state.weight)
+        theirs.bias_hh_l0.zero_()
+    x = torch.randn(2, 7, 3)
+    torch.testing.assert_close(ours(x), theirs(x)[0])
+    state = torch.randn(2, 5)
+    torch.testing.assert_close(ours(x, state), theirs(x, state[None])[0])
+    assert models.GRU(3, 5, norm="layer")(x).shape == (2, 7, 5)

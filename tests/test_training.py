@@ -1,0 +1,165 @@
+"""The loop does what an oracle does by hand, and a run repeats itself bit for bit."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from normtutor import data, models, training
+
+SENTENCES = [np.array([2, 5, 6, 7, 8, 2]), np.array([2, 8, 9, 2]), np.array([2, 9, 5, 2])]
+
+
+def language_model(norm="batch"):
+    return models.TransformerLM(12, width=8, heads=2, max_length=16, norm=norm)
+
+
+def test_start_seeds_weights_and_order_apart():
+    orders, weights = [], []
+    for init, order in ((0, 0), (0, 1), (1, 0)):
+        rng = training.start(init, order_seed=order)
+        weights.append(nn.Linear(3, 3).weight)
+        orders.append(rng.permutation(20).tolist())
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    assert orders[0] == orders[2] != orders[1]
+    assert torch.get_num_threads() == 1
+
+
+def test_warmup_cosine():
+    factors = [training.warmup_cosine(step, steps=10, warmup=4) for step in range(10)]
+    assert factors[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert factors[4] == 1.0
+    assert factors[7] == pytest.approx(0.5)
+    assert np.all(np.diff(factors[4:]) < 0)
+    assert training.warmup_cosine(10, steps=10, warmup=4) == pytest.approx(0)
+
+
+def test_loop_equals_gradient_descent_by_hand():
+    torch.manual_seed(0)
+    model = nn.Linear(3, 1)
+    by_hand = copy.deepcopy(model)
+    batches = [(torch.randn(4, 3), torch.randn(4, 1)) for _ in range(5)]
+
+    def loss(net, batch):
+        return ((net(batch[0]) - batch[1]) ** 2).mean()
+
+    history = training.train(
+        model, batches, loss, steps=5, learning_rate=0.1, warmup=2, optimizer="sgd"
+    )
+    velocity = [torch.zeros_like(p) for p in by_hand.parameters()]
+    for step, batch in enumerate(batches):
+        value = loss(by_hand, batch)
+        assert value.item() == pytest.approx(history.loss[step], rel=1e-5)
+        grads = torch.autograd.grad(value, list(by_hand.parameters()))
+        with torch.no_grad():
+            for p, v, g in zip(by_hand.parameters(), velocity, grads, strict=True):
+                v.mul_(0.9).add_(g)
+                p.sub_(history.learning_rate[step] * v)
+    for a, b in zip(model.parameters(), by_hand.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_a_run_repeats_itself():
+    def run():
+        order = training.start(3)
+        model = language_model()
+        batches = data.epochs(lambda: data.sentence_batches([SENTENCES], 2, "shuffled", order))
+        return training.train(
+            model, batches, training.language_model_loss, steps=6, learning_rate=1e-2
+        ).loss
+
+    assert run() == run()
+
+
+def test_evaluations_come_when_due():
+    torch.manual_seed(0)
+    history = training.train(
+        nn.Linear(1, 1),
+        [torch.ones(1, 1)] * 5,
+        lambda net, x: net(x).square().mean(),
+        steps=5,
+        learning_rate=0.1,
+        evaluate=lambda net: {"score": 1.0},
+        evaluate_every=2,
+    )
+    assert [entry["step"] for entry in history.evaluations] == [2, 4, 5]
+
+
+def test_a_diverged_run_stops_and_says_so():
+    history = training.train(
+        nn.Linear(1, 1),
+        [torch.full((1, 1), math.inf)] * 5,
+        lambda net, x: net(x).square().mean(),
+        steps=5,
+        learning_rate=0.1,
+    )
+    assert history.diverged
+    assert len(history.loss) == 1
+
+
+def test_an_unknown_optimizer_is_refused():
+    with pytest.raises(ValueError, match="optimizer must be"):
+        training.train(
+            nn.Linear(1, 1), [], lambda m, b: b, steps=1, learning_rate=1.0, optimizer="adam"
+        )
+
+
+def test_token_losses_ignore_padding():
+    torch.manual_seed(0)
+    model = language_model("layer").eval()
+    tight, wide = data.pad(SENTENCES), data.pad(SENTENCES, length=12)
+    a, b = training.token_losses(model, tight), training.token_losses(model, wide)
+    assert a.shape == (5 + 3 + 3,)
+    torch.testing.assert_close(a, b)
+    scores = model(tight.inputs, tight.mask).log_softmax(-1)
+    assert a[0].item() == pytest.approx(-scores[0, 0, 5].item(), rel=1e-5)
+
+
+def test_evaluation_mode_changes_nothing_and_restores_everything():
+    torch.manual_seed(0)
+    model = language_model("batch").train()
+    batch = data.pad(SENTENCES)
+    model(batch.inputs, batch.mask)
+    before = copy.deepcopy(model.state_dict())
+    for batch_statistics in (False, True):
+        with training.evaluation_mode(model, batch_statistics=batch_statistics):
+            assert not model.dropout.training
+            assert model.layers[0].attention_norm.training == batch_statistics
+            model(batch.inputs, batch.mask)
+        assert all(module.training for module in model.modules())
+        for name, value in model.state_dict().items():
+            assert torch.equal(value, before[name]), name
+
+
+def test_batch_statistics_are_those_of_the_batch():
+    norm = models.make_norm("batch", 4)
+    x = 5 + torch.randn(3, 7, 4)
+    with training.evaluation_mode(norm, batch_statistics=True):
+        y = norm(x)
+    torch.testing.assert_close(y.mean(dim=(0, 1)), torch.zeros(4), atol=1e-5, rtol=0)
+    with training.evaluation_mode(norm):
+        assert norm(x).mean() > 4  # running statistics still say mean 0
+
+
+def test_mean_token_loss_weighs_every_token_the_same():
+    torch.manual_seed(0)
+    model = language_model("layer")
+    together = training.mean_token_loss(model, [data.pad(SENTENCES)])
+    apart = training.mean_token_loss(model, [data.pad([s]) for s in SENTENCES])
+    assert together == pytest.approx(apart, rel=1e-6)
+
+
+def test_image_scores_count_errors():
+    class Constant(nn.Module):
+        def forward(self, images):
+            return torch.tensor([[2.0, 0.0]]).expand(len(images), 2)
+
+    batches = [(torch.zeros(3, 1), torch.tensor([0, 0, 1])), (torch.zeros(1, 1), torch.tensor([1]))]
+    scores = training.image_scores(Constant(), batches)
+    assert scores["error"] == 0.5
+    right = math.log(1 + math.exp(-2))
+    assert scores["loss"] == pytest.approx((2 * right + 2 * (2 + right)) / 4)
