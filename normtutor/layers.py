@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.utils import parametrize
@@ -46,11 +47,16 @@ def _check_dtype(x: Tensor, *parameters: Tensor | None) -> None:
             )
 
 
+def _fits(x: Tensor, num_features: int, feature_axis: int) -> bool:
+    """Whether x has ``num_features`` entries along ``feature_axis``, as far as there is one."""
+    if not -x.ndim <= feature_axis < x.ndim or x.ndim < 2:
+        return True  # the formula says what is wrong
+    return x.shape[feature_axis] == num_features
+
+
 def _check_features(x: Tensor, num_features: int, feature_axis: int) -> None:
     """Raise ValueError unless x has ``num_features`` entries along ``feature_axis``."""
-    if not -x.ndim <= feature_axis < x.ndim or x.ndim < 2:
-        return  # the formula says what is wrong
-    if x.shape[feature_axis] != num_features:
+    if not _fits(x, num_features, feature_axis):
         raise ValueError(
             f"x must have {num_features} features along axis {feature_axis}; got "
             f"{x.shape[feature_axis]} in x of shape {tuple(x.shape)}. For (B, L, H), "
@@ -129,7 +135,9 @@ class BatchNorm(_BatchNorm):
         if tracking and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
-                momentum = 1.0 / self.num_batches_tracked
+                # A Python number would hide the count from torch.compile; 1 / int64 is float32.
+                wide = torch.promote_types(x.dtype, torch.float32)
+                momentum = 1.0 / self.num_batches_tracked.to(wide)
         use_running = tracking or not self.training
         y, _, running = norms.batch_norm(
             x,
@@ -209,7 +217,7 @@ class InstanceNorm(_InstanceNorm):
             return self.forward(x.unsqueeze(0), mask).squeeze(0)
         if self.affine or self.track_running_stats:
             _check_features(x, self.num_features, self.feature_axis)
-        elif x.ndim > 2 and x.shape[self.feature_axis] != self.num_features:
+        elif not _fits(x, self.num_features, self.feature_axis):
             warnings.warn(
                 f"x has {x.shape[self.feature_axis]} features along axis {self.feature_axis}, the "
                 f"layer was built for {self.num_features}. Without an affine the number is unused.",
@@ -413,6 +421,7 @@ class _PowerNormFunction(torch.autograd.Function):
         return y, updated
 
     @staticmethod
+    @once_differentiable  # x̂ is kept without its graph, so a second derivative would lack terms
     def backward(ctx, grad_y, _):
         tensors, others = iter(ctx.saved_tensors), iter(ctx.others)
         leaves = [next(tensors) if is_tensor else next(others) for is_tensor in ctx.is_tensor]
@@ -456,7 +465,8 @@ class PowerNorm(nn.Module):
     moves in training; ``nu``, which starts at 0 and moves in the backward pass of a training step,
     after it was used; ``num_batches_tracked``. In evaluation nothing moves, and the output is
     linear in x but for β and the scaling of "authors-code". "pn-v" keeps ψ² for its evaluation.
-    Source: :cite:t:`shen2020`.
+    In training the gradient of "pn" and "authors-code" is approximate and has no gradient of its
+    own: autograd raises where a second one is asked for. Source: :cite:t:`shen2020`.
     """
 
     running_mean_square: Tensor
