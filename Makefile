@@ -65,7 +65,8 @@ site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then t
 	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) --dist loadscope tests/test_site.py
 
 bench: $(INSTALLED)  ## Time the layers against torch.nn's
-	$(BIN)/python -m normtutor.benchmark
+	@# The profiler, which measures the memory, announces each of its starts at lower levels.
+	@KINETO_LOG_LEVEL=5 $(BIN)/python -m normtutor.benchmark
 
 refresh: $(INSTALLED)  ## Execute chapters and store their checked outputs (NOTEBOOKS=...)
 	$(BIN)/python .ci/refresh.py $(NOTEBOOKS)

@@ -258,6 +258,24 @@ def test_the_reference_lists_every_public_name(site):
     assert missing_names(parsed(site / "book" / "api.html"), names) == []
 
 
+# What a reader of the reference has no use for.
+INTERNAL = {"normtutor.tracing", "normtutor.validation"}
+
+
+def test_the_reference_describes_every_module(site):
+    page = parsed(site / "book" / "api.html")
+    text = page.get_text()
+    modules = [path.relative_to(ROOT).with_suffix("") for path in ROOT.glob("normtutor/**/*.py")]
+    names = {".".join(path.parts).removesuffix(".__init__") for path in modules}
+    names = {n for n in names if not n.startswith("normtutor.norms.") and "__main__" not in n}
+    missing = {
+        name
+        for name in names - INTERNAL
+        if page.find(id=f"module-{name}") is None and f"{name}." not in text
+    }
+    assert missing == set()
+
+
 def test_a_missing_name_is_noticed(site):
     page = parsed(site / "book" / "api.html")
     assert missing_names(page, ["normtutor.norms.layer_norm", "normtutor.norms.gone"]) == [
