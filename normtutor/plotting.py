@@ -26,11 +26,11 @@ FloatArray = NDArray[np.float64]
 # Six colours that keep 4.5:1 contrast on white and stay apart under the three kinds of
 # dichromacy (tests/test_plotting.py computes both). Neighbours in the list differ most.
 PALETTE = {
-    "blue": "#0b5fa5",
-    "vermilion": "#c0440a",
-    "green": "#00805f",
-    "purple": "#8e3f97",
-    "brown": "#7a5a00",
+    "blue": "#0a4a86",
+    "vermilion": "#cc4a00",
+    "green": "#0f8563",
+    "purple": "#b338bd",
+    "brown": "#6e4212",
     "black": "#222222",
 }
 PALE = "#e4e7eb"  # a cell or a region that is there but not meant

@@ -1,0 +1,353 @@
+"""The figures: what is drawn equals the data, and can be read by everybody."""
+
+import ast
+import itertools
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.colors as mcolors
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.collections import PathCollection, PolyCollection
+from numpy.testing import assert_allclose, assert_array_equal
+
+from normtutor import norms, plotting
+
+
+@pytest.fixture(autouse=True)
+def book_style():
+    with plt.rc_context():
+        plotting.use_book_style()
+        yield
+    plt.close("all")
+
+
+def rows(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+# --- the style
+
+
+def relative_luminance(colour):
+    """As the Web Content Accessibility Guidelines define it."""
+    channels = np.array(mcolors.to_rgb(colour))
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return linear @ [0.2126, 0.7152, 0.0722]
+
+
+def contrast(first, second):
+    high, low = sorted([relative_luminance(first), relative_luminance(second)], reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+# Machado, Oliveira and Fernandes 2009, severity 1.0, on linear RGB.
+DICHROMACY = {
+    "none": np.eye(3),
+    "protan": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deutan": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritan": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+
+
+def seen_as_lab(colour, kind):
+    channels = np.array(mcolors.to_rgb(colour))
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    linear = np.clip(np.asarray(DICHROMACY[kind]) @ linear, 0, 1)
+    to_xyz = np.array(
+        [
+            [0.4124564, 0.3575761, 0.1804375],
+            [0.2126729, 0.7151522, 0.0721750],
+            [0.0193339, 0.1191920, 0.9503041],
+        ]
+    )
+    ratio = to_xyz @ linear / [0.95047, 1.0, 1.08883]
+    f = np.where(ratio > 0.008856, np.cbrt(ratio), 7.787 * ratio + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def test_the_contrast_checker_knows_black_and_white_and_can_fail():
+    assert contrast("black", "white") == pytest.approx(21)
+    assert contrast("#ffff00", "white") < 1.1
+
+
+@pytest.mark.parametrize("name", plotting.PALETTE)
+def test_every_colour_reads_on_the_white_card(name):
+    assert contrast(plotting.PALETTE[name], "white") >= 4.5
+
+
+@pytest.mark.parametrize("kind", DICHROMACY)
+def test_colours_stay_apart_for_every_kind_of_colour_vision(kind):
+    for first, second in itertools.combinations(plotting.PALETTE.values(), 2):
+        distance = np.linalg.norm(seen_as_lab(first, kind) - seen_as_lab(second, kind))
+        assert distance > 15, (kind, first, second, distance)
+
+
+def test_filled_cells_stand_out_from_pale_ones():
+    for colour in plotting.NORM_COLOURS.values():
+        assert contrast(colour, plotting.PALE) >= 3
+
+
+def test_every_norm_of_the_table_has_a_colour():
+    assert set(plotting.NORM_COLOURS) == set(norms.TABLE)
+    assert plotting.norm_colour("LayerNorm") == plotting.NORM_COLOURS["LayerNorm"]
+    with pytest.raises(KeyError, match="no colour is reserved for 'Norm'"):
+        plotting.norm_colour("Norm")
+
+
+def test_figures_are_white_cards():
+    assert plt.rcParams["figure.facecolor"] == plt.rcParams["savefig.facecolor"] == "white"
+
+
+def test_equal_figures_are_equal_files(tmp_path):
+    contents = []
+    for name in ("first.svg", "second.svg"):
+        ax = plotting.curves(range(3), {"a": rows(4, 3)}, xlabel="steps", ylabel="loss (nats)")
+        ax.figure.savefig(tmp_path / name, metadata={"Date": None})
+        contents.append((tmp_path / name).read_bytes())
+    assert contents[0] == contents[1]
+
+
+# --- floors
+
+
+def test_no_figure_runs_a_model():
+    tree = ast.parse(Path(plotting.__file__).read_text(encoding="utf-8"))
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+    assert not any(name.split(".")[0] in {"torch", "jax", "scipy"} for name in imported)
+    assert {name for name in imported if name.startswith("normtutor")} == {"normtutor.norms"}
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "norms"
+    }
+    assert used == {"TABLE", "sharing_cells"}  # the table, never a formula
+
+
+# --- intervals over seeds
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 10, 31, 32, 60, 200])
+def test_the_interval_is_that_of_scipy(seeds):
+    stats = pytest.importorskip("scipy.stats")
+    values = rows(seeds, 4)
+    mean, half = plotting.t_interval(values)
+    low, high = stats.t.interval(
+        0.95, df=seeds - 1, loc=values.mean(0), scale=stats.sem(values, axis=0)
+    )
+    assert_allclose(mean - half, low, rtol=1e-4)
+    assert_allclose(mean + half, high, rtol=1e-4)
+
+
+def test_one_seed_has_no_interval():
+    mean, half = plotting.t_interval(rows(1, 4))
+    assert_array_equal(mean, rows(1, 4)[0])
+    assert np.isnan(half).all()
+    with pytest.raises(ValueError, match="at least one row"):
+        plotting.t_interval(np.zeros((0, 3)))
+
+
+def test_curves_draw_the_mean_and_its_band():
+    x, data = np.arange(5.0), {"BatchNorm": rows(6, 5), "other": rows(6, 5, seed=1)}
+    ax = plotting.curves(
+        x, data, labels={"other": "no norm"}, xlabel="steps", ylabel="loss (nats/token)"
+    )
+    lines = {line.get_label(): line for line in ax.lines}
+    assert list(lines) == ["BatchNorm", "no norm"]
+    for label, key in (("BatchNorm", "BatchNorm"), ("no norm", "other")):
+        mean, half = plotting.t_interval(data[key])
+        assert_array_equal(lines[label].get_xdata(), x)
+        assert_allclose(lines[label].get_ydata(), mean)
+        band = next(c for c in ax.collections if c.get_label() == f"_band {label}")
+        vertices = band.get_paths()[0].vertices
+        for step in range(5):
+            heights = vertices[vertices[:, 0] == x[step], 1]
+            assert_allclose(
+                [heights.min(), heights.max()], [(mean - half)[step], (mean + half)[step]]
+            )
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("steps", "loss (nats/token)")
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["BatchNorm", "no norm"]
+    assert lines["BatchNorm"].get_color() == plotting.norm_colour("BatchNorm")
+
+
+def test_curves_tell_apart_without_colour_and_take_labels_in_order():
+    data = {name: rows(3, 4, seed=i) for i, name in enumerate("abcd")}
+    ax = plotting.curves(range(4), data, labels=list("wxyz"), xlabel="x", ylabel="y")
+    assert [line.get_label() for line in ax.lines] == list("wxyz")
+    assert len({str(line._dash_pattern) for line in ax.lines}) == 4
+    assert len({line.get_color() for line in ax.lines}) == 4
+
+
+def test_a_single_run_is_drawn_without_a_band_and_on_the_given_axes():
+    _, ax = plt.subplots()
+    assert plotting.curves([1, 2], {"a": [3.0, 4.0]}, xlabel="x", ylabel="y", ax=ax) is ax
+    assert not ax.collections
+    assert ax.get_legend() is None
+    assert_array_equal(ax.lines[0].get_ydata(), [3.0, 4.0])
+
+
+def test_curves_refuse_what_does_not_fit():
+    with pytest.raises(ValueError, match=r"ys\['a'\] must have shape \(n_seeds, 3\)"):
+        plotting.curves(range(3), {"a": rows(3, 4)}, xlabel="x", ylabel="y")
+    with pytest.raises(ValueError, match="x must have shape"):
+        plotting.curves(rows(2, 2), {"a": rows(3, 4)}, xlabel="x", ylabel="y")
+
+
+def test_intervals_draw_the_mean_and_its_bar():
+    data = {"BatchNorm": rows(5), "mine": rows(7, seed=1)}
+    ax = plotting.intervals(data, xlabel="difference (nats/token)", reference=0.5)
+    for position, (text, values) in enumerate(data.items()):
+        container = ax.containers[position]
+        assert container.get_label() == text
+        mean, half = plotting.t_interval(values)
+        dot, _, (bar,) = container.lines
+        assert_allclose(dot.get_xydata(), [[mean, position]])
+        assert_allclose(bar.get_segments()[0], [[mean - half, position], [mean + half, position]])
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == list(data)
+    assert ax.get_xlabel() == "difference (nats/token)"
+    line = next(line for line in ax.lines if line.get_linewidth() == 1)
+    assert_array_equal(line.get_xdata(), [0.5, 0.5])
+    top, bottom = ax.transData.transform([(0, 0), (0, 1)])[:, 1]
+    assert top > bottom  # the first row is the upper one
+
+
+def test_intervals_refuse_one_seed_and_nothing():
+    with pytest.raises(ValueError, match="at least two seeds"):
+        plotting.intervals({"a": [1.0]}, xlabel="x")
+    with pytest.raises(ValueError, match="at least one row"):
+        plotting.intervals({}, xlabel="x")
+    without = plotting.intervals({"a": rows(3)}, xlabel="x", reference=None)
+    assert all(line.get_linewidth() != 1 for line in without.lines)
+
+
+# --- the table, drawn
+
+
+def filled(collection):
+    return ~np.isclose(collection.get_facecolor()[:, :3], mcolors.to_rgb(plotting.PALE)).all(axis=1)
+
+
+def test_sharing_cells_figure_draws_the_table():
+    shape, cell = (2, 3, 4), (1, 2, 1)
+    fig = plotting.sharing_cells_figure(tuple(norms.TABLE), shape=shape, cell=cell)
+    assert len(fig.axes) == len(norms.TABLE)
+    for ax, name in zip(fig.axes, norms.TABLE, strict=True):
+        (cells,) = (c for c in ax.collections if isinstance(c, PolyCollection))
+        shares = norms.sharing_cells(name, shape, cell, num_groups=2, p=0.5)
+        assert_array_equal(filled(cells), shares.ravel())
+        assert ax.get_title(loc="left").startswith(f"{name}: ")
+        corners = np.array([path.vertices[0] for path in cells.get_paths()])
+        assert len(np.unique(corners, axis=0)) == shares.size  # no cell hides another
+        frame = ax.lines[0].get_xydata()
+        assert_array_equal(frame[0], corners[np.ravel_multi_index(cell, shape)])
+    words = " ".join(text.get_text() for text in fig.axes[-1].texts)
+    assert "sequence 2" in words and "features" in words and "tokens" in words
+
+
+def test_dots_stand_where_outputs_moved():
+    shape, cell = (2, 3, 4), (0, 0, 0)
+    moved = np.random.default_rng(0).random(shape) > 0.5
+    fig = plotting.sharing_cells_figure(
+        ["LayerNorm", "BatchNorm"], shape=shape, cell=cell, moved={"LayerNorm": moved}
+    )
+    first, second = fig.axes
+    (cells,) = (c for c in first.collections if isinstance(c, PolyCollection))
+    (dots,) = (c for c in first.collections if isinstance(c, PathCollection))
+    corners = np.array([path.vertices[0] for path in cells.get_paths()])
+    assert_array_equal(np.asarray(dots.get_offsets()) - 0.5, corners[moved.ravel()])
+    assert not any(isinstance(c, PathCollection) for c in second.collections)
+
+
+def test_the_words_for_the_axes_come_from_the_table():
+    assert plotting.shared_axes("BatchNorm") == "B and L"
+    assert plotting.shared_axes("GroupNorm") == "L and a group of H"
+    assert plotting.shared_axes("pRMSNorm") == "the first entries of H"
+    assert "weights" in plotting.shared_axes("WeightNorm")
+
+
+def test_books_figure_draws_the_table():
+    names = ("BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm")
+    fig = plotting.books_figure(names, captions={"LayerNorm": "a needle"})
+    shape, cell = (3, 12, 6), (1, 3, 2)
+    for ax, name in zip(fig.axes, names, strict=True):
+        shares = norms.sharing_cells(name, shape, cell, num_groups=2, p=0.5)
+        pages = {c.get_label(): c for c in ax.collections}
+        assert len(pages) == 18
+        for book, page in np.ndindex(3, 6):
+            collection = pages[f"book {book + 1}, page {page + 1}"]
+            assert filled(collection).sum() == shares[book, :, page].sum()
+    assert fig.axes[1].get_title(loc="left") == "LayerNorm: a needle"
+
+
+# --- geometry
+
+
+def test_sphere_figure_draws_its_points():
+    x = rows(7, 3)
+    y = norms.layer_norm(x, eps=0.0)[0]
+    weight, bias = np.array([1.5, 0.5, 1.0]), np.array([0.1, 0.2, 0.3])
+    fig = plotting.sphere_figure(x, y, weight=weight, bias=bias)
+    drawn = {c.get_label(): c for ax in fig.axes for c in ax.collections}
+    for label, points in (("input", x), ("output", y), ("output with γ, β", weight * y + bias)):
+        assert_allclose(np.stack(drawn[label]._offsets3d, axis=1), points)
+    circle = max(fig.axes[0].lines, key=lambda line: line.get_linewidth())
+    points = np.stack(circle.get_data_3d(), axis=1)
+    assert_allclose(points.sum(axis=1), 0, atol=1e-12)
+    assert_allclose(np.linalg.norm(points, axis=1), np.sqrt(3))
+    assert {t.get_text() for t in fig.axes[0].texts} == {"$y_1$", "$y_2$", "$y_3$"}
+    with pytest.raises(ValueError, match=r"points of shape \(n, 3\)"):
+        plotting.sphere_figure(rows(4, 2), rows(4, 2), weight=weight, bias=bias)
+
+
+def test_histograms_draw_shares():
+    samples = {"a": rows(100), "b": rows(50, seed=1)}
+    edges = np.linspace(-5, 5, 11)
+    ax = plotting.histograms(samples, bins=edges, xlabel="cosine", ylabel="share of pairs")
+    for patch, (text, values) in zip(ax.patches, samples.items(), strict=True):
+        assert patch.get_label() == text
+        heights, drawn_edges, _ = patch.get_data()
+        assert_allclose(heights, np.histogram(values, edges)[0] / values.size)
+        assert heights.sum() == pytest.approx(1)
+        assert_array_equal(drawn_edges, edges)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("cosine", "share of pairs")
+    with pytest.raises(ValueError, match="lie within the bins"):
+        plotting.histograms({"a": [9.0]}, bins=edges, xlabel="cosine")
+
+
+def test_keys_figure_draws_its_keys():
+    keys = np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0], [1.0, 1.2]])
+    selectable = np.array([True, True, True, True, False])
+    fig = plotting.keys_figure({"raw": (keys, selectable)})
+    (ax,) = fig.axes
+    drawn = {c.get_label(): np.asarray(c.get_offsets()) for c in ax.collections}
+    assert_array_equal(drawn["selectable"], keys[:4])
+    assert_array_equal(drawn["not selectable"], keys[4:])
+    hull = ax.lines[0].get_xydata()
+    assert_array_equal(hull[0], hull[-1])
+    steps = np.abs(np.diff(hull, axis=0)).sum(axis=1)
+    assert_array_equal(steps, 2.0)  # round the square, never across it
+    assert ax.get_title(loc="left") == "raw"
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("coordinate 1", "coordinate 2")
