@@ -1,0 +1,412 @@
+"""Probes: what they record is right, and the model does not notice them."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from normtutor import probes
+from normtutor.models import MLP, TransformerLM
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    torch.manual_seed(0)
+
+
+def network(dropout: float = 0.0) -> nn.Sequential:
+    """A network of torch's own layers, with state, randomness and an in-place activation."""
+    return nn.Sequential(
+        nn.Linear(4, 6),
+        nn.BatchNorm1d(6),
+        nn.ReLU(inplace=True),
+        nn.Dropout(dropout),
+        nn.Linear(6, 3),
+    )
+
+
+def batches(count: int, size: int = 8):
+    generator = torch.Generator().manual_seed(1)
+    return [
+        (torch.randn(size, 4, generator=generator), torch.randint(3, (size,), generator=generator))
+        for _ in range(count)
+    ]
+
+
+def train(model, data, rate=0.1):
+    for x, labels in data:
+        model.train()
+        loss = F.cross_entropy(model(x), labels)
+        model.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p -= rate * p.grad
+    return model
+
+
+def state_of(model):
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def assert_same_state(model, state):
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, state[name], rtol=0, atol=0, msg=name)
+
+
+def hooks_of(model):
+    return sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()) + sum(
+        len(p._backward_hooks or ()) for p in model.parameters()
+    )
+
+
+# --- statistics -----------------------------------------------------------------------------------
+
+
+def test_statistics_are_numpys():
+    model = nn.Sequential(nn.Linear(4, 6), nn.Tanh())
+    data = batches(3)
+    with probes.record_statistics(model, ["1"], quantiles=(0.1, 0.9)) as record:
+        for x, _ in data:
+            model(x)
+    seen = record["1"]
+    np.testing.assert_array_equal(seen.steps, [0, 1, 2])
+    for row, (x, _) in enumerate(data):
+        z = model[0](x).detach().double().numpy()
+        np.testing.assert_allclose(seen.mean[row], z.mean(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(seen.variance[row], z.var(axis=0), rtol=1e-12)
+        np.testing.assert_allclose(seen.quantiles[row], np.quantile(z, (0.1, 0.9), axis=0))
+
+
+@pytest.mark.parametrize(
+    ("shape", "feature_axis"), [((5, 3, 2, 2), 1), ((5, 7, 3), -1), ((5, 3), 1)]
+)
+def test_every_axis_but_the_features_is_pooled(shape, feature_axis):
+    model, x = nn.Sequential(nn.Identity()), torch.randn(shape)
+    with probes.record_statistics(model, ["0"], of="output", feature_axis=feature_axis) as record:
+        model(x)
+    axes = tuple(i for i in range(len(shape)) if i != feature_axis % len(shape))
+    np.testing.assert_allclose(record["0"].mean[0], x.double().numpy().mean(axis=axes))
+
+
+def test_one_fixed_batch_sees_the_parameters_move_and_nothing_else():
+    x = batches(1)[0][0]
+    still = network()
+    with probes.record_statistics(still, ["1"], fixed=lambda m: m(x)) as record:
+        for y, _ in batches(3):
+            still(y)
+    assert np.ptp(record["1"].mean, axis=0).max() == 0
+    with probes.record_statistics(still, ["1"]) as record:
+        for y, _ in batches(3):
+            still(y)
+    assert np.ptp(record["1"].mean, axis=0).max() > 0.01
+    with probes.record_statistics(still, ["1"], fixed=lambda m: m(x)) as record:
+        train(still, batches(3))
+        record.measure()
+    np.testing.assert_array_equal(record["1"].steps, [0, 1, 2, 3])
+    assert np.abs(np.diff(record["1"].mean, axis=0)).max(axis=1).min() > 0
+    z = still[0](x).detach().double()
+    np.testing.assert_allclose(record["1"].mean[-1], z.mean(dim=0).numpy())
+
+
+@pytest.mark.parametrize("name", ["1", "4"])
+@pytest.mark.parametrize("of", ["input", "output"])
+def test_a_probed_run_is_bit_for_bit_the_run_without(name, of):
+    torch.manual_seed(3)
+    plain = train(network(dropout=0.5), batches(6))
+    torch.manual_seed(3)
+    model = network(dropout=0.5)
+    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(9))
+    fixed = [lambda m: m(x), None]
+    for look in fixed:
+        torch.manual_seed(3)
+        model = network(dropout=0.5)
+        with (
+            probes.record_statistics(model, [name], of=of, fixed=look) as record,
+            probes.record_gradients(model),
+        ):
+            train(model, batches(6))
+        assert len(record[name].steps) == 6
+        assert_same_state(model, state_of(plain))
+        assert hooks_of(model) == 0
+
+
+def test_every_and_evaluation_mode():
+    model = network()
+    with probes.record_statistics(model, ["0", "4"], every=2) as record:
+        for x, _ in batches(5):
+            model.train()
+            model(x)
+            model.eval()
+            model(x)
+    np.testing.assert_array_equal(record["0"].steps, [0, 2, 4])
+    np.testing.assert_array_equal(record["4"].steps, [0, 2, 4])
+
+
+def test_a_fixed_batch_need_not_go_through_the_models_forward():
+    model = TransformerLM(20, width=8, depth=1, heads=2, max_length=6)
+    tokens = torch.randint(20, (3, 5))
+    name = "layers.0.attention_norm"
+    with probes.record_statistics(
+        model, [name], fixed=lambda m: m.hidden(tokens), feature_axis=-1
+    ) as record:
+        model.hidden(torch.randint(20, (2, 6)))
+    assert record[name].mean.shape == (1, 8)
+
+
+def test_modules_that_take_keywords_or_return_tuples():
+    class Holder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.recurrent = nn.LSTM(3, 4, batch_first=True)
+            self.inner = nn.Identity()
+
+        def forward(self, x):
+            return self.inner(input=self.recurrent(x)[0])
+
+    model = Holder()
+    with (
+        probes.record_statistics(model, ["recurrent"], of="output", feature_axis=-1) as out,
+        probes.record_statistics(model, ["inner"], feature_axis=-1) as into,
+    ):
+        model(torch.randn(2, 5, 3))
+    np.testing.assert_array_equal(out["recurrent"].mean, into["inner"].mean)
+    assert out["recurrent"].mean.shape == (1, 4)
+
+
+def test_no_graph_is_kept():
+    model = network()
+    alive = []
+    with probes.record_statistics(model, ["4"]) as record, probes.record_gradients(model):
+        for x, labels in batches(2):
+            out = model(x)
+            loss = F.cross_entropy(out, labels)
+            loss.backward()
+            alive += [weakref.ref(out), weakref.ref(loss)]
+            del out, loss
+    gc.collect()
+    assert all(ref() is None for ref in alive)
+    assert isinstance(record["4"].mean, np.ndarray)
+
+
+def test_hooks_come_off_after_an_error():
+    model = network()
+    with (
+        pytest.raises(RuntimeError, match="stop"),
+        probes.record_statistics(model, ["1"]),
+        probes.record_gradients(model),
+        probes.record_gradients(model, ["1"], of="output"),
+    ):
+        assert hooks_of(model) > 0
+        raise RuntimeError("stop")
+    assert hooks_of(model) == 0
+
+
+def test_bad_arguments_are_refused():
+    model = network()
+    cases = [
+        (lambda: probes.record_statistics(model, ["7"]), "There are"),
+        (lambda: probes.record_statistics(model, "1"), "must be names"),
+        (lambda: probes.record_statistics(model, ["1"], of="inside"), "inside"),
+        (lambda: probes.record_statistics(model, ["1"], every=0), "at least 1"),
+        (lambda: probes.record_gradients(model, ["1"]), "require a gradient"),
+        (lambda: probes.record_gradients(model, of="output"), "names of modules"),
+        (lambda: probes.record_gradients(model, of="input"), "input"),
+    ]
+    for make, message in cases:
+        with pytest.raises(ValueError, match=message), make():
+            pass
+    assert hooks_of(model) == 0
+    with probes.record_statistics(model, ["1"]) as record:
+        with pytest.raises(ValueError, match="nothing was recorded"):
+            record["1"]
+        with pytest.raises(KeyError, match="not recorded"):
+            record["2"]
+        with pytest.raises(ValueError, match="fixed"):
+            record.measure()
+    with pytest.raises(ValueError, match="closed"):
+        record.measure()
+    with probes.record_gradients(model) as gradients:
+        with pytest.raises(ValueError, match="no gradient"):
+            gradients["0.weight"]
+        with pytest.raises(KeyError, match="not recorded"):
+            gradients["1"]
+
+    class Wordy(nn.Module):
+        def forward(self, text):
+            return text
+
+    model = nn.Sequential(Wordy())
+    with (
+        probes.record_statistics(model, ["0"]),
+        pytest.raises(TypeError, match="no tensor"),
+    ):
+        model("words")
+
+
+# --- gradients ------------------------------------------------------------------------------------
+
+
+def test_gradients_are_those_of_backward():
+    model = network()
+    (x, labels), (y, more) = batches(2)
+    with (
+        probes.record_gradients(model, keep=True) as record,
+        probes.record_gradients(model, ["1"], of="output", keep=True) as outputs,
+    ):
+        F.cross_entropy(model(x), labels).backward()
+        first = {name: p.grad.clone() for name, p in model.named_parameters()}
+        F.cross_entropy(model(y), more).backward()  # accumulates: the record does not
+    for name, p in model.named_parameters():
+        rows = record[name]
+        np.testing.assert_array_equal(rows.steps, [0, 1])
+        np.testing.assert_allclose(rows.vectors[0], first[name].flatten().numpy())
+        total = rows.vectors.sum(axis=0)
+        np.testing.assert_allclose(total, p.grad.flatten().numpy(), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(rows.norm, np.linalg.norm(rows.vectors, axis=1))
+        np.testing.assert_allclose(rows.largest, np.abs(rows.vectors).max(axis=1))
+    # BatchNorm's bias enters its output with factor 1: its gradient is the column sum.
+    columns = outputs["1"].vectors[0].reshape(8, 6).sum(axis=0)
+    np.testing.assert_allclose(columns, first["1.bias"].numpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_gradients_leaves_the_model_alone():
+    model = network(dropout=0.5)
+    x, labels = batches(1)[0]
+    F.cross_entropy(model(x), labels).backward()
+    before = state_of(model)
+    grads = [p.grad for p in model.parameters()]
+    values = [g.clone() for g in grads]
+    random = torch.get_rng_state()
+    with probes.record_gradients(model) as record:
+        found = probes.gradients(model, lambda m: F.cross_entropy(m(x), labels))
+    assert_same_state(model, before)
+    assert torch.equal(random, torch.get_rng_state())
+    for p, grad, value in zip(model.parameters(), grads, values, strict=True):
+        assert p.grad is grad
+        torch.testing.assert_close(grad, value, rtol=0, atol=0)
+    assert set(found) == {name for name, _ in model.named_parameters()}
+    with pytest.raises(ValueError, match="no gradient"):
+        record["0.weight"]
+
+
+def test_undisturbed_undoes_training():
+    model = network(dropout=0.5)
+    before, random = state_of(model), torch.get_rng_state()
+    model[3].eval()
+    modes = [m.training for m in model.modules()]
+    with probes.undisturbed(model):
+        train(model, batches(3))
+        assert not torch.equal(model[0].weight, before["0.weight"])
+        model.eval()
+    assert_same_state(model, before)
+    assert torch.equal(random, torch.get_rng_state())
+    assert [m.training for m in model.modules()] == modes
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_looking_between_forward_and_backward_spoils_no_gradient():
+    model, (x, labels) = network(), batches(1)[0]
+    expected = torch.autograd.grad(F.cross_entropy(model(x), labels), list(model.parameters()))
+    loss = F.cross_entropy(model(x), labels)
+    probes.look_along(model, lambda m: F.cross_entropy(m(x), labels), [0.5, 1.0])
+    loss.backward()
+    for p, grad in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(p.grad, grad, rtol=0, atol=0)
+
+
+# --- around ---------------------------------------------------------------------------------------
+
+
+def quadratic(matrix):
+    """A model whose loss is half of wᵀAw, so that everything around it is known."""
+    model = nn.Linear(len(matrix), 1, bias=False).double()
+    A = torch.as_tensor(matrix, dtype=torch.float64)
+    return model, lambda m: 0.5 * (m.weight @ A @ m.weight.T).sum(), A
+
+
+def test_the_shift_of_a_gradient_is_known_for_two_linear_layers():
+    # L = (w2 w1 x − t)² / 2 with numbers: dL/dw2 = (w2 w1 x − t) w1 x.
+    model = nn.Sequential(nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)).double()
+    with torch.no_grad():
+        model[0].weight.fill_(2.0)
+        model[1].weight.fill_(3.0)
+
+    def loss(m):
+        return 0.5 * (m(torch.ones(1, 1, dtype=torch.float64)) - 1).square().sum()
+
+    moved = {"0.weight": torch.tensor([[1.0]], dtype=torch.float64)}
+    shift = probes.gradient_shift(model, loss, moved, ["1.weight"])
+    assert shift.distance == pytest.approx((6 - 1) * 2 - (3 - 1) * 1)
+    assert shift.relative == pytest.approx(8 / 10)
+    assert shift.cosine == pytest.approx(1)
+    assert model[0].weight.item() == 2.0
+    same = probes.gradient_shift(model, loss, {"0.weight": model[0].weight.data}, ["1.weight"])
+    assert same.distance == 0
+    flipped = {"0.weight": torch.tensor([[0.1]], dtype=torch.float64)}
+    assert probes.gradient_shift(model, loss, flipped, ["1.weight"]).cosine == pytest.approx(-1)
+
+
+def test_along_a_line_of_a_quadratic():
+    model, loss, A = quadratic(np.diag([1.0, 4.0]))
+    w = model.weight.detach().clone()
+    found = probes.look_along(model, loss, [0.0, 0.1, 0.5])
+    g = w @ A
+    for row, length in enumerate([0.0, 0.1, 0.5]):
+        there = w - length * g
+        assert found.loss[row] == pytest.approx(float(0.5 * there @ A @ there.T))
+        change = float((there @ A - g).norm())
+        assert found.gradient_change[row] == pytest.approx(change, abs=1e-12)
+    assert np.isnan(found.smoothness[0])
+    np.testing.assert_allclose(found.smoothness[1:], float((g @ A).norm() / g.norm()))
+    torch.testing.assert_close(model.weight.detach(), w, rtol=0, atol=0)
+    # Along an eigenvector the smoothness is its eigenvalue.
+    along = probes.look_along(
+        model, loss, [0.3], {"weight": torch.tensor([[0.0, 2.0]], dtype=torch.float64)}
+    )
+    np.testing.assert_allclose(along.smoothness, 4.0)
+
+
+@pytest.mark.parametrize("eigenvalues", [(5.0, 2.0, -1.0), (3.0, 1.0, -9.0), (-1.0, -2.0, -6.0)])
+def test_the_largest_eigenvalue_not_the_largest_absolute_one(eigenvalues):
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
+    model, loss, _ = quadratic(Q @ np.diag(eigenvalues) @ Q.T)
+    found = probes.largest_curvature(model, loss, iterations=200, tolerance=1e-6)
+    assert found.value == pytest.approx(max(eigenvalues), rel=1e-6)
+    assert found.residual < 1e-5
+    assert found.products <= 400
+
+
+def test_the_curvature_of_a_network_is_that_of_its_full_hessian():
+    model = MLP((4, 5, 3), norm="batch", activation=torch.tanh).double()
+    x, labels = batches(1, size=16)[0]
+    x = x.double()
+    names = [name for name, _ in model.named_parameters()]
+    sizes = [p.numel() for p in model.parameters()]
+    shapes = [p.shape for p in model.parameters()]
+    flat = torch.cat([p.detach().flatten() for p in model.parameters()])
+
+    def of_vector(v):
+        parts = {
+            name: part.view(shape)
+            for name, part, shape in zip(names, v.split(sizes), shapes, strict=True)
+        }
+        return F.cross_entropy(torch.func.functional_call(model, parts, x), labels)
+
+    hessian = torch.autograd.functional.hessian(of_vector, flat)
+    found = probes.largest_curvature(
+        model, lambda m: F.cross_entropy(m(x), labels), iterations=500, tolerance=1e-5
+    )
+    assert found.value == pytest.approx(torch.linalg.eigvalsh(hessian)[-1].item(), rel=1e-4)
+
+
+def test_flat_ground():
+    model, loss, _ = quadratic(np.zeros((2, 2)))
+    assert probes.largest_curvature(model, loss) == probes.Curvature(0.0, 0.0, 1)
+    assert np.isnan(probes.look_along(model, loss, [1.0]).smoothness[0])
+    shift = probes.gradient_shift(model, loss, {}, ["weight"])
+    assert shift.distance == 0 and np.isnan(shift.relative) and np.isnan(shift.cosine)
