@@ -21,6 +21,6 @@ def known_value(n: Any) -> float | None:
     if torch is not None and torch.compiler.is_compiling():
         return None
     try:
-        return float(n)
+        return float(n.reshape(()))
     except Exception:  # each library has an error of its own for "not concrete"
         return None

@@ -49,3 +49,16 @@ def test_float32_is_refused():
 def test_a_gradient_of_another_shape_is_refused():
     with pytest.raises(ValueError, match="shape"):
         gradient_errors(cube, [x], [x[:1]], g)
+
+
+def test_a_gradient_that_vanishes_along_the_argument_is_no_trouble():
+    """Along x itself a norm's gradient is 0, and both numbers are rounding."""
+    x = np.random.default_rng(0).standard_normal((3, 4))
+    length = np.sqrt(np.sum(x * x, axis=-1, keepdims=True))
+    radial = np.sum(g * x, axis=-1, keepdims=True) / length**2
+    right = (g - x * radial) / length
+
+    def direction(x):
+        return x / np.sqrt(np.sum(x * x, axis=-1, keepdims=True))
+
+    assert gradient_errors(direction, [x], [right], g)[0] < 1e-8
