@@ -12,11 +12,13 @@ import numpy as np
 import torch
 
 from normtutor.data import Digits, Split, image_batches, load_digits
+from normtutor.experiments.records import Saved
 from normtutor.models import ResNet
 from normtutor.training import classification_loss, image_scores, start, train
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
 FIGURE = "fig-digit-batches"
+FINDING = "TODO"
 SEEDS = tuple(range(10, 16))
 XLABEL = "test loss minus BatchNorm's (nats/image)"
 
@@ -99,3 +101,15 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
         run_condition(config, condition, digits, digits.test, seed)
         for condition in config.conditions
     ]
+
+
+def rows(saved: Saved) -> dict[str, np.ndarray]:
+    """What the figure shows: each norm's test loss minus BatchNorm's, paired by seed."""
+    names = {"group": "GroupNorm(4)", "layer": "LayerNorm", "none": "no norm"}
+    return {
+        f"{names[norm]}, batch of {size}": saved.values("loss", norm=norm, batch_size=size)
+        - saved.values("loss", norm="batch", batch_size=size)
+        for size in BATCH_SIZES
+        for norm in NORMS
+        if norm != "batch"
+    }

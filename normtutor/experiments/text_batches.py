@@ -26,6 +26,7 @@ from normtutor.data import (
     pad,
     sentence_batches,
 )
+from normtutor.experiments.records import Saved
 from normtutor.models import TransformerLM
 from normtutor.training import (
     evaluation_mode,
@@ -37,6 +38,8 @@ from normtutor.training import (
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
 FIGURE = "fig-text-batches"
+FINDING = "TODO"
+XLABEL = "test loss minus LayerNorm's (nats/token)"
 SEEDS = tuple(range(10, 16))
 
 # name -> (the norm, whether it is told which tokens are padding)
@@ -210,3 +213,17 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
     """Train every condition with this seed; report on the test part."""
     sentences = corpus_of(config).test
     return [run_condition(config, condition, sentences, seed) for condition in config.conditions]
+
+
+def rows(saved: Saved) -> dict[str, np.ndarray]:
+    """What the figure shows: BatchNorm's test loss minus LayerNorm's, paired by seed."""
+    names = {"batch": "BatchNorm", "masked batch": "masked BatchNorm"}
+    orders = {"shuffled": "shuffled", "document": "neighbours", "length": "equal lengths"}
+    return {
+        f"{names[norm]}, {orders[order]}, {size}": saved.values(
+            "all", norm=norm, order=order, batch_size=size
+        )
+        - saved.values("all", norm="layer", order=order, batch_size=size)
+        for order, size in CELLS
+        for norm in names
+    }

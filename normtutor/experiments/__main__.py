@@ -1,0 +1,90 @@
+"""The command line of the experiments: list them, run one, draw one."""
+
+import argparse
+import importlib
+import inspect
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from normtutor.experiments.records import (
+    NAMES,
+    load,
+    module_of,
+    read,
+    results_directory,
+    run_experiment,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse ``arguments`` and do what they say; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m normtutor.experiments",
+        description="The experiments behind the book's figures. Without a command: list them.",
+    )
+    commands = parser.add_subparsers(dest="command")
+    commands.add_parser("list", help="list the experiments")
+    run = commands.add_parser("run", help="run an experiment, or go on with one")
+    run.add_argument("name", choices=NAMES)
+    run.add_argument("--jobs", type=int, default=1, help="seeds that run at the same time")
+    run.add_argument("--seeds", type=int, nargs="+", help="other seeds than the book's")
+    run.add_argument("--restart", action="store_true", help="forget what is saved")
+    show = commands.add_parser("show", help="draw the figure of a saved experiment")
+    show.add_argument("name", choices=NAMES)
+    show.add_argument("--output", type=Path, help="image file; by default NAME.png")
+    for command in (run, show):
+        command.add_argument("--directory", type=Path, help="default: book/results")
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.command == "run":
+            saved = run_experiment(
+                chosen.name,
+                seeds=chosen.seeds,
+                jobs=chosen.jobs,
+                directory=chosen.directory,
+                restart=chosen.restart,
+            )
+            print(saved.provenance())
+        elif chosen.command == "show":
+            _show(chosen.name, chosen.directory, chosen.output or Path(f"{chosen.name}.png"))
+        else:
+            _list()
+    except (FileNotFoundError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _list() -> None:
+    for name in NAMES:
+        module = module_of(name)
+        try:
+            runs = read(name, results_directory()).runs
+            cost = f"{sum(run['cpu_seconds'] for run in runs) / 60:.0f} CPU minutes"
+            cost += f" for {len(runs)} seeds"
+        except FileNotFoundError:
+            cost = "not run yet"
+        print(name)
+        print(f"  {(inspect.getdoc(module) or '').splitlines()[0]}")
+        print(f"  chapter {module.CHAPTER}, figure {module.FIGURE}; {cost}")
+        print(f"  finding: {module.FINDING}")
+
+
+def _show(name: str, directory: Path | None, output: Path) -> None:
+    saved = load(name, directory)
+    print(saved.provenance())
+    module = module_of(name)
+    if hasattr(module, "rows"):
+        # A command line stands above all floors; the modules of this package do not draw.
+        plotting = importlib.import_module("normtutor.plotting")
+        axes = plotting.intervals(module.rows(saved), xlabel=module.XLABEL)
+        axes.figure.savefig(output, dpi=200)
+        print(f"drawn: {output}")
+    else:
+        for condition, rate in module.best_rates(saved).items():
+            print(*condition, f"learning rate {rate:g}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

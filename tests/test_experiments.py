@@ -1,0 +1,296 @@
+"""Experiments: each runs, saves, resumes and refuses; what is saved is what the book may say."""
+
+import dataclasses
+import json
+import re
+
+import numpy as np
+import pytest
+
+from normtutor import experiments
+from normtutor.experiments import __main__ as command_line
+from normtutor.experiments import (
+    digit_rates,
+    records,
+    text_batches,
+    text_rates,
+    two_processes,
+)
+
+REPORTED = ("text_batches", "digit_batches")
+TUNING = {"text_batches": text_rates, "digit_batches": digit_rates}
+
+
+def reduced(name):
+    """The experiment's configuration, cut to what a test can afford: every norm, few steps."""
+    config = experiments.module_of(name).CONFIG
+    if name.startswith("digit"):
+        first = {condition.norm: condition for condition in config.conditions}
+        return dataclasses.replace(config, conditions=tuple(first.values()), images_seen=320)
+    first = {condition.norm: condition for condition in reversed(config.conditions)}
+    return dataclasses.replace(
+        config, conditions=tuple(first.values()), steps=20, warmup=2, recalibration_batches=2
+    )
+
+
+# --- every experiment -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_one_seed_at_reduced_length(name, tmp_path):
+    config = reduced(name)
+    saved = experiments.run_experiment(
+        name, seeds=[7], config=config, directory=tmp_path, progress=False
+    )
+    (run,) = saved.runs
+    assert len(run["records"]) == len(config.conditions)
+    for record, condition in zip(run["records"], config.conditions, strict=True):
+        for key, value in dataclasses.asdict(condition).items():
+            assert record[key] == value
+        assert not record["diverged"]
+    again = experiments.module_of(name).run(config, 7)
+    assert json.loads(json.dumps(again)) == run["records"]
+    assert records.read(name, tmp_path) == saved
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_an_experiment_describes_itself(name):
+    module = experiments.module_of(name)
+    assert module.CHAPTER.startswith("0")
+    assert len(module.FINDING) > 20
+    assert "TODO" not in module.FINDING
+    assert dataclasses.is_dataclass(module.CONFIG)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        module.CONFIG.conditions = ()
+
+
+# --- what the book reports ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", experiments.NAMES)
+def test_the_saved_run_belongs_to_the_code(name):
+    saved = experiments.load(name)
+    assert saved.seeds == sorted(experiments.module_of(name).SEEDS)
+    for run in saved.runs:
+        assert len(run["records"]) == len(saved.config["conditions"])
+        assert {"Python", "torch", "numpy"} <= run["environment"]["versions"].keys()
+        assert run["environment"]["processor"]
+        assert run["cpu_seconds"] > 0
+        if name.startswith("text"):
+            assert re.fullmatch(r"[0-9a-f]{64}", run["environment"]["data"]["text_sha256"])
+    text = (records.results_directory() / f"{name}.json").read_text(encoding="utf-8")
+    assert not re.search(r'"/|\\\\|[A-Za-z]:\\|hostname', text)
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_results_rest_on_enough_fresh_seeds(name):
+    assert len(experiments.load(name).seeds) >= 5
+    assert not set(experiments.module_of(name).SEEDS) & set(TUNING[name].SEEDS)
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_learning_rates_are_those_that_tuning_chose(name):
+    tuning = TUNING[name]
+    best = tuning.best_rates(experiments.load(tuning.__name__.rsplit(".", 1)[1]))
+    used = {
+        tuple(v for k, v in dataclasses.asdict(c).items() if k != "learning_rate"): c.learning_rate
+        for c in experiments.module_of(name).CONFIG.conditions
+    }
+    assert used == best
+
+
+# --- saving, resuming, refusing -------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class ToyConfig:
+    steps: int = 3
+    rates: tuple[float, ...] = (0.1, 0.2)
+
+
+class Toy:
+    """An experiment that costs nothing and can be interrupted."""
+
+    CONFIG = ToyConfig()
+    SEEDS = (1, 2, 3, 4)
+
+    def __init__(self):
+        self.ran = []
+        self.fail_at = None
+
+    def fingerprint(self, config):
+        return {}
+
+    def run(self, config, seed):
+        if seed == self.fail_at:
+            raise KeyboardInterrupt
+        self.ran.append(seed)
+        return [{"norm": "layer", "loss": float(seed)}, {"norm": "batch", "loss": float("nan")}]
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    experiment = Toy()
+    monkeypatch.setattr(records, "module_of", lambda name: experiment)
+    return experiment
+
+
+def test_an_interrupted_run_goes_on_without_losing_or_repeating(toy, tmp_path):
+    toy.fail_at = 3
+    with pytest.raises(KeyboardInterrupt):
+        experiments.run_experiment("toy", directory=tmp_path, progress=False)
+    assert records.read("toy", tmp_path).seeds == [1, 2]
+    toy.fail_at = None
+    saved = experiments.run_experiment("toy", directory=tmp_path, progress=False)
+    assert toy.ran == [1, 2, 3, 4]
+    assert saved.seeds == records.load("toy", tmp_path).seeds == [1, 2, 3, 4]
+    # Nothing is left to do, and nothing is done.
+    experiments.run_experiment("toy", directory=tmp_path, progress=False)
+    assert toy.ran == [1, 2, 3, 4]
+    experiments.run_experiment("toy", directory=tmp_path, progress=False, restart=True, seeds=[2])
+    assert records.load("toy", tmp_path).seeds == [2]
+
+
+def test_a_write_that_fails_leaves_the_old_file(toy, tmp_path):
+    saved = experiments.run_experiment("toy", directory=tmp_path, progress=False)
+    broken = dataclasses.replace(saved, runs=({"seed": 1, "records": object()},))
+    with pytest.raises(TypeError):
+        records.save(broken, tmp_path)
+    assert records.read("toy", tmp_path) == saved
+    assert [path.name for path in tmp_path.iterdir()] == ["toy.json"]
+
+
+def test_another_configuration_is_refused(toy, tmp_path):
+    experiments.run_experiment("toy", directory=tmp_path, progress=False)
+    toy.CONFIG = ToyConfig(steps=4)
+    with pytest.raises(ValueError, match=r"another configuration: steps differ"):
+        records.load("toy", tmp_path)
+    with pytest.raises(ValueError, match="another configuration"):
+        experiments.run_experiment("toy", directory=tmp_path, progress=False)
+    assert toy.ran == [1, 2, 3, 4]
+
+
+def test_values_are_stacked_over_seeds_and_must_be_unique(toy, tmp_path):
+    saved = experiments.run_experiment("toy", directory=tmp_path, progress=False)
+    assert saved.values("loss", norm="layer").tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert np.isnan(saved.values("loss", norm="batch")).all()
+    for where in ({}, {"norm": "group"}):
+        with pytest.raises(ValueError, match="exactly one record"):
+            saved.values("loss", **where)
+
+
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="experiments run text_batches"):
+        experiments.load("text_batches", tmp_path)
+    with pytest.raises(ValueError, match="there is no experiment"):
+        experiments.load("nothing")
+
+
+def test_a_diverged_run_cannot_be_chosen():
+    condition = {"norm": "none", "batch_size": 1}
+    conditions = [{**condition, "learning_rate": rate} for rate in (0.1, 1.0)]
+    outcomes = [{**conditions[0], "loss": 2.0}, {**conditions[1], "loss": None}]
+    saved = experiments.Saved("x", {"conditions": conditions}, ({"seed": 0, "records": outcomes},))
+    assert digit_rates.best_rates(saved) == {("none", 1): 0.1}
+
+
+# --- the command line -----------------------------------------------------------------------------
+
+
+def test_the_command_line_lists(capsys):
+    assert command_line.main([]) == 0
+    listed = capsys.readouterr().out
+    for name in experiments.NAMES:
+        assert f"{name}\n" in listed
+    assert "CPU minutes" in listed
+
+
+def test_the_command_line_draws(tmp_path, capsys):
+    image = tmp_path / "figure.png"
+    assert command_line.main(["show", "digit_batches", "--output", str(image)]) == 0
+    assert image.read_bytes().startswith(b"\x89PNG")
+    assert command_line.main(["show", "text_rates"]) == 0
+    assert "learning rate" in capsys.readouterr().out
+
+
+def test_the_command_line_runs_and_complains(toy, tmp_path, capsys):
+    command = ["run", "text_rates", "--directory", str(tmp_path), "--seeds", "5"]
+    assert command_line.main(command) == 0
+    assert records.read("text_rates", tmp_path).seeds == [5]
+    toy.CONFIG = ToyConfig(steps=4)
+    assert command_line.main(command) == 1
+    assert "another configuration" in capsys.readouterr().err
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def test_losses_split_by_end_and_length():
+    config = reduced("text_batches")
+    model, _, _ = text_batches.train_condition(config, config.conditions[0], 0)
+    sentences = [s for document in text_batches.corpus_of(config).test for s in document][:40]
+    batches = [text_batches.pad(sentences)]
+    parts = text_batches.losses(model, batches)
+    lengths = np.array([len(s) - 1 for s in sentences])
+    tokens = lengths.sum()
+    ends = len(sentences)
+    assert parts["all"] == pytest.approx(
+        (parts["end"] * ends + parts["other"] * (tokens - ends)) / tokens, rel=1e-5
+    )
+    shares = [
+        lengths[(lengths > low) & (lengths <= high)].sum() / tokens
+        for low, high in zip((0, *text_batches.LENGTHS[:-1]), text_batches.LENGTHS, strict=True)
+    ]
+    assert parts["all"] == pytest.approx(np.dot(shares, parts["by_length"]), rel=1e-5)
+
+
+def test_recalibration_averages_the_batches():
+    config = reduced("text_batches")
+    condition = next(c for c in config.conditions if c.norm == "masked batch")
+    model, _, _ = text_batches.train_condition(config, condition, 0)
+    sentences = [s for document in text_batches.corpus_of(config).test for s in document]
+    batches = [text_batches.pad(sentences[i : i + 8]) for i in (0, 8)]
+    weight = model.layers[0].attention.project_in.weight.clone()
+    norm = model.layers[0].attention_norm
+    means = []
+    for batch in batches:
+        text_batches.recalibrate(model, [batch])
+        means.append(norm.running_mean.clone())
+    text_batches.recalibrate(model, batches)
+    np.testing.assert_allclose(norm.running_mean, (means[0] + means[1]) / 2, atol=1e-5)
+    assert (weight == model.layers[0].attention.project_in.weight).all()
+
+
+# --- two processes --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def small_problem():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4, 5, 3))
+    x[2:] += 2  # the two halves differ, as the sentences of two documents do
+    return x, rng.standard_normal((3, 3)), rng.standard_normal((4, 5, 3))
+
+
+def test_synchronised_statistics_equal_one_big_batch(small_problem):
+    split = two_processes.compare(*small_problem)
+    whole = {
+        "batch, synchronised": two_processes.forward_backward("batch, local", *small_problem),
+        "layer": two_processes.forward_backward("layer", *small_problem),
+    }
+    for variant, (outputs, gradient) in whole.items():
+        np.testing.assert_allclose(split[variant]["outputs"], outputs, atol=1e-12)
+        np.testing.assert_allclose(split[variant]["gradient"], gradient, atol=1e-12)
+    outputs, gradient = whole["batch, synchronised"]
+    assert np.abs(split["batch, local"]["outputs"] - outputs).max() > 0.1
+    assert np.abs(split["batch, local"]["gradient"] - gradient).max() > 1e-3
+
+
+def test_two_processes_never_hang(small_problem):
+    with pytest.raises(TimeoutError, match=r"longer than 0.05 s"):
+        two_processes.compare(*small_problem, time_limit=0.05)
+    with pytest.raises(ValueError, match="even number"):
+        two_processes.compare(*(array[:3] for array in small_problem))
+    x, weight, target = small_problem
+    with pytest.raises(RuntimeError, match="a process ended"):
+        two_processes.compare(x, weight[:2], target)
