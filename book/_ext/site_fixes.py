@@ -81,10 +81,25 @@ def drop_repeated_ids(app: Sphinx, doctree: nodes.document, docname: str) -> Non
             seen.add(name)
 
 
+def list_experiments(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Describe every experiment where the reference says ``<!-- experiments -->``.
+
+    There is one module for each finding, and a new one should not be forgotten.
+    """
+    if "<!-- experiments -->" not in source[0]:
+        return
+    package = Path(app.srcdir) / "normtutor" / "experiments"
+    names = [f"normtutor.experiments.{path.stem}" for path in sorted(package.glob("[a-z]*.py"))]
+    blocks = [f".. automodule:: {name}" for name in names if name not in source[0]]
+    listing = "\n".join(["```{eval-rst}", *blocks, "```"])
+    source[0] = source[0].replace("<!-- experiments -->", listing)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.setup_extension("sphinx.ext.intersphinx")
     # Before intersphinx reads its mapping.
     app.connect("config-inited", write_inventories, priority=100)
+    app.connect("source-read", list_experiments)
     app.connect("doctree-resolved", drop_repeated_ids)
     # After the extensions that add scripts.
     app.connect("html-page-context", drop_repeated_scripts, priority=900)
