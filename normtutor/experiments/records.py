@@ -28,6 +28,9 @@ NAMES = (
     "digit_rates",
     "digit_batches",
     "detach_norm",
+    "rms_rates",
+    "rms_against_layer",
+    "gru_statistics",
 )
 
 Record = dict[str, Any]

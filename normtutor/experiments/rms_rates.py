@@ -1,0 +1,57 @@
+"""Learning rates for :mod:`normtutor.experiments.rms_against_layer`, chosen on the validation part.
+
+Every norm is trained with each rate of the grid on seeds that are used nowhere else. The rate with
+the smallest validation loss, averaged over the seeds, is taken.
+"""
+
+from typing import Any
+
+from normtutor.experiments.records import Saved
+from normtutor.experiments.rms_against_layer import (
+    Condition,
+    Config,
+    corpus_of,
+    fingerprint,
+    in_batches,
+    train_condition,
+)
+from normtutor.training import mean_token_loss
+
+__all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
+
+CHAPTER = "05_rms_norm"
+FIGURE = "none: it chooses the learning rates of rms_against_layer"
+FINDING = "the same learning rate is best for LayerNorm and RMSNorm"
+SEEDS = (0, 1)
+RATES = (4e-3, 8e-3, 16e-3)
+
+CONFIG = Config(
+    conditions=tuple(Condition(norm, rate) for norm in ("layer", "rms", "none") for rate in RATES)
+)
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed; measure on the validation part."""
+    validation = in_batches(corpus_of(config).validation)
+    records = []
+    for condition in config.conditions:
+        model, history = train_condition(config, condition, seed)
+        loss = mean_token_loss(model, validation)
+        records.append(
+            {
+                "norm": condition.norm,
+                "learning_rate": condition.learning_rate,
+                "diverged": history.diverged,
+                "loss": None if history.diverged else loss,
+            }
+        )
+    return records
+
+
+def best_rates(saved: Saved) -> dict[tuple[str], float]:
+    """(norm,) -> the rate with the smallest mean validation loss."""
+    tried: dict[tuple[str], list[tuple[float, float]]] = {}
+    for condition in saved.config["conditions"]:
+        loss = float(saved.values("loss", **condition).mean())
+        tried.setdefault((condition["norm"],), []).append((loss, condition["learning_rate"]))
+    return {norm: min(outcomes)[1] for norm, outcomes in tried.items()}
