@@ -524,7 +524,7 @@ def largest_curvature(
     iterations : int
         At most so many products in each of the two iterations.
     tolerance : float
-        Stop when the residual ‖Hv − λv‖ falls below this share of |λ|.
+        Stop when the residual ‖Hv − λv‖ falls below this share of ``|λ|``.
     seed : int
         Of the random vector at the start. The model's own random state is left alone.
     """
