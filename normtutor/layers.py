@@ -99,7 +99,7 @@ class BatchNorm(_BatchNorm):
     without the feature axis, True on real tokens. Masked positions count in no statistic; the
     output there is 0 and no gradient passes. The running variance is unbiased over the real
     tokens. A batch without a real token counts in ``num_batches_tracked`` and changes nothing
-    else. Raises ValueError for one value per feature in training. Source: :cite:t:`ioffe2015`.
+    else. Raises ValueError for one value per feature in training and for a negative ε. Source: :cite:t:`ioffe2015`.
     """
 
     def __init__(
@@ -130,6 +130,11 @@ class BatchNorm(_BatchNorm):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         _check_features(x, self.num_features, self.feature_axis)
         _check_dtype(x, self.weight, self.bias, self.running_mean, self.running_var)
+        if self.eps < 0 and not self.training:  # in training the formula raises
+            raise ValueError(
+                f"eps must not be negative, or a small variance has no root; got {self.eps}. "
+                "The usual value is 1e-5."
+            )
         tracking = self.training and self.track_running_stats and self.running_mean is not None
         momentum: Any = 0.0 if self.momentum is None else self.momentum
         if tracking and self.num_batches_tracked is not None:

@@ -107,7 +107,7 @@ def batch_norm(
     ------
     ValueError
         In training, if there is one value per feature or ε is not positive; in evaluation, if a
-        running statistic is missing or ε is negative; if a shape does not fit.
+        running statistic is missing; if a shape does not fit.
     TypeError
         If an array does not hold real floating-point numbers, or the mask is not boolean.
 
@@ -151,11 +151,6 @@ def batch_norm(
         raise ValueError(
             "in evaluation BatchNorm normalizes by running_mean and running_var; got "
             "None. Pass both, or use training=True to normalize by this batch."
-        )
-    elif eps < 0:
-        raise ValueError(
-            f"eps must not be negative, or a small running variance has no root; got {eps}. "
-            "The usual value is 1e-5."
         )
     else:
         mu = along(running_mean, wide, (feature_axis,))
