@@ -31,6 +31,7 @@ NAMES = (
     "rms_rates",
     "rms_against_layer",
     "gru_statistics",
+    "input_drift",
 )
 
 Record = dict[str, Any]

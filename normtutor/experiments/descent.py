@@ -1,0 +1,78 @@
+"""Plain gradient descent with a constant rate, for the experiments that look at single steps.
+
+Besides: Xavier's initial weights, and the choice of a rate on seeds that are then left out.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from normtutor.experiments.records import Saved
+from normtutor.training import classification_loss
+
+
+def xavier(model: nn.Module) -> nn.Module:
+    """Draw the matrices anew as Glorot and Bengio advise, and set the biases to zero."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_normal_(module.weight)
+            nn.init.zeros_(module.bias)
+    return model
+
+
+def descend(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    *,
+    steps: int,
+    rate: float,
+    watch: Callable[[int], None] | None = None,
+) -> list[float]:
+    """Train in place without momentum or schedule; return each step's training loss.
+
+    ``watch(step)`` is called before each step. The run ends early when the loss is not finite; the
+    losses are then filled up with infinity.
+    """
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    stream = iter(batches)
+    losses: list[float] = []
+    for step in range(steps):
+        if watch is not None:
+            watch(step)
+        model.train()
+        loss = classification_loss(model, next(stream))
+        losses.append(loss.item())
+        if not math.isfinite(losses[-1]):
+            break
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for p, gradient in zip(parameters, gradients, strict=True):
+                p.sub_(gradient, alpha=rate)
+    return losses + [math.inf] * (steps - len(losses))
+
+
+# --- which rate -----------------------------------------------------------------------------------
+
+
+def split(saved: Saved, tuning: Sequence[int]) -> tuple[Saved, Saved]:
+    """The runs on which a rate is chosen, and the runs on which the choice is reported."""
+    chosen = tuple(run for run in saved.runs if run["seed"] in tuning)
+    others = tuple(run for run in saved.runs if run["seed"] not in tuning)
+    return Saved(saved.name, saved.config, chosen), Saved(saved.name, saved.config, others)
+
+
+def best_rate(
+    saved: Saved,
+    tuning: Sequence[int],
+    rates: Sequence[float],
+    key: str = "validation_loss",
+    **where: Any,
+) -> float:
+    """The rate with the smallest mean of ``key`` over the seeds of ``tuning``."""
+    runs, _ = split(saved, tuning)
+    means = [np.nan_to_num(runs.values(key, rate=r, **where), nan=np.inf).mean() for r in rates]
+    return rates[int(np.argmin(means))]
