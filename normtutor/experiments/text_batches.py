@@ -201,11 +201,13 @@ def run_condition(
         alone = losses(model, one_by_one, batch_statistics=True)
         record |= {f"batch_{name}": value for name, value in batch.items()}
         record["alone_all"] = alone["all"]
-        training_batches = sentence_batches(
-            corpus.train, condition.batch_size, condition.order, rng
-        )
-        recalibrate(model, training_batches[: config.recalibration_batches])
-        record["recalibrated_all"] = losses(model, in_batches)["all"]
+        # Two averages over the training text: of batches as in training, each weighing the same;
+        # and of shuffled batches, which comes close to pooling all tokens.
+        for name, how in (("recalibrated", condition.order), ("pooled", "shuffled")):
+            batches = sentence_batches(corpus.train, condition.batch_size, how, rng)
+            recalibrate(model, batches[: config.recalibration_batches])
+            after = losses(model, in_batches)
+            record |= {f"{name}_{part}": value for part, value in after.items()}
     return record
 
 
