@@ -120,9 +120,8 @@ def test_a_broken_link_is_noticed(tmp_path):
 
 # --- what a page says -----------------------------------------------------------------------------
 
-# sphinx-proof gives the body of every theorem the same id; the theme gives the search page a second
-# field.
-REPEATED_BY_OTHERS = {"proof-content", "search-input"}
+# The theme gives the search page a second field.
+REPEATED_BY_OTHERS = {"search-input"}
 
 
 def image_problems(page: BeautifulSoup) -> list[str]:

@@ -1,7 +1,9 @@
 """Small corrections to the site that the theme and its extensions do not offer as settings."""
 
+import html
 import re
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -66,19 +68,40 @@ def drop_repeated_scripts(
     context["script_files"] = scripts
 
 
-def drop_repeated_ids(app: Sphinx, doctree: nodes.document, docname: str) -> None:
-    """Keep the first of each automatic id such as ``id1``.
+def number_repeated_ids(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Make every id on a page unique: the second ``proof-content`` becomes ``proof-content-2``.
 
-    Docstrings are parsed one by one, and each starts counting its citations from one. Nothing
-    links to these ids.
+    sphinx-proof and sphinx-exercise give all their boxes the same ids, and each docstring starts
+    to count its citations from ``id1``. An id that came twice could not be linked to before either.
     """
-    seen: set[str] = set()
+    times: Counter[str] = Counter()
     for node in doctree.findall(nodes.Element):
-        automatic = [name for name in node.get("ids", []) if re.fullmatch(r"id\d+", name)]
-        for name in automatic:
-            if name in seen:
-                node["ids"].remove(name)
-            seen.add(name)
+        for position, name in enumerate(node.get("ids", [])):
+            times[name] += 1
+            if times[name] > 1:
+                node["ids"][position] = f"{name}-{times[name]}"
+
+
+def describe_for_previews(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Let previews show a page's own description.
+
+    sphinxext-opengraph takes the first words of the page instead, with their raw mathematics.
+    """
+    if not isinstance(doctree, nodes.document):
+        return
+    own = [meta["content"] for meta in doctree.findall(nodes.meta) if is_description(meta)]
+    if own:
+        context["metatags"] = re.sub(
+            r'(?<=<meta property="og:description" content=)"[^"]*"',
+            lambda match: f'"{html.escape(own[0])}"',
+            context.get("metatags", ""),
+        )
+
+
+def is_description(meta: nodes.meta) -> bool:
+    return meta.get("name") == "description"
 
 
 def list_experiments(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -100,7 +123,8 @@ def setup(app: Sphinx) -> dict[str, Any]:
     # Before intersphinx reads its mapping.
     app.connect("config-inited", write_inventories, priority=100)
     app.connect("source-read", list_experiments)
-    app.connect("doctree-resolved", drop_repeated_ids)
-    # After the extensions that add scripts.
+    app.connect("doctree-resolved", number_repeated_ids)
+    # After the extensions that add scripts and previews.
     app.connect("html-page-context", drop_repeated_scripts, priority=900)
+    app.connect("html-page-context", describe_for_previews, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
