@@ -1,0 +1,393 @@
+"""The table of invariances: typed tables, theorems on random shapes, planted wrong norms, ε."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from normtutor import invariance, norms
+from normtutor.invariance import (
+    NO,
+    NORMS,
+    SIGN,
+    TRANSFORMATIONS,
+    UP_TO_EPS,
+    YES,
+    Dice,
+    Setup,
+    audit,
+    audit_all,
+    draw,
+    epsilon_factor,
+    linear,
+    memory_factor,
+    relative_change,
+    rule,
+)
+from normtutor.moments import mean_square, moments
+
+NAMES = list(TRANSFORMATIONS)
+
+# One letter a column, in the order of TRANSFORMATIONS: y(es) or n(o).
+# Ba, Kiros and Hinton 2016, Table 1: BatchNorm, WeightNorm, LayerNorm; Zhang and Sennrich 2019,
+# Table 1: RMSNorm, pRMSNorm. Their "single training case" is both the sequence and the token. The
+# other rows follow from the theorem of chapter 4, by hand.
+TYPED = {
+    "BatchNorm": "yynyynn",
+    "BatchNorm, evaluation": "nnnnnnn",
+    "WeightNorm": "yynnnnn",
+    "LayerNorm": "ynyynyy",
+    "RMSNorm": "ynnynyy",
+    "pRMSNorm": "ynnynyy",
+    "InstanceNorm": "yynyyyn",
+    "GroupNorm": "ynnynyn",
+    "PowerNorm-V": "yynynnn",
+    "PowerNorm, ψ frozen": "nnnnnnn",
+    "PowerNorm, ψ has followed": "yynynnn",
+    "token scaling, then PowerNorm": "ynnynyy",
+}
+
+# With a bias before the norm. Where it hurts, the norm has no mean to take it away per unit.
+WITH_BIAS = {
+    **dict.fromkeys(TYPED, "nnnnnnn"),
+    "BatchNorm": "yynyynn",
+    "WeightNorm": "yynnnnn",
+    "LayerNorm": "nnynnnn",
+    "InstanceNorm": "yynyyyn",
+}
+
+
+def letters(row):
+    return "".join(cell.verdict[0] for cell in row.values())
+
+
+@pytest.fixture(scope="module")
+def table():
+    return audit_all()
+
+
+# --- the verdicts ---------------------------------------------------------------------------------
+
+
+def test_the_table_is_the_typed_one(table):
+    assert {name: letters(row) for name, row in table.items()} == TYPED
+    assert list(table["LayerNorm"]) == NAMES
+
+
+def test_yes_and_no_are_far_apart(table):
+    cells = [cell for row in table.values() for cell in row.values()]
+    assert max(cell.excess for cell in cells if cell.verdict == YES) < invariance.SAFETY / 5
+    assert min(cell.excess for cell in cells if cell.verdict == NO) > 1e10
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_low_precision_alone_gives_the_same_verdicts(dtype):
+    found = audit_all(dtypes=[dtype], draws=12)
+    assert {name: letters(row) for name, row in found.items()} == TYPED
+
+
+def test_a_bias_destroys_the_rescalings_where_no_mean_takes_it_away():
+    found = audit_all(bias=True, dtypes=[np.float64])
+    assert {name: letters(row) for name, row in found.items()} == WITH_BIAS
+
+
+def test_negative_factors_flip_the_sign():
+    found = audit_all(negative=True, dtypes=[np.float64])
+    for name, row in found.items():
+        for transformation, cell in row.items():
+            scale = TRANSFORMATIONS[transformation].kind == "scale"
+            invariant = TYPED[name][NAMES.index(transformation)] == "y"
+            assert cell.verdict == (NO if not invariant else SIGN if scale else YES)
+
+
+def test_without_positions_group_norm_is_layer_norm_within_groups():
+    group = NORMS["GroupNorm"]
+    assert letters(audit(group.norm, positions=1)) == TYPED["LayerNorm"]
+
+
+def test_the_rule_predicts_the_table():
+    names = {name: name for name in norms.TABLE} | {"PowerNorm": "PowerNorm, ψ frozen"}
+    for name, choices in norms.TABLE.items():
+        predicted = "".join("y" if rule(choices, t) else "n" for t in TRANSFORMATIONS.values())
+        assert predicted == TYPED[names[name]], name
+
+
+# --- each theorem, on shapes and values that hypothesis chooses -----------------------------------
+
+INVARIANT = [
+    (n, t) for n, row in TYPED.items() for t, v in zip(NAMES, row, strict=True) if v == "y"
+]
+seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.mark.parametrize(("name", "transformation"), INVARIANT)
+@given(
+    shape=st.tuples(st.integers(2, 7), st.integers(3, 9), st.integers(1, 9)),
+    groups_of=st.integers(2, 6),
+    log_scale=st.floats(-3, 3),
+    seed=seeds,
+)
+def test_an_invariance_holds(name, transformation, shape, groups_of, log_scale, seed):
+    rng = np.random.default_rng(seed)
+    x = 10**log_scale * (rng.standard_normal(shape) + rng.standard_normal(shape[2]))
+    before = Setup(x, rng.standard_normal((2 * groups_of, shape[2])), None)
+    after, _ = TRANSFORMATIONS[transformation].change(before, Dice(rng))
+    subject = NORMS[name]
+    z_before, z_after = subject.linear(*before), subject.linear(*after)
+    norm = subject.norm(z_before) if subject.frozen else subject.norm
+    np.testing.assert_allclose(norm(z_after), norm(z_before), rtol=1e-6, atol=1e-8)
+
+
+@given(seed=seeds)
+@settings(max_examples=5)
+def test_the_verdicts_do_not_hang_on_the_seed(seed):
+    for name in ("BatchNorm", "LayerNorm", "PowerNorm-V"):
+        assert letters(audit(NORMS[name].norm, seed=seed, draws=2)) == TYPED[name]
+
+
+# --- the counterexamples --------------------------------------------------------------------------
+
+
+def test_every_no_comes_with_whole_numbers_that_anyone_can_recompute(table):
+    for name, row in table.items():
+        for transformation, cell in row.items():
+            if cell.verdict == YES:
+                assert cell.counterexample is None
+                continue
+            example = cell.counterexample
+            assert example is not None
+            for setup in (example.before, example.after):
+                assert np.array_equal(setup.x, np.round(setup.x))
+                assert np.array_equal(setup.weight, np.round(setup.weight))
+            subject = NORMS[name]
+            z_before = subject.linear(*example.before)
+            z_after = subject.linear(*example.after)
+            norm = subject.norm(z_before) if subject.frozen else subject.norm
+            np.testing.assert_array_equal(norm(z_before), example.y_before)
+            np.testing.assert_array_equal(norm(z_after), example.y_after)
+            moved = abs(example.y_after - example.y_before)
+            assert moved[example.place] == moved.max() > 0.1, (name, transformation)
+
+
+@given(seed=seeds, whole=st.booleans(), negative=st.booleans())
+def test_the_transformations_do_what_they_say(seed, whole, negative):
+    rng = np.random.default_rng(seed)
+    dice = Dice(rng, -1 if negative else 1, whole)
+    before = draw(rng)
+    x, weight, _ = before
+    after = {name: t.change(before, dice)[0] for name, t in TRANSFORMATIONS.items()}
+    for name, setup in after.items():
+        data = TRANSFORMATIONS[name].of == "data"
+        assert setup.bias is None
+        assert np.array_equal(setup.weight if data else setup.x, weight if data else x)
+    factor = after["weight matrix rescaled"].weight / weight
+    np.testing.assert_allclose(factor, factor[0, 0])
+    assert abs(np.log2(abs(factor[0, 0]))) > 0.99
+    assert (factor[0, 0] < 0) == negative
+    factors = after["weight vectors rescaled"].weight / weight  # (H, d)
+    np.testing.assert_allclose(factors, factors[:, :1] * np.ones_like(weight))
+    assert (factors[:, 0].min() < 0) == negative
+    shift = after["weight matrix recentred"].weight - weight
+    np.testing.assert_allclose(shift, shift[:1] * np.ones((len(weight), 1)), atol=1e-9)
+    shift = after["data set recentred"].x - x
+    np.testing.assert_allclose(shift, shift[:1, :1] + np.zeros_like(x), atol=1e-9)
+    factor = after["data set rescaled"].x / x
+    np.testing.assert_allclose(factor, factor[0, 0, 0])
+    sequences = (after["one sequence rescaled"].x != x).any(axis=(1, 2))
+    tokens = (after["one token rescaled"].x != x).any(axis=2)
+    assert sequences.sum() == tokens.sum() == 1
+
+
+# --- norms that are wrong must be told apart ------------------------------------------------------
+
+
+def leaking(leak):
+    """LayerNorm that lets a trace of its input through."""
+    return lambda z: norms.layer_norm(z, eps=0.0)[0] + leak * z
+
+
+@pytest.mark.parametrize("leak", [1e-2, 1e-6, 1e-10])
+def test_a_leak_is_noticed(leak):
+    assert letters(audit(leaking(leak))) == "nnnnnnn"
+
+
+def test_what_rounding_hides_is_not_noticed():
+    assert letters(audit(leaking(1e-20))) == TYPED["LayerNorm"]
+
+
+PLANTED = {
+    "LayerNorm that forgets the mean": lambda z: norms.rms_norm(z, eps=0.0)[0],
+    "LayerNorm over positions too": lambda z: norms.group_norm(
+        z, num_groups=1, eps=0.0, feature_axis=-1
+    )[0],
+    "LayerNorm with a trace of the batch": lambda z: norms.layer_norm(
+        z + 1e-4 * z.mean(axis=0, keepdims=True), eps=0.0
+    )[0],
+    "LayerNorm that divides by the mean absolute value, uncentred": lambda z: (
+        (z - z.mean(-1, keepdims=True)) / abs(z).mean(-1, keepdims=True)
+    ),
+    "LayerNorm with its ε": lambda z: norms.layer_norm(z)[0],
+    "tanh": np.tanh,
+    "nothing": lambda z: z,
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_wrong_layer_norm_has_another_row(name):
+    assert letters(audit(PLANTED[name])) != TYPED["LayerNorm"]
+
+
+def test_a_constant_factor_makes_no_difference():
+    # The unbiased variance is a mistake, but not one that an invariance could show.
+    def unbiased(z):
+        return (z - z.mean(-1, keepdims=True)) / z.std(-1, keepdims=True, ddof=1)
+
+    assert letters(audit(unbiased)) == TYPED["LayerNorm"]
+
+
+def test_a_frozen_norm_is_not_a_following_one():
+    frozen = NORMS["PowerNorm, ψ frozen"]
+    assert letters(audit(frozen.norm, frozen=True)) == "nnnnnnn"
+    assert letters(audit(lambda z: frozen.norm(z)(z))) == TYPED["PowerNorm-V"]
+
+
+def test_an_input_shift_is_a_transformation_of_ones_own():
+    def shift_bias(setup, dice):
+        return setup._replace(bias=setup.bias + dice.shift(1, setup.bias)), 1
+
+    own = {"input shifted": invariance.Transformation(shift_bias, "shift", "", "data")}
+    for name, verdict in {"LayerNorm": YES, "BatchNorm": YES, "RMSNorm": NO}.items():
+        row = audit(NORMS[name].norm, bias=True, transformations=own, dtypes=[np.float64])
+        assert row["input shifted"].verdict == verdict
+
+
+def test_a_norm_that_returns_another_shape_is_refused():
+    with pytest.raises(ValueError, match="of its input's shape"):
+        audit(lambda z: z.mean(axis=-1))
+    with pytest.raises(ValueError, match="frozen=True"):
+        audit(NORMS["PowerNorm, ψ frozen"].norm)
+
+
+def test_a_norm_that_says_nothing_is_refused():
+    with pytest.raises(ValueError, match="Check the norm on one array"):
+        audit(lambda z: z * np.nan)
+
+
+# --- epsilon --------------------------------------------------------------------------------------
+
+WITH_EPS = {
+    "LayerNorm": (lambda z, eps: norms.layer_norm(z, eps=eps)[0], moments, (2,)),
+    "BatchNorm": (lambda z, eps: norms.batch_norm(z, eps=eps, feature_axis=-1)[0], moments, (0, 1)),
+    "InstanceNorm": (
+        lambda z, eps: norms.instance_norm(z, eps=eps, feature_axis=-1)[0],
+        moments,
+        (1,),
+    ),
+    "RMSNorm": (lambda z, eps: norms.rms_norm(z, eps=eps)[0], mean_square, (2,)),
+    "PowerNorm-V": (lambda z, eps: norms.power_norm_v(z, eps=eps)[0], mean_square, (0, 1)),
+}
+
+
+@pytest.mark.parametrize("name", WITH_EPS)
+@given(
+    log_scale=st.floats(-4, 2),
+    log_eps=st.floats(-8, -2),
+    delta=st.floats(0.05, 20),
+    seed=seeds,
+)
+def test_the_violation_at_a_positive_epsilon_is_the_predicted_one(
+    name, log_scale, log_eps, delta, seed
+):
+    norm, statistic, axes = WITH_EPS[name]
+    z = 10**log_scale * np.random.default_rng(seed).standard_normal((3, 4, 5))
+    found = statistic(z, axes)
+    squared = found.variance if statistic is moments else found
+    eps = 10**log_eps
+    predicted = epsilon_factor(squared, eps, delta)
+    np.testing.assert_allclose(norm(delta * z, eps), predicted * norm(z, eps), rtol=1e-9)
+    # The same, said without the statistic: a factor on z is a factor on epsilon.
+    np.testing.assert_allclose(norm(delta * z, eps), norm(z, eps / delta**2), rtol=1e-9)
+
+
+def test_a_wrong_prediction_would_be_noticed():
+    z = 1e-2 * np.random.default_rng(0).standard_normal((3, 4, 5))
+    wrong = epsilon_factor(moments(z, (2,)).variance, 1e-5, 10.0) ** 0.5  # forgets the square
+    y, changed = norms.layer_norm(z)[0], norms.layer_norm(10 * z)[0]
+    assert relative_change(wrong * y, changed) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("norm", "expected"),
+    [
+        (lambda z: norms.layer_norm(z)[0], ["up to eps", "no", "yes", "up to eps", "no"]),
+        (lambda z: norms.rms_norm(z)[0], ["up to eps", "no", "no", "up to eps", "no"]),
+        (  # its ε stands outside the root
+            lambda z: norms.partial_rms_norm(z, p=0.5)[0],
+            ["up to eps", "no", "no", "up to eps", "no"],
+        ),
+        (
+            lambda z: norms.batch_norm(z, feature_axis=-1)[0],
+            ["up to eps", "up to eps", "no", "up to eps", "yes"],
+        ),
+        (np.tanh, ["no"] * 5),  # it saturates, which is not what an epsilon does
+    ],
+)
+def test_an_epsilon_is_recognised(norm, expected):
+    row = audit(norm)
+    assert [cell.verdict for cell in row.values()][:5] == expected
+    assert all((c.counterexample is None) == (c.verdict != NO) for c in row.values())
+
+
+def test_a_bias_is_not_taken_for_an_epsilon():
+    row = audit(NORMS["LayerNorm"].norm, bias=True)
+    assert row["weight matrix rescaled"].verdict == NO
+    assert UP_TO_EPS not in {cell.verdict for cell in row.values()}
+
+
+@given(delta=st.floats(0.05, 20), alpha=st.floats(0, 0.99), seed=seeds)
+def test_power_norm_forgets_as_predicted(delta, alpha, seed):
+    z = np.random.default_rng(seed).standard_normal((3, 4, 5))
+    settled = mean_square(z, (0, 1)).reshape(-1)
+    reference, _, psi_squared = norms.power_norm(z, None, None, settled, alpha=alpha, eps=0.0)
+    for k in range(30):
+        y, _, psi_squared = norms.power_norm(
+            delta * z, None, None, psi_squared, alpha=alpha, eps=0.0
+        )
+        np.testing.assert_allclose(y, memory_factor(delta, k, alpha) * reference, rtol=1e-9)
+
+
+# --- the pieces -----------------------------------------------------------------------------------
+
+
+def test_a_change_is_relative_and_may_be_infinite():
+    y = np.asarray([3.0, 4.0])
+    assert relative_change(y, 2 * y) == pytest.approx(1.0)
+    assert relative_change(y, y) == 0
+    assert relative_change(0 * y, 0 * y) == 0
+    assert relative_change(0 * y, y) == relative_change(y, y * np.inf) == float("inf")
+
+
+@given(seed=seeds, bias=st.booleans(), positions=st.sampled_from([None, 1, 4]))
+def test_a_draw_has_the_shapes_it_promises(seed, bias, positions):
+    x, weight, shift = draw(np.random.default_rng(seed), np.float32, bias=bias, positions=positions)
+    assert 2 <= x.shape[0] <= 5
+    assert 2 <= x.shape[2] <= 5
+    assert x.shape[1] == positions or (positions is None and 3 <= x.shape[1] <= 6)
+    assert weight.shape[0] in (4, 8, 12)
+    assert x.dtype == weight.dtype == np.float32
+    assert (shift is None) != bias
+    z = linear(x, weight, shift)
+    assert z.shape == (*x.shape[:2], weight.shape[0])
+    assert z.dtype == np.float32
+
+
+def test_a_table_shows_as_text_and_in_a_notebook():
+    found = audit_all({name: NORMS[name] for name in ("LayerNorm", "RMSNorm")}, draws=1)
+    lines = str(found).splitlines()
+    assert lines[0].split() == ["weight"] * 3 + ["data"] * 2 + ["one"] * 2
+    assert lines[3].split() == ["LayerNorm", "yes", "no", "yes", "yes", "no", "yes", "yes"]
+    html = found._repr_html_()
+    assert html.count("<tr>") == 3
+    assert html.count('scope="col"') == len(NAMES)
+    assert html.count("<strong>yes</strong>") == 5 + 4
+    assert str(found["RMSNorm"]).splitlines()[3].startswith("weight matrix recentred  no")
