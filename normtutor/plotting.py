@@ -691,3 +691,105 @@ def keys_figure(
     handles, texts = axes[0, 0].get_legend_handles_labels()
     fig.legend(handles, texts, loc="outside lower center", ncols=3)
     return fig
+
+
+def half_plane_figure(mean: ArrayLike, deviation: ArrayLike) -> Figure:
+    """Draw what LayerNorm and RMSNorm do, in the half-plane of mean μ and standard deviation σ.
+
+    A token's direction within the hyperplane of zero mean is not touched by either norm, so this
+    plane shows all that they change. RMSNorm moves a point along its ray to the unit circle;
+    LayerNorm moves it to (0, 1), whatever its mean.
+
+    Parameters
+    ----------
+    mean, deviation : arrays of shape (n,)
+        μ and σ > 0 of n tokens.
+
+    Returns
+    -------
+    Figure
+        One axes. The scatters are labelled "token", "after RMSNorm" and "after LayerNorm".
+    """
+    mu = np.asarray(mean, dtype=np.float64)
+    sigma = np.asarray(deviation, dtype=np.float64)
+    if mu.ndim != 1 or mu.shape != sigma.shape or not (sigma > 0).all():
+        raise ValueError(
+            "half_plane_figure draws n points: mean and deviation of shape (n,), deviations above "
+            f"0; got shapes {mu.shape} and {sigma.shape}"
+        )
+    radius = np.hypot(mu, sigma)
+    fig, ax = plt.subplots(figsize=(5.6, 3.9))
+    angle = np.linspace(0, np.pi, 200)
+    ax.plot(np.cos(angle), np.sin(angle), color=INK, linewidth=1)
+    limit = 1.1 * max(1.0, float(np.abs(mu).max()))
+    for m, s, r in zip(mu, sigma, radius, strict=True):
+        ax.plot([m, m / r], [s, s / r], color=NORM_COLOURS["RMSNorm"], linewidth=1)
+        # LayerNorm in two steps: centre, then along the axis.
+        ax.plot([m, 0, 0], [s, s, 1], color=NORM_COLOURS["LayerNorm"], linewidth=1, linestyle=":")
+    ax.scatter(mu, sigma, color="#70767e", s=26, zorder=3, label="token")
+    rms = NORM_COLOURS["RMSNorm"]
+    ax.scatter(mu / radius, sigma / radius, color=rms, s=36, zorder=3, label="after RMSNorm")
+    layer = NORM_COLOURS["LayerNorm"]
+    ax.scatter([0], [1], color=layer, marker="D", s=56, zorder=4, label="after LayerNorm")
+    ax.axvline(0, color=INK, linewidth=0.8)
+    ax.set_xlim(-limit, limit)
+    ax.set_ylim(0, 1.1 * max(1.0, float(sigma.max())))
+    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_xlabel("mean μ of the token")
+    ax.set_ylabel("standard deviation σ")
+    fig.legend(loc="outside lower center", ncols=3, columnspacing=1.0)
+    return fig
+
+
+def repeats(
+    rows: Mapping[str, ArrayLike],
+    *,
+    xlabel: str,
+    reference: float | None = 1.0,
+    colours: Mapping[str, str] | None = None,
+) -> Axes:
+    """Draw measurements that were repeated: a dot at each median, a bar from quartile to quartile.
+
+    Parameters
+    ----------
+    rows : mapping of text -> array of shape (n_repeats, 3)
+        Lower quartile, median and upper quartile of each repeat; drawn from top to bottom.
+    xlabel : str
+    reference : float or None
+        Where the vertical line stands; None draws no line.
+    colours : mapping of text -> colour, optional
+
+    Returns
+    -------
+    Axes
+        One error bar container a row, its label the row's text, in `ax.containers`.
+    """
+    _, ax = plt.subplots(figsize=(5.6, 1.0 + 0.42 * len(rows)))
+    chosen = _colours_for(list(rows), colours)
+    for position, (text, samples) in enumerate(rows.items()):
+        values = np.asarray(samples, dtype=np.float64)
+        if values.ndim != 2 or values.shape[1] != 3:
+            raise ValueError(
+                f"rows[{text!r}] must have shape (n_repeats, 3): quartile, median, quartile; "
+                f"got {values.shape}"
+            )
+        low, median, high = values.T
+        offsets = 0.14 * (np.arange(len(values)) - (len(values) - 1) / 2)
+        ax.errorbar(
+            median,
+            position + offsets,
+            xerr=[median - low, high - median],
+            fmt="o",
+            markersize=5,
+            linewidth=1.5,
+            color=chosen[text],
+            label=text,
+        )
+    if reference is not None:
+        ax.axvline(reference, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+    ax.set_yticks(range(len(rows)), list(rows))
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.set_xlabel(xlabel)
+    return ax
