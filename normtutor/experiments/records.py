@@ -31,6 +31,7 @@ NAMES = (
     "rms_rates",
     "rms_against_layer",
     "gru_statistics",
+    "norm_speed",
     "input_drift",
 )
 
