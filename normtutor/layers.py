@@ -99,7 +99,8 @@ class BatchNorm(_BatchNorm):
     without the feature axis, True on real tokens. Masked positions count in no statistic; the
     output there is 0 and no gradient passes. The running variance is unbiased over the real
     tokens. A batch without a real token counts in ``num_batches_tracked`` and changes nothing
-    else. Raises ValueError for one value per feature in training and for a negative ε. Source: :cite:t:`ioffe2015`.
+    else. Raises ValueError for one value per feature in training and for a negative ε. Source:
+    :cite:t:`ioffe2015`.
     """
 
     def __init__(
@@ -394,7 +395,7 @@ class PartialRMSNorm(nn.Module):
 
 @torch.library.custom_op("normtutor::snapshot", mutates_args=())
 def _snapshot(buffer: Tensor) -> Tensor:
-    """A copy of ψ² as it was. The backward pass needs it, after the forward has moved the buffer.
+    """A copy of ψ² or t as it was. The backward pass needs it, after the forward has moved it.
 
     A plain clone would not do: torch.compile may compute it anew in the backward pass, from the
     buffer as it is then, and silently divide by the wrong ψ. It never recomputes a custom operator.
@@ -542,8 +543,7 @@ class PowerNorm(nn.Module):
                 else norms.power_norm
             )
             return formula(x, *parameters, self.running_mean_square, mask=mask, **options)[0]
-        self.num_batches_tracked.add_(1)
-        step = self.num_batches_tracked.clone()
+        step = _snapshot(self.num_batches_tracked) + 1
         psi_squared = _snapshot(self.running_mean_square)
         if self.variant == "pn-v":
             with torch.no_grad():
@@ -565,6 +565,7 @@ class PowerNorm(nn.Module):
                 self.variant,
                 options,
             )
+        self.num_batches_tracked.add_(1)  # only now: a call that raises is no batch
         _store(self.running_mean_square, updated)
         return y
 
