@@ -74,11 +74,11 @@ def execute(notebooks: list[Path], build: Path) -> bool:
         filter_uris=[str(path) for path in notebooks], timeout=CELL_TIMEOUT
     )
     for uri in result.succeeded:
-        print(f"executed {Path(uri).relative_to(ROOT)}")
+        print(f"executed {os.path.relpath(uri, ROOT)}")
     failed = [*result.excepted, *result.errored]
     for uri in failed:
         record = cache.get_project_record(uri)
-        print(f"\n{Path(uri).relative_to(ROOT)} failed:\n{record.traceback or ''}", file=sys.stderr)
+        print(f"\n{os.path.relpath(uri, ROOT)} failed:\n{record.traceback or ''}", file=sys.stderr)
     return not failed
 
 

@@ -334,6 +334,18 @@ def test_a_change_in_the_package_or_in_a_saved_run_drops_the_cached_chapters(
     assert build_once()
 
 
+def test_a_chapter_that_fails_stops_the_build(build_script, tmp_path, capsys):
+    paths = []
+    for name, code in {"good": "print(1)", "bad": "1 / 0"}.items():
+        paths.append(tmp_path / f"{name}.ipynb")
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+        nbformat.write(notebook, paths[-1])
+    assert build_script.execute(paths[:1], tmp_path)
+    assert not build_script.execute(paths, tmp_path)
+    assert "ZeroDivisionError" in capsys.readouterr().err
+
+
 def test_the_build_executes_the_notebooks_of_the_table_of_contents(build_script):
     assert build_script.notebooks_in_toc() == CHAPTERS
 

@@ -338,6 +338,7 @@ def test_chapters_show_what_they_computed(site):
         page = parsed(site / f"{name}.html")
         assert page.select(".cell_output pre"), name
         assert page.select(".cell_output img"), name
+        assert "NBVAL" not in page.get_text(), name  # a note to the tests, not to the reader
 
 
 # --- in a browser ---------------------------------------------------------------------------------

@@ -19,6 +19,8 @@ INVENTORIES = {
     "torch": "https://docs.pytorch.org/docs/stable/",
 }
 
+CHECK_MARKER = "# NBVAL_CHECK_OUTPUT\n"
+
 
 def inventory(name: str, listing: str) -> bytes:
     """Turn a readable listing into the binary inventory that Sphinx reads.
@@ -104,6 +106,16 @@ def is_description(meta: nodes.meta) -> bool:
     return meta.get("name") == "description"
 
 
+def hide_check_markers(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Leave out the first line of a checked cell, which speaks to the test suite alone."""
+    for block in doctree.findall(nodes.literal_block):
+        text = block.astext()
+        if text.startswith(CHECK_MARKER):
+            block.children = []
+            block += nodes.Text(text.removeprefix(CHECK_MARKER))
+            block.rawsource = block.astext()
+
+
 def list_experiments(app: Sphinx, docname: str, source: list[str]) -> None:
     """Describe every experiment where the reference says ``<!-- experiments -->``.
 
@@ -123,6 +135,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     # Before intersphinx reads its mapping.
     app.connect("config-inited", write_inventories, priority=100)
     app.connect("source-read", list_experiments)
+    app.connect("doctree-resolved", hide_check_markers)
     app.connect("doctree-resolved", number_repeated_ids)
     # After the extensions that add scripts and previews.
     app.connect("html-page-context", drop_repeated_scripts, priority=900)
