@@ -50,7 +50,7 @@ NORM_COLOURS = {
 }
 
 STYLE: dict[Any, Any] = {
-    "figure.figsize": (5.6, 3.5),  # inches; at 11 pt it still reads when a phone shrinks it
+    "figure.figsize": (5.0, 3.3),  # inches; at 11 pt it still reads when a phone shrinks it
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "figure.constrained_layout.use": True,
@@ -272,7 +272,7 @@ def intervals(
     if not rows:
         raise ValueError("intervals needs at least one row; got an empty mapping")
     if ax is None:
-        _, ax = plt.subplots(figsize=(5.6, 1.0 + 0.42 * len(rows)))
+        _, ax = plt.subplots(figsize=(5.0, 1.0 + 0.42 * len(rows)))
     chosen = _colours_for(list(rows), colours)
     for position, (text, samples) in enumerate(rows.items()):
         values = np.asarray(samples, dtype=np.float64)
@@ -516,7 +516,7 @@ def sphere_figure(
         )
     scale, shift = np.asarray(weight, dtype=float), np.asarray(bias, dtype=float)
     circle = _circle_in_plane()
-    fig = plt.figure(figsize=(5.6, 3.3), layout="constrained")
+    fig = plt.figure(figsize=(5.2, 3.2), layout="constrained")
     colour = norm_colour("LayerNorm")
 
     ax = _space(fig, 1)
@@ -666,7 +666,7 @@ def keys_figure(
         their mean; the scatters "selectable" and "not selectable" hold the keys.
     """
     fig, axes = plt.subplots(
-        1, len(panels), figsize=(5.6, 3.3), squeeze=False, layout="constrained"
+        1, len(panels), figsize=(5.2, 3.2), squeeze=False, layout="constrained"
     )
     for ax, (title, (points, mask)) in zip(axes[0], panels.items(), strict=True):
         keys = np.asarray(points, dtype=np.float64)
@@ -764,7 +764,7 @@ def repeats(
     Axes
         One error bar container a row, its label the row's text, in `ax.containers`.
     """
-    _, ax = plt.subplots(figsize=(5.6, 1.0 + 0.42 * len(rows)))
+    _, ax = plt.subplots(figsize=(5.0, 1.0 + 0.42 * len(rows)))
     chosen = _colours_for(list(rows), colours)
     for position, (text, samples) in enumerate(rows.items()):
         values = np.asarray(samples, dtype=np.float64)
