@@ -466,7 +466,8 @@ def test_the_address_of_the_repository_is_the_same_everywhere():
 # --- words ----------------------------------------------------------------------------------------
 
 # Put together here so that this file does not hold what it looks for.
-UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|lorem ip" + r"sum)\b")
+# A test may quote such a word to look for it.
+UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|lorem ip" + r"sum)\b(?!\")")
 MACHINE = re.compile(r"(?<![\w.$<>~/-])/(home|root|Users|work|tm" + r"p|opt|mnt)/\w")
 TEXT = {".py", ".md", ".ipynb", ".yml", ".toml", ".txt", ".bib", ".cff", ".css", ".json", ""}
 
