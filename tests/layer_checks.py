@@ -14,7 +14,7 @@ SECOND_ORDER = {torch.float64: (1e-8, 1e-9), torch.float32: (2e-3, 2e-3)}
 def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
     """Normal numbers that depend on the seed alone."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, generator=generator, dtype=torch.float64).to(dtype)
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
 
 
 def random_mask(*shape: int, seed: int = 0, share: float = 0.6) -> Tensor:
