@@ -734,7 +734,7 @@ def half_plane_figure(mean: ArrayLike, deviation: ArrayLike) -> Figure:
     ax.axvline(0, color=INK, linewidth=0.8)
     ax.set_xlim(-limit, limit)
     ax.set_ylim(0, 1.1 * max(1.0, float(sigma.max())))
-    ax.set_aspect("equal", adjustable="datalim")
+    ax.set_aspect("equal", adjustable="box")
     ax.set_xlabel("mean μ of the token")
     ax.set_ylabel("standard deviation σ")
     fig.legend(loc="outside lower center", ncols=3, columnspacing=1.0)
