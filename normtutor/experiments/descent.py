@@ -5,7 +5,7 @@ Besides: Xavier's initial weights, and the choice of a rate on seeds that are th
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -14,14 +14,21 @@ from torch import Tensor, nn
 from normtutor.experiments.records import Saved
 from normtutor.training import classification_loss
 
+Model = TypeVar("Model", bound=nn.Module)
 
-def xavier(model: nn.Module) -> nn.Module:
+
+def xavier(model: Model) -> Model:
     """Draw the matrices anew as Glorot and Bengio advise, and set the biases to zero."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_normal_(module.weight)
             nn.init.zeros_(module.bias)
     return model
+
+
+def finite(value: float) -> float | None:
+    """The value, or None in a saved file where there is no finite number."""
+    return value if math.isfinite(value) else None
 
 
 def descend(

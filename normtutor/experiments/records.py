@@ -33,6 +33,10 @@ NAMES = (
     "gru_statistics",
     "norm_speed",
     "input_drift",
+    "learning_rate_sweep",
+    "noisy_batch_norm",
+    "covariate_shift_gradients",
+    "loss_landscape",
 )
 
 Record = dict[str, Any]

@@ -1,0 +1,148 @@
+"""The loss along its own gradient while a network trains: range, change of the gradient, curvature.
+
+At every few steps of a run on digits we walk from the parameters along the gradient of the step's
+batch, over several learning rates, as Santurkar and others do. On the way we record the loss and
+the change of the gradient. Where we stand we record the largest eigenvalue of the Hessian, for the
+step's batch and for one fixed batch. All losses are those of training mode.
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from normtutor import probes
+from normtutor.data import image_batches, load_digits
+from normtutor.experiments.descent import descend, finite
+from normtutor.experiments.noisy_batch_norm import build
+from normtutor.experiments.records import Saved
+from normtutor.training import start
+
+CHAPTER = "01_internal_covariate_shift"
+FIGURE = "fig-landscape"
+XLABEL = "log10 of the largest Hessian eigenvalue (fixed batch), no norm minus BatchNorm"
+FINDING = "at one rate BatchNorm's loss is smoother along the gradient; at large rates it is not"
+SEEDS = tuple(range(2, 7))
+RATES = {"none": (0.1, 0.3), "batch": (0.1, 0.3, 1.0), "noisy batch": (0.1,)}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One run."""
+
+    norm: str
+    rate: float
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment."""
+
+    conditions: tuple[Condition, ...] = tuple(
+        Condition(norm, rate) for norm, rates in RATES.items() for rate in rates
+    )
+    widths: tuple[int, ...] = (64, 64, 64, 64, 64, 64, 10)
+    batch_size: int = 128
+    fixed_batch: int = 300
+    steps: int = 200
+    every: int = 10
+    # Where to look, as multiples of the run's own learning rate.
+    multiples: tuple[float, ...] = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)
+    curvature_every: int = 20
+    iterations: int = 40
+    tolerance: float = 0.01
+
+
+CONFIG = Config()
+
+
+def fingerprint(config: Any) -> dict[str, str]:
+    """The digits come with scikit-learn, whose version is recorded anyway."""
+    return {}
+
+
+def loss_on(batch: tuple[Tensor, Tensor]) -> probes.LossOfModel:
+    """The cross entropy on a batch, as a function of the model; the same noise at every call."""
+    images, labels = batch
+
+    def loss(model: nn.Module) -> Tensor:
+        # A loss whose noise is drawn anew at each look has no gradient to speak of.
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return F.cross_entropy(model(images), labels)
+
+    return loss
+
+
+def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, Any]:
+    """Train one network; return what it saw around it on the way."""
+    digits = load_digits()
+    order = start(seed)
+    model = build(config, condition.norm)
+    fixed = digits.train.images[: config.fixed_batch], digits.train.labels[: config.fixed_batch]
+    batches = image_batches(digits.train, config.batch_size, order)
+    stream = list(islice(batches, config.steps))
+    found: dict[str, list[float]] = {
+        key: []
+        for key in (
+            "low",
+            "high",
+            "change",
+            "smoothness",
+            "gradient",
+            "batch_curvature",
+            "batch_residual",
+            "fixed_curvature",
+            "fixed_residual",
+        )
+    }
+
+    def watch(step: int) -> None:
+        model.train()
+        on_batch = loss_on(stream[step])
+        if step % config.every == 0:
+            lengths = [m * condition.rate for m in config.multiples]
+            along = probes.look_along(model, on_batch, [0.0, *lengths])
+            found["low"].append(along.loss.min())
+            found["high"].append(along.loss.max())
+            found["change"].append(along.gradient_change.max())
+            found["smoothness"].append(np.nanmax(along.smoothness))
+            grads = probes.gradients(model, on_batch)
+            found["gradient"].append(sum(float(g.square().sum()) for g in grads.values()) ** 0.5)
+        if step % config.curvature_every == 0:
+            for name, loss in (("batch", on_batch), ("fixed", loss_on(fixed))):
+                curvature = probes.largest_curvature(
+                    model, loss, iterations=config.iterations, tolerance=config.tolerance
+                )
+                found[f"{name}_curvature"].append(curvature.value)
+                found[f"{name}_residual"].append(curvature.residual)
+
+    losses = descend(model, stream, steps=config.steps, rate=condition.rate, watch=watch)
+    return {
+        "norm": condition.norm,
+        "rate": condition.rate,
+        "diverged": not math.isfinite(losses[-1]),
+        "loss": finite(float(np.mean(losses[-10:]))),
+        "curve": [finite(float(v)) for v in losses[:: config.every]],
+        **{key: [finite(float(v)) for v in values] for key, values in found.items()},
+    }
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every network with this seed."""
+    return [run_condition(config, condition, seed) for condition in config.conditions]
+
+
+def rows(saved: Saved) -> dict[str, np.ndarray]:
+    """Median over the run of the curvature at rate 0.1, as a difference of logarithms."""
+
+    def logarithm(norm: str) -> np.ndarray:
+        curvature = saved.values("fixed_curvature", norm=norm, rate=0.1)
+        return np.log10(np.median(curvature, axis=1))
+
+    return {norm: logarithm("none") - logarithm(norm) for norm in ("batch", "noisy batch")}
