@@ -351,3 +351,37 @@ def test_keys_figure_draws_its_keys():
     assert_array_equal(steps, 2.0)  # round the square, never across it
     assert ax.get_title(loc="left") == "raw"
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("coordinate 1", "coordinate 2")
+
+
+def test_half_plane_figure_draws_tokens_and_where_the_norms_take_them():
+    mean, deviation = np.array([-1.0, 0.5, 3.0]), np.array([1.0, 2.0, 4.0])
+    fig = plotting.half_plane_figure(mean, deviation)
+    (ax,) = fig.axes
+    drawn = {c.get_label(): np.asarray(c.get_offsets()) for c in ax.collections}
+    assert_allclose(drawn["token"], np.stack([mean, deviation], axis=1))
+    assert_allclose(np.linalg.norm(drawn["after RMSNorm"], axis=1), 1)
+    assert_allclose(drawn["after RMSNorm"][:, 0] / drawn["after RMSNorm"][:, 1], mean / deviation)
+    assert_allclose(drawn["after LayerNorm"], [[0, 1]])
+    assert "mean" in ax.get_xlabel() and "deviation" in ax.get_ylabel()
+    with pytest.raises(ValueError, match="deviations above 0"):
+        plotting.half_plane_figure(mean, -deviation)
+
+
+# --- repeated measurements
+
+
+def test_repeats_draw_medians_and_quartiles():
+    data = {"eager": np.array([[1.0, 2.0, 4.0], [1.5, 2.5, 3.0]]), "fused": np.ones((1, 3))}
+    ax = plotting.repeats(data, xlabel="time / time of LayerNorm")
+    for position, (text, values) in enumerate(data.items()):
+        container = ax.containers[position]
+        assert container.get_label() == text
+        dots, _, (bars,) = container.lines
+        assert_allclose(dots.get_xdata(), values[:, 1])
+        assert dots.get_ydata().mean() == pytest.approx(position)
+        for bar, (low, _, high) in zip(bars.get_segments(), values, strict=True):
+            assert_allclose(bar[:, 0], [low, high])
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == list(data)
+    assert ax.get_xlabel() == "time / time of LayerNorm"
+    with pytest.raises(ValueError, match=r"\(n_repeats, 3\)"):
+        plotting.repeats({"a": np.ones(3)}, xlabel="x")
