@@ -88,6 +88,30 @@ class Config:
     recalibration_batches: int = 200
 
 
+# The learning rates that text_rates chose; a test compares them with its saved run.
+CONFIG = Config(
+    conditions=(
+        Condition("layer", "shuffled", 16, 8e-3),
+        Condition("batch", "shuffled", 16, 8e-3),
+        Condition("masked batch", "shuffled", 16, 8e-3),
+        Condition("none", "shuffled", 16, 8e-3),
+        Condition("layer", "shuffled", 4, 4e-3),
+        Condition("batch", "shuffled", 4, 4e-3),
+        Condition("masked batch", "shuffled", 4, 4e-3),
+        Condition("none", "shuffled", 4, 8e-3),
+        Condition("layer", "document", 16, 4e-3),
+        Condition("batch", "document", 16, 4e-3),
+        Condition("masked batch", "document", 16, 8e-3),
+        Condition("layer", "document", 4, 4e-3),
+        Condition("batch", "document", 4, 4e-3),
+        Condition("masked batch", "document", 4, 4e-3),
+        Condition("layer", "length", 16, 4e-3),
+        Condition("batch", "length", 16, 16e-3),
+        Condition("masked batch", "length", 16, 16e-3),
+    )
+)
+
+
 @cache
 def _corpus(longest: int, min_count: int) -> Corpus:
     return load_corpus(longest=longest, min_count=min_count)
