@@ -385,3 +385,22 @@ def test_repeats_draw_medians_and_quartiles():
     assert ax.get_xlabel() == "time / time of LayerNorm"
     with pytest.raises(ValueError, match=r"\(n_repeats, 3\)"):
         plotting.repeats({"a": np.ones(3)}, xlabel="x")
+
+
+# --- computational graphs
+
+
+def test_a_graph_shows_its_nodes_and_edges():
+    nodes = {"x": (0, 0), "μ": (1, -1), "c": (2, 0)}
+    fig = plotting.graph_figure(nodes, [("x", "μ"), ("x", "c"), ("μ", "c")])
+    texts = fig.axes[0].texts
+    drawn = {text.get_text(): text.get_position() for text in texts if text.get_text()}
+    assert drawn == nodes
+    arrows = [text for text in texts if not text.get_text()]
+    assert [(arrow.xyann, arrow.xy) for arrow in arrows] == [
+        (nodes["x"], nodes["μ"]),
+        (nodes["x"], nodes["c"]),
+        (nodes["μ"], nodes["c"]),
+    ]
+    with pytest.raises(ValueError, match="not there: y"):
+        plotting.graph_figure(nodes, [("x", "y")])
