@@ -191,8 +191,9 @@ def load(name: str, directory: str | Path | None = None) -> Saved:
     ValueError
         If the file was made with another configuration than the code has now.
     """
+    config = as_plain(module_of(name).CONFIG)
     saved = read(name, results_directory() if directory is None else Path(directory))
-    _refuse_other_config(saved, as_plain(module_of(name).CONFIG))
+    _refuse_other_config(saved, config)
     return saved
 
 
