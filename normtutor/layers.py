@@ -472,7 +472,8 @@ class PowerNorm(nn.Module):
     after it was used; ``num_batches_tracked``. In evaluation nothing moves, and the output is
     linear in x but for β and the scaling of "authors-code". "pn-v" keeps ψ² for its evaluation.
     In training the gradient of "pn" and "authors-code" is approximate and has no gradient of its
-    own: autograd raises where a second one is asked for. Source: :cite:t:`shen2020`.
+    own: autograd raises where a second one is asked for. Gradient checkpointing changes it, because
+    the forward pass then runs again after ψ² has moved. Source: :cite:t:`shen2020`.
     """
 
     running_mean_square: Tensor
