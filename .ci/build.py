@@ -20,16 +20,19 @@ from jupyter_cache import get_cache
 from jupyter_cache.executors import load_executor
 
 ROOT = Path(__file__).resolve().parent.parent
+# What the outputs of a chapter depend on, besides the notebook itself.
+BEHIND_CHAPTERS = ("normtutor/**/*.py", "book/results/**/*", "requirements.txt", "pyproject.toml")
+# What the site depends on.
+BEHIND_SITE = (*BEHIND_CHAPTERS, "book/**/*", "_config.yml", "_toc.yml", ".ci/build.py")
+
 CELL_TIMEOUT = 180  # seconds; a chapter takes 30 on a quiet core, and CI is not quiet
 
 
-def digest_of_what_chapters_use(root: Path = ROOT) -> str:
-    """Hash everything but the notebooks that a chapter's outputs depend on."""
+def digest_of(patterns: tuple[str, ...], root: Path = ROOT) -> str:
+    """Hash the files that match, with their names, and the interpreter that reads them."""
     digest = hashlib.sha256(f"{platform.python_version()} {platform.platform()}".encode())
-    files = [*root.glob("normtutor/**/*.py"), *root.glob("book/results/**/*")]
-    files += [root / "requirements.txt", root / "pyproject.toml"]
-    for path in sorted(files):
-        if path.is_file():
+    for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):
+        if path.is_file() and path.suffix != ".pyc":
             digest.update(path.relative_to(root).as_posix().encode() + b"\0")
             digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()
@@ -37,7 +40,7 @@ def digest_of_what_chapters_use(root: Path = ROOT) -> str:
 
 def drop_stale_cache(build: Path, digest: str) -> bool:
     """Remove the cached executions unless they were made with this digest; say whether."""
-    key = build / "digest.txt"
+    key = build / "chapters.txt"
     if key.exists() and key.read_text() == digest:
         return False
     shutil.rmtree(build / ".jupyter_cache", ignore_errors=True)
@@ -94,17 +97,25 @@ def main() -> int:
     if arguments.clean:
         shutil.rmtree(build, ignore_errors=True)
     started = time.monotonic()
-    drop_stale_cache(build, digest_of_what_chapters_use())
+    index, done, digest = build / "html" / "index.html", build / "site.txt", digest_of(BEHIND_SITE)
+    if index.exists() and done.exists() and done.read_text() == digest:
+        print("Nothing has changed since the site was built. Open it with a browser:")
+        print(f"    {index}")
+        return 0
+    drop_stale_cache(build, digest_of(BEHIND_CHAPTERS))
     # An earlier build that failed leaves pages that Sphinx would take for good ones.
     shutil.rmtree(build / "html", ignore_errors=True)
     if not execute(notebooks_in_toc(), build):
         return 1
     command = [Path(sys.executable).parent / "jupyter-book", "build", ROOT, "--path-output", output]
     # Every page is read again, and a warning or an unresolved reference is an error.
-    status = subprocess.run([*command, "--all", "-W", "--keep-going", "-n", "-q"]).returncode
+    command += ["--all", "-W", "--keep-going", "-n", "-q"]
+    # Jupyter Book's own banners go; warnings and errors come by the other way.
+    status = subprocess.run(command, stdout=subprocess.DEVNULL).returncode
     if status == 0:
+        done.write_text(digest)
         print(f"\nThe site is ready ({time.monotonic() - started:.0f} s). Open it with a browser:")
-        print(f"    {build / 'html' / 'index.html'}")
+        print(f"    {index}")
     else:
         print("\nThe site was not built; see the messages above.", file=sys.stderr)
     return status

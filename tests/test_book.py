@@ -316,7 +316,7 @@ def test_a_change_in_the_package_or_in_a_saved_run_drops_the_cached_chapters(
     def build_once() -> bool:
         """Drop the cache if it is stale, then fill it; say whether it was dropped."""
         dropped = build_script.drop_stale_cache(
-            build, build_script.digest_of_what_chapters_use(tmp_path)
+            build, build_script.digest_of(build_script.BEHIND_CHAPTERS, tmp_path)
         )
         assert dropped == (not cached.exists())
         cached.mkdir(parents=True, exist_ok=True)
@@ -332,6 +332,19 @@ def test_a_change_in_the_package_or_in_a_saved_run_drops_the_cached_chapters(
         assert not build_once()
     module.rename(module.with_name("y.py"))
     assert build_once()
+
+
+def test_a_change_in_any_source_builds_the_site_again(build_script, tmp_path):
+    names = ("normtutor/norms/x.py", "book/prose.md", "book/_static/x.css", "book/results/x.json")
+    digests = [build_script.digest_of(build_script.BEHIND_SITE, tmp_path)]
+    for name in (*names, "_config.yml", "_toc.yml", "book/02.ipynb"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1")
+        digests.append(build_script.digest_of(build_script.BEHIND_SITE, tmp_path))
+    (tmp_path / "README.md").write_text("1")
+    assert len(set(digests)) == len(digests)
+    assert build_script.digest_of(build_script.BEHIND_SITE, tmp_path) == digests[-1]
 
 
 def test_a_chapter_that_fails_stops_the_build(build_script, tmp_path, capsys):
