@@ -718,7 +718,7 @@ def half_plane_figure(mean: ArrayLike, deviation: ArrayLike) -> Figure:
             f"0; got shapes {mu.shape} and {sigma.shape}"
         )
     radius = np.hypot(mu, sigma)
-    fig, ax = plt.subplots(figsize=(5.6, 3.9))
+    fig, ax = plt.subplots(figsize=(5.6, 3.1))
     angle = np.linspace(0, np.pi, 200)
     ax.plot(np.cos(angle), np.sin(angle), color=INK, linewidth=1)
     limit = 1.1 * max(1.0, float(np.abs(mu).max()))
