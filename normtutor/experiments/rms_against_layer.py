@@ -71,9 +71,9 @@ class Config:
 
 CONFIG = Config(
     conditions=(
-        Condition("layer", 4e-3),
-        Condition("rms", 4e-3),
-        Condition("none", 4e-3),
+        Condition("layer", 8e-3),
+        Condition("rms", 8e-3),
+        Condition("none", 8e-3),
     )
 )
 
