@@ -376,6 +376,8 @@ class Row(dict[str, Cell]):
             lines.append(f"{name:25}{cell.verdict:12}{change:10}{shown}".rstrip())
         return "\n".join(lines)
 
+    __repr__ = __str__
+
 
 class Table(dict[str, Row]):
     """The rows of several norms. Prints as text; shows as a table in a notebook."""
@@ -395,6 +397,8 @@ class Table(dict[str, Row]):
             cells = "".join(f"{row[n].verdict:{c}}" for n, c in zip(names, columns, strict=True))
             lines.append(f"{norm:{width}}{cells}".rstrip())
         return "\n".join(lines)
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         names = list(next(iter(self.values())))
