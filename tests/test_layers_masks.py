@@ -274,3 +274,13 @@ def test_a_mask_changed_between_forward_and_backward_raises(name):
     mask.logical_not_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+def test_the_bitwise_comparison_notices_one_bit():
+    x = torch.tensor([1.0, torch.nan])
+    assert_equal({"y": x}, {"y": x.clone()})
+    nearly = x.clone()
+    nearly[0] = torch.nextafter(x[0], torch.tensor(2.0))
+    for other in ({"y": nearly}, {"y": x.double()}, {"z": x}, {}):
+        with pytest.raises(AssertionError):
+            assert_equal({"y": x}, other)
