@@ -105,11 +105,10 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:
     """What the figure shows: each norm's test loss minus BatchNorm's, paired by seed."""
-    names = {"group": "GroupNorm(4)", "layer": "LayerNorm", "none": "no norm"}
+    names = {"group": "GroupNorm", "layer": "LayerNorm", "none": "no norm"}
     return {
-        f"{names[norm]}, batch of {size}": saved.values("loss", norm=norm, batch_size=size)
+        f"batch of {size}, {names[norm]}": saved.values("loss", norm=norm, batch_size=size)
         - saved.values("loss", norm="batch", batch_size=size)
         for size in BATCH_SIZES
-        for norm in NORMS
-        if norm != "batch"
+        for norm in names
     }

@@ -39,7 +39,7 @@ from normtutor.training import (
 CHAPTER = "03_batch_norm_vs_layer_norm"
 FIGURE = "fig-text-batches"
 FINDING = "TODO"
-XLABEL = "test loss minus LayerNorm's (nats/token)"
+XLABEL = "BatchNorm's test loss minus LayerNorm's (nats/token)"
 SEEDS = tuple(range(10, 15))
 
 # name -> (the norm, whether it is told which tokens are padding)
@@ -243,10 +243,10 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:
     """What the figure shows: BatchNorm's test loss minus LayerNorm's, paired by seed."""
-    names = {"batch": "BatchNorm", "masked batch": "masked BatchNorm"}
-    orders = {"shuffled": "shuffled", "document": "neighbours", "length": "equal lengths"}
+    names = {"batch": "plain", "masked batch": "masked"}
+    orders = {"shuffled": "shuffled", "document": "neighbours", "length": "of equal length"}
     return {
-        f"{names[norm]}, {orders[order]}, {size}": saved.values(
+        f"{size} {orders[order]}, {names[norm]}": saved.values(
             "all", norm=norm, order=order, batch_size=size
         )
         - saved.values("all", norm="layer", order=order, batch_size=size)
