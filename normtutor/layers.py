@@ -99,8 +99,9 @@ class BatchNorm(_BatchNorm):
     without the feature axis, True on real tokens. Masked positions count in no statistic; the
     output there is 0 and no gradient passes. The running variance is unbiased over the real
     tokens. A batch without a real token counts in ``num_batches_tracked`` and changes nothing
-    else. Raises ValueError for one value per feature in training and for a negative ε. Source:
-    :cite:t:`ioffe2015`.
+    else. Raises ValueError for one value per feature in training and for a negative ε.
+    ``torch.nn.SyncBatchNorm.convert_sync_batchnorm`` does not know ``feature_axis``: it makes a
+    layer whose features are on axis 1. Source: :cite:t:`ioffe2015`.
     """
 
     def __init__(
@@ -500,6 +501,14 @@ class PowerNorm(nn.Module):
                 'the batch) or "authors-code" (what the authors published).'
             )
         check_groups(groups, num_features)
+        for name, alpha in (("alpha_forward", alpha_forward), ("alpha_backward", alpha_backward)):
+            if not 0 <= alpha <= 1:
+                raise ValueError(
+                    f"{name} must lie in [0, 1], the weight of the past in an average; "
+                    f"got {alpha}. The usual value is 0.9."
+                )
+        if warmup_steps < 0:
+            raise ValueError(f"warmup_steps must not be negative; got {warmup_steps}. 0 is none.")
         self.num_features = num_features
         self.eps = eps
         self.alpha_forward = alpha_forward

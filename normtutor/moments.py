@@ -8,6 +8,8 @@ Every norm of this package is built on these few lines. Three rules hold for all
 - The variance is biased: it divides by the number of values n, not by n − 1.
 - Values that a mask excludes take no part, whatever they are, NaN included.
 
+In float32 the square of a number above 1.8e19 is infinite, and a norm divides by it to 0.
+
 The reduced axes stay, with length one, so that a statistic broadcasts against x.
 """
 

@@ -554,3 +554,16 @@ def test_one_layer_used_twice_in_a_model_counts_twice():
     model = nn.Sequential(model, model)
     results(model, randn(3, 4).float(), second=False)
     assert model[0][0].num_batches_tracked == 2
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ({"alpha_forward": 1.5}, "alpha_forward must lie in"),
+        ({"alpha_backward": -0.1}, "alpha_backward must lie in"),
+        ({"warmup_steps": -1}, "must not be negative"),
+    ],
+)
+def test_an_argument_out_of_range_is_refused(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        layers.PowerNorm(4, **arguments)

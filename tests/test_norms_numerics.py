@@ -238,6 +238,7 @@ wrong = np.ones(FEATURES + 1)
         (lambda: norms.instance_norm(x[:, :, :1]), ValueError, "more than one position"),
         (lambda: norms.instance_norm(x[:, :, 0]), ValueError, "at least 3 axes"),
         (lambda: norms.instance_norm(x, None, None, np.ones(6)), ValueError, "together"),
+        (lambda: norms.partial_rms_norm(x[0, 0, 0], p=0.5), ValueError, "at least one axis"),
         (lambda: norms.partial_rms_norm(x, p=0.0), ValueError, "(0, 1]"),
         (lambda: norms.partial_rms_norm(x, p=1.5), ValueError, "1.5"),
         (lambda: norms.partial_rms_norm(x, p=0.1), ValueError, "at least 1"),

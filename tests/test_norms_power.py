@@ -217,3 +217,16 @@ def test_evaluation_is_linear_and_changes_nothing():
     grads, new_nu = norms.power_norm_backward(upstream[0], cache, nu)
     assert_array_equal(new_nu, nu)
     assert_allclose(grads.x, upstream[0] / np.sqrt(ramp + 1e-5))
+
+
+@pytest.mark.parametrize(
+    "norm", [norms.power_norm, norms.power_norm_authors_code], ids=["pn", "authors"]
+)
+def test_an_overflowing_batch_does_not_enter_psi(norm):
+    ones = np.ones(H, np.float32)
+    x = stream()[2][0].astype(np.float32)
+    x[0, 1] = np.inf if norm is norms.power_norm_authors_code else 1e30
+    with np.errstate(over="ignore", invalid="ignore"):
+        _, _, psi_squared = norm(x, None, None, ones)
+    assert psi_squared[1] == 1.0
+    assert np.isfinite(psi_squared).all()

@@ -198,7 +198,8 @@ def power_norm(
     y : array of x's shape and dtype
     cache : PowerNormCache
     running_mean_square : array of shape (H,)
-        :math:`\psi_t^2`. A batch without a real token leaves it as it was.
+        :math:`\psi_t^2`. A batch without a real token leaves it as it was, and so does a feature
+        whose mean square is not finite.
 
     Raises
     ------
@@ -248,6 +249,7 @@ def power_norm(
             psi_squared = choose(in_warmup, batch, old)
             updated = choose(in_warmup, old + (batch - old) / step, updated)
         updated = unless_empty(updated, old, count(wide, axes, mask))
+        updated = xp.where(xp.isfinite(updated), updated, old)
     inverse_psi = 1 / xp.sqrt(psi_squared + eps)
     x_hat, y = _finish(x, wide, weight, bias, mask, feature_axis, inverse_psi)
     cache = PowerNormCache(

@@ -125,6 +125,7 @@ def power_norm_authors_code(
         if warmup_steps > 0:
             past = choose(step < warmup_steps, old + (batch - old) / step, old)
         updated = unless_empty(alpha * past + (1 - alpha) * batch, old, count(s, axes, padding))
+        updated = xp.where(xp.isfinite(updated), updated, old)
         updated = restore(updated, running_mean_square)
         power = power._replace(inverse_psi=1 / xp.sqrt(batch + eps), exact=False)
     return xp.astype(y, x.dtype, copy=False), AuthorsCodeCache(scaling, power), updated
