@@ -66,7 +66,7 @@ site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then t
 
 bench: $(INSTALLED)  ## Time the layers against torch.nn's
 	@# The profiler, which measures the memory, announces each of its starts at lower levels.
-	@KINETO_LOG_LEVEL=5 $(BIN)/python -m normtutor.benchmark
+	@KINETO_LOG_LEVEL=6 $(BIN)/python -m normtutor.benchmark
 
 refresh: $(INSTALLED)  ## Execute chapters and store their checked outputs (NOTEBOOKS=...)
 	$(BIN)/python .ci/refresh.py $(NOTEBOOKS)
