@@ -24,7 +24,7 @@ from normtutor.training import image_scores, start
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-drift"
 XLABEL = "way of the mean of a sigmoid's input (standard deviations)"
-FINDING = "without BatchNorm the sigmoids' inputs drift and spread, with it they hardly move"
+FINDING = "BatchNorm holds the sigmoids' inputs still; what enters BatchNorm itself drifts"
 TUNING = (0, 1)
 SEEDS = tuple(range(8))
 NORMS = ("none", "batch")

@@ -26,7 +26,7 @@ from normtutor.training import start
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-landscape"
 XLABEL = "log10 of the largest Hessian eigenvalue (fixed batch), no norm minus BatchNorm"
-FINDING = "at one rate BatchNorm's loss is smoother along the gradient; at large rates it is not"
+FINDING = "at equal rates BatchNorm's loss is smoother along the gradient, after the first steps"
 SEEDS = tuple(range(2, 7))
 RATES = {"none": (0.1, 0.3), "batch": (0.1, 0.3, 1.0), "noisy batch": (0.1,)}
 
