@@ -24,7 +24,7 @@ from normtutor.training import image_scores, start
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-noisy"
 XLABEL = "training loss over the run minus that of BatchNorm (nats/image)"
-FINDING = "with noise behind it BatchNorm's inputs shift more than without a norm, and it is still fast"
+FINDING = "with noise behind BatchNorm inputs shift more than without a norm, and it is still fast"
 TUNING = (0, 1)
 SEEDS = tuple(range(7))
 RATES = (0.03, 0.1, 0.3, 1.0, 3.0)
