@@ -229,6 +229,7 @@ def test_a_drawing_cell_needs_its_metadata():
 
 
 def test_every_chapter_is_in_the_table_of_contents():
+    assert CHAPTERS
     toc = yaml.safe_load(read(ROOT / "_toc.yml"))
     listed = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
     for name in [toc["root"], *listed]:
