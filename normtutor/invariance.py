@@ -233,7 +233,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 NORMS: dict[str, Subject] = {
     "BatchNorm": Subject(lambda z: norms.batch_norm(z, eps=_TINY, feature_axis=-1)[0]),
-    "BatchNorm, evaluation": Subject(_batch_norm_evaluation, frozen=True),
+    "BatchNorm, eval": Subject(_batch_norm_evaluation, frozen=True),
     "WeightNorm": Subject(lambda z: z, weight_normalized),
     "LayerNorm": Subject(lambda z: norms.layer_norm(z, eps=0.0)[0]),
     "RMSNorm": Subject(lambda z: norms.rms_norm(z, eps=0.0)[0]),
@@ -241,9 +241,9 @@ NORMS: dict[str, Subject] = {
     "InstanceNorm": Subject(lambda z: norms.instance_norm(z, eps=0.0, feature_axis=-1)[0]),
     "GroupNorm": Subject(lambda z: norms.group_norm(z, num_groups=2, eps=0.0, feature_axis=-1)[0]),
     "PowerNorm-V": Subject(lambda z: norms.power_norm_v(z, eps=0.0)[0]),
-    "PowerNorm, ψ frozen": Subject(_power_norm_frozen, frozen=True),
-    "PowerNorm, ψ has followed": Subject(_power_norm_following, frozen=True),
-    "token scaling, then PowerNorm": Subject(_scaled_power_norm_frozen, frozen=True),
+    "PowerNorm, frozen": Subject(_power_norm_frozen, frozen=True),
+    "PowerNorm, settled": Subject(_power_norm_following, frozen=True),
+    "PowerNorm, scaled": Subject(_scaled_power_norm_frozen, frozen=True),
 }
 
 
@@ -387,7 +387,11 @@ class Table(dict[str, Row]):
         width = max(len(norm) for norm in self) + 2
         heads = [name.split() for name in names]
         depth = max(len(words) for words in heads)
-        columns = [max(len(word) for word in [*words, UP_TO_EPS]) + 2 for words in heads]
+        words_below = [[row[name].verdict for row in self.values()] for name in names]
+        columns = [
+            max(len(word) for word in [*above, *below]) + 1
+            for above, below in zip(heads, words_below, strict=True)
+        ]
         lines = []
         for level in range(depth):
             words = [head[level] if level < len(head) else "" for head in heads]
@@ -402,16 +406,19 @@ class Table(dict[str, Row]):
 
     def _repr_html_(self) -> str:
         names = list(next(iter(self.values())))
-        head = "".join(f'<th scope="col">{escape(name)}</th>' for name in names)
+        pad = "padding: 0.3em"
+        head = "".join(f'<th scope="col" style="{pad}">{escape(name)}</th>' for name in names)
         body = ""
         for norm, row in self.items():
-            verdicts = (escape(row[name].verdict) for name in names)
-            verdicts = (f"<strong>{v}</strong>" if v == YES else v for v in verdicts)
-            cells = "".join(f'<td style="text-align: center">{v}</td>' for v in verdicts)
-            body += f'<tr><th scope="row" style="text-align: left">{escape(norm)}</th>{cells}</tr>'
+            body += f'<tr><th scope="row" style="text-align: left; {pad}">{escape(norm)}</th>'
+            for name in names:
+                verdict = escape(row[name].verdict)
+                shown = f"<strong>{verdict}</strong>" if verdict == YES else verdict
+                body += f'<td style="text-align: center; {pad}">{shown}</td>'
+            body += "</tr>"
         return (
-            '<div style="overflow-x: auto"><table class="table invariance"><thead><tr>'
-            f"<td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+            '<div style="overflow-x: auto"><table class="table" style="font-size: 0.85em">'
+            f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
 

@@ -34,7 +34,7 @@ NAMES = list(TRANSFORMATIONS)
 # other rows follow from the theorem of chapter 4, by hand.
 TYPED = {
     "BatchNorm": "yynyynn",
-    "BatchNorm, evaluation": "nnnnnnn",
+    "BatchNorm, eval": "nnnnnnn",
     "WeightNorm": "yynnnnn",
     "LayerNorm": "ynyynyy",
     "RMSNorm": "ynnynyy",
@@ -42,9 +42,9 @@ TYPED = {
     "InstanceNorm": "yynyyyn",
     "GroupNorm": "ynnynyn",
     "PowerNorm-V": "yynynnn",
-    "PowerNorm, ψ frozen": "nnnnnnn",
-    "PowerNorm, ψ has followed": "yynynnn",
-    "token scaling, then PowerNorm": "ynnynyy",
+    "PowerNorm, frozen": "nnnnnnn",
+    "PowerNorm, settled": "yynynnn",
+    "PowerNorm, scaled": "ynnynyy",
 }
 
 # With a bias before the norm. Where it hurts, the norm has no mean to take it away per unit.
@@ -106,7 +106,7 @@ def test_without_positions_group_norm_is_layer_norm_within_groups():
 
 
 def test_the_rule_predicts_the_table():
-    names = {name: name for name in norms.TABLE} | {"PowerNorm": "PowerNorm, ψ frozen"}
+    names = {name: name for name in norms.TABLE} | {"PowerNorm": "PowerNorm, frozen"}
     for name, choices in norms.TABLE.items():
         predicted = "".join("y" if rule(choices, t) else "n" for t in TRANSFORMATIONS.values())
         assert predicted == TYPED[names[name]], name
@@ -246,7 +246,7 @@ def test_a_constant_factor_makes_no_difference():
 
 
 def test_a_frozen_norm_is_not_a_following_one():
-    frozen = NORMS["PowerNorm, ψ frozen"]
+    frozen = NORMS["PowerNorm, frozen"]
     assert letters(audit(frozen.norm, frozen=True)) == "nnnnnnn"
     assert letters(audit(lambda z: frozen.norm(z)(z))) == TYPED["PowerNorm-V"]
 
@@ -265,7 +265,7 @@ def test_a_norm_that_returns_another_shape_is_refused():
     with pytest.raises(ValueError, match="of its input's shape"):
         audit(lambda z: z.mean(axis=-1))
     with pytest.raises(ValueError, match="frozen=True"):
-        audit(NORMS["PowerNorm, ψ frozen"].norm)
+        audit(NORMS["PowerNorm, frozen"].norm)
 
 
 def test_a_norm_that_says_nothing_is_refused():
