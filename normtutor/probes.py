@@ -417,7 +417,7 @@ def gradient_shift(
 ) -> Shift:
     """Compare the gradient of the watched parameters before and after others have moved.
 
-    This is the internal covariate shift of Santurkar and others :cite:p:`santurkar2018` when
+    This is the internal covariate shift of :cite:t:`santurkar2018` when
     ``watched`` is a layer, ``moved`` holds the layers below it after their update, and ``loss``
     stays on the batch of that update.
 

@@ -113,7 +113,7 @@ def batch_norm(
 
     Notes
     -----
-    From Ioffe and Szegedy :cite:p:`ioffe2015`. Same values as ``torch.nn.functional.batch_norm``,
+    From :cite:t:`ioffe2015`. Same values as ``torch.nn.functional.batch_norm``,
     which has no mask, no feature axis, and updates the running statistics in place.
 
     Examples

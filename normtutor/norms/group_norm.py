@@ -111,7 +111,7 @@ def group_norm(
 
     Notes
     -----
-    From Wu and He :cite:p:`wu2018`. Same values as ``torch.nn.functional.group_norm``, which has
+    From :cite:t:`wu2018`. Same values as ``torch.nn.functional.group_norm``, which has
     no mask and no feature axis. With one group it is what some papers on images call LayerNorm;
     it is not ``torch.nn.LayerNorm(C)``, whose statistics belong to one position.
 
@@ -236,7 +236,7 @@ def instance_norm(
 
     Notes
     -----
-    From Ulyanov, Vedaldi and Lempitsky :cite:p:`ulyanov2016`. Same values as
+    From :cite:t:`ulyanov2016`. Same values as
     ``torch.nn.functional.instance_norm``.
 
     Examples

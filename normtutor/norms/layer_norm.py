@@ -79,7 +79,7 @@ def layer_norm(
 
     Notes
     -----
-    From Ba, Kiros and Hinton :cite:p:`ba2016`. Same values as
+    From :cite:t:`ba2016`. Same values as
     ``torch.nn.functional.layer_norm``; here half-precision input may come with parameters of any
     floating dtype.
 

@@ -122,7 +122,7 @@ def power_norm_v(
 
     Notes
     -----
-    From Shen et al. :cite:p:`shen2020`, section 4.1. torch.nn has no such layer.
+    From :cite:t:`shen2020`, section 4.1. torch.nn has no such layer.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def power_norm(
 
     Notes
     -----
-    From Shen et al. :cite:p:`shen2020`, Algorithm 2. The warm-up's average is ours: the paper does
+    From :cite:t:`shen2020`, Algorithm 2. The warm-up's average is ours: the paper does
     not say how ψ starts. torch.nn has no such layer. Autograd through this forward takes ψ as a
     constant; the paper's gradient is :func:`power_norm_backward`.
 

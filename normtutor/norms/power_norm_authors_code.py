@@ -82,7 +82,7 @@ def power_norm_authors_code(
 
     Notes
     -----
-    Restated from the code that accompanies Shen et al. :cite:p:`shen2020`. Not taken over: there
+    Restated from the code that accompanies :cite:t:`shen2020`. Not taken over: there
     padding enters ν, one non-finite gradient spoils ν for good, and a batch of padding spoils ψ.
 
     Examples

@@ -84,7 +84,7 @@ def rms_norm(
 
     Notes
     -----
-    From Zhang and Sennrich :cite:p:`zhang2019rms`. Same values as
+    From :cite:t:`zhang2019rms`. Same values as
     ``torch.nn.functional.rms_norm``; here half-precision input gives half-precision output
     whatever the dtype of ``weight``.
 
@@ -189,7 +189,7 @@ def partial_rms_norm(
 
     Notes
     -----
-    From Zhang and Sennrich :cite:p:`zhang2019rms`, section 5; k and the place of ε follow their
+    From :cite:t:`zhang2019rms`, section 5; k and the place of ε follow their
     published torch code. torch.nn has no such layer. Where the first k entries are all zero the
     rest of the token is divided by ε alone.
 

@@ -64,7 +64,7 @@ def weight_norm(
 
     Notes
     -----
-    From Salimans and Kingma :cite:p:`salimans2016`. No ε: a unit with v = 0 has no direction and
+    From :cite:t:`salimans2016`. No ε: a unit with v = 0 has no direction and
     gives NaN, as in ``torch.nn.utils.parametrizations.weight_norm``.
 
     Examples
