@@ -293,3 +293,47 @@ def test_two_processes_never_hang(small_problem):
     x, weight, target = small_problem
     with pytest.raises(RuntimeError, match="a process ended"):
         two_processes.compare(x, weight[:2], target)
+
+
+# --- findings: the sentences of chapter 3, as inequalities on what is saved -----------------------
+
+
+def half_width(values):
+    """Half of the 95% t-interval of a mean over five seeds; 2.776 is t.ppf(0.975, 4)."""
+    assert len(values) == 5
+    return 2.776 * values.std(ddof=1) / np.sqrt(5)
+
+
+def test_equal_lengths_break_batch_norm_and_other_batches_do_not():
+    differences = text_batches.rows(experiments.load("text_batches"))
+    for name, values in differences.items():
+        if "equal length" in name:
+            assert values.mean() - half_width(values) > 0.2
+        else:
+            assert abs(values.mean()) < 0.2
+    masked = differences["16 shuffled, masked"]
+    assert masked.mean() + half_width(masked) < 0
+
+
+def test_the_gap_is_in_the_composition():
+    saved = experiments.load("text_batches")
+    for order, size in text_batches.CELLS:
+        where = {"norm": "masked batch", "order": order, "batch_size": size}
+        gap = saved.values("kept_all", **where) - saved.values("batch_all", **where)
+        still = saved.values("recalibrated_all", **where) - saved.values("batch_all", **where)
+        mended = saved.values("pooled_all", **where) - saved.values("batch_all", **where)
+        if order == "length":
+            assert gap.min() > 0.2
+            assert still.mean() > 0.7 * gap.mean()
+            assert mended.mean() < 0.5 * gap.mean()
+        else:
+            assert np.abs(gap).max() < 0.1
+
+
+def test_the_leak_is_at_the_end_marks():
+    saved = experiments.load("text_batches")
+    where = {"order": "length", "batch_size": 16}
+    layer = saved.values("kept_end", norm="layer", **where)
+    masked = {"norm": "masked batch", **where}
+    assert (saved.values("batch_end", **masked) < layer - 0.1).all()
+    assert (saved.values("pooled_end", **masked) > layer + 0.2).all()

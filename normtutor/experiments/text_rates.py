@@ -25,7 +25,7 @@ __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
 FIGURE = "none: it chooses the learning rates of text_batches"
-FINDING = "TODO one rate, or its neighbour, is best for every norm and kind of batch"
+FINDING = "0.004 or 0.008 is best, but for BatchNorm on sentences of equal length"
 SEEDS = (0, 1)
 RATES = (2e-3, 4e-3, 8e-3)
 # Where the largest of these was the best, a larger one was tried too.
