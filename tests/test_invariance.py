@@ -198,6 +198,17 @@ def test_the_transformations_do_what_they_say(seed, whole, negative):
     assert sequences.sum() == tokens.sum() == 1
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_factor_or_shift_varies_along_the_axes_that_are_named(name):
+    transformation = TRANSFORMATIONS[name]
+    rng = np.random.default_rng(0)
+    before = Setup(rng.standard_normal((4, 5, 3)), rng.standard_normal((6, 3)), None)
+    z, changed = linear(*before), linear(*transformation.change(before, Dice(rng))[0])
+    given = changed / z if transformation.kind == "scale" else changed - z
+    varying = {letter for axis, letter in enumerate("BLH") if np.ptp(given, axis=axis).max() > 1e-9}
+    assert varying == set(transformation.varies)
+
+
 # --- norms that are wrong must be told apart ------------------------------------------------------
 
 
