@@ -25,7 +25,7 @@ from normtutor.training import evaluation_mode, start, train
 
 CHAPTER = "05_rms_norm"
 FIGURE = "fig-gru"
-FINDING = "both norms hold the spread at every position; LayerNorm alone removes each token's mean"
+FINDING = "both norms hold the spread; LayerNorm also evens out the means; pRMSNorm does neither"
 XLABEL = "validation loss minus LayerNorm's (nats/character)"
 SEEDS = tuple(range(10, 16))
 NORMS = ("none", "layer", "rms", "partial")
