@@ -40,6 +40,7 @@ class Config:
     shapes: tuple[tuple[int, int], ...] = ((64, 64), (512, 512), (4096, 768))
     rounds: int = 21
     slice_seconds: float = 0.004  # each contestant runs at least this long in a round
+    settling_numbers: int = 7_500_000
     p: float = 1 / 16
     model_width: int = 64
     model_depth: int = 3
@@ -219,6 +220,9 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
         with warnings.catch_warnings():
             # torch.compile traces into array_api_compat, whose namespace look-up is cached.
             warnings.filterwarnings("ignore", message=".*lru_cache.*")
+            # Freeing a large block teaches glibc to keep freed memory. Before that, formulas with
+            # many intermediate results spend most of their time on fresh pages, or not, by chance.
+            torch.ones(config.settling_numbers)
             for shape in config.shapes:
                 for what in ("forward", "forward and backward"):
                     # Else a function compiled for many cases would look for its case at each call.
