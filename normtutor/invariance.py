@@ -417,7 +417,8 @@ class Table(dict[str, Row]):
                 body += f'<td style="text-align: center; {pad}">{shown}</td>'
             body += "</tr>"
         return (
-            '<div style="overflow-x: auto"><table class="table dataframe" style="font-size: 0.85em">'
+            '<div style="overflow-x: auto">'
+            '<table class="table dataframe" style="font-size: 0.85em">'
             f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
