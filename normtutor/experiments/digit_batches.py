@@ -45,6 +45,29 @@ class Config:
     warmup_share: float = 0.1
 
 
+# The learning rates that digit_rates chose; a test compares them with its saved run.
+CONFIG = Config(
+    conditions=(
+        Condition("batch", 1, 0.03),
+        Condition("group", 1, 0.003),
+        Condition("layer", 1, 0.003),
+        Condition("none", 1, 0.01),
+        Condition("batch", 2, 0.05),
+        Condition("group", 2, 0.015),
+        Condition("layer", 2, 0.005),
+        Condition("none", 2, 0.03),
+        Condition("batch", 8, 0.03),
+        Condition("group", 8, 0.03),
+        Condition("layer", 8, 0.03),
+        Condition("none", 8, 0.1),
+        Condition("batch", 32, 0.3),
+        Condition("group", 32, 0.1),
+        Condition("layer", 32, 0.03),
+        Condition("none", 32, 0.3),
+    )
+)
+
+
 def fingerprint(config: Any) -> dict[str, str]:
     """The digits come with scikit-learn, whose version is recorded anyway."""
     return {}

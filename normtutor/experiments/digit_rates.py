@@ -40,12 +40,26 @@ RATES_WITHOUT_NORM = {
     32: (0.1, 0.3, 1.0),
 }
 
+# Where the smallest or the largest of these was the best, the next one was tried too.
+EDGES = (
+    Condition("batch", 1, 0.1),
+    Condition("group", 1, 0.001),
+    Condition("layer", 1, 0.001),
+    Condition("batch", 2, 0.15),
+    Condition("layer", 2, 0.0015),
+    Condition("batch", 32, 1.0),
+    Condition("layer", 32, 0.01),
+)
+
 CONFIG = Config(
-    conditions=tuple(
-        Condition(norm, batch_size, rate)
-        for batch_size in BATCH_SIZES
-        for norm in NORMS
-        for rate in (RATES_WITHOUT_NORM if norm == "none" else RATES)[batch_size]
+    conditions=(
+        *(
+            Condition(norm, batch_size, rate)
+            for batch_size in BATCH_SIZES
+            for norm in NORMS
+            for rate in (RATES_WITHOUT_NORM if norm == "none" else RATES)[batch_size]
+        ),
+        *EDGES,
     )
 )
 
