@@ -8,7 +8,7 @@ validation loss in evaluation mode, averaged over the seeds, is taken.
 import math
 from typing import Any
 
-from normtutor.data import pad
+from normtutor.data import Order, pad
 from normtutor.experiments.records import Saved
 from normtutor.experiments.text_batches import (
     CELLS,
@@ -30,7 +30,7 @@ SEEDS = (0, 1)
 RATES = (2e-3, 4e-3, 8e-3)
 # Where the largest of these was the best, a larger one was tried too.
 LARGER_RATE = 16e-3
-EDGES = (
+EDGES: tuple[tuple[str, Order, int], ...] = (
     ("layer", "shuffled", 16),
     ("batch", "shuffled", 16),
     ("masked batch", "shuffled", 16),
