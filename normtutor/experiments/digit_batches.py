@@ -18,7 +18,7 @@ from normtutor.training import classification_loss, image_scores, start, train
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
 FIGURE = "fig-digit-batches"
-FINDING = "TODO"
+FINDING = "after three epochs BatchNorm leads with 2 images or more, and not with 1"
 SEEDS = tuple(range(10, 15))
 XLABEL = "test loss minus BatchNorm's (nats/image)"
 
