@@ -10,6 +10,7 @@ import pytest
 from normtutor import experiments
 from normtutor.experiments import __main__ as command_line
 from normtutor.experiments import (
+    digit_batches,
     digit_rates,
     records,
     text_batches,
@@ -337,3 +338,16 @@ def test_the_leak_is_at_the_end_marks():
     masked = {"norm": "masked batch", **where}
     assert (saved.values("batch_end", **masked) < layer - 0.1).all()
     assert (saved.values("pooled_end", **masked) > layer + 0.2).all()
+
+
+def test_batch_norm_leads_on_digits_from_two_images_on():
+    saved = experiments.load("digit_batches")
+    for name, ratios in digit_batches.rows(saved).items():
+        if name.startswith("batch of 1,"):
+            assert ratios.mean() - half_width(ratios) < 0
+        else:
+            assert ratios.mean() - half_width(ratios) > 0
+    for size in digit_batches.BATCH_SIZES:
+        where = {"norm": "batch", "batch_size": size}
+        gap = saved.values("loss", **where) - saved.values("batch_loss", **where)
+        assert (gap.mean() > 0) == (size == 1)
