@@ -284,6 +284,55 @@ def test_a_norm_that_says_nothing_is_refused():
         audit(lambda z: z * np.nan)
 
 
+def test_noise_cannot_hide_a_change():
+    rng = np.random.default_rng(0)
+
+    def noisy(z):  # the change that tanh shows stays below 30 times the noise
+        return norms.layer_norm(z, eps=0.0)[0] + 8e-3 * rng.standard_normal(z.shape)
+
+    with pytest.raises(ValueError, match="or random"):
+        audit(lambda z: noisy(z) + 0.05 * np.tanh(z))
+    with pytest.raises(ValueError, match="or random"):
+        audit(noisy, dtypes=[np.float64])
+
+
+def test_a_yes_in_float64_hides_no_more_than_it_says():
+    limit = invariance.SAFETY * invariance.ILL_CONDITIONED * np.finfo(np.float64).eps
+    assert 6e-11 < limit < 7e-11
+
+
+def test_a_norm_that_the_change_breaks_is_not_invariant():
+    def breaks(z):
+        y = norms.rms_norm(z, eps=0.0)[0]
+        return y if np.abs(z).max() < 50 else y * np.nan
+
+    assert audit(breaks)["weight matrix rescaled"].verdict == NO
+
+
+def test_a_norm_that_loses_precision_is_refused():
+    with pytest.raises(ValueError, match="float32 for float64"):
+        audit(lambda z: norms.layer_norm(z.astype(np.float32), eps=0.0)[0])
+    row = audit(lambda z: norms.layer_norm(z.astype(np.float64), eps=0.0)[0])
+    assert letters(row) == TYPED["LayerNorm"]
+
+
+@pytest.mark.parametrize(
+    ("norm", "row"),
+    [
+        (lambda z: z / np.sqrt((z**2).mean(-1, keepdims=True)), TYPED["RMSNorm"]),
+        (lambda z: z / np.linalg.norm(z, axis=-1, keepdims=True), TYPED["RMSNorm"]),
+        (lambda z: (z - z.mean(-1, keepdims=True)) / z.std(-1, keepdims=True), TYPED["LayerNorm"]),
+        (lambda z: (z - z.mean((0, 1))) / z.std((0, 1)), TYPED["BatchNorm"]),
+        (
+            lambda z: (z - np.median(z, -1, keepdims=True)) / np.ptp(z, -1, keepdims=True),
+            TYPED["LayerNorm"],
+        ),
+    ],
+)
+def test_a_norm_in_one_line_of_numpy_has_its_row(norm, row):
+    assert letters(audit(norm)) == row
+
+
 # --- epsilon --------------------------------------------------------------------------------------
 
 WITH_EPS = {
