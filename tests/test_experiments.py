@@ -62,6 +62,9 @@ def test_an_experiment_describes_itself(name):
     assert len(module.FINDING) > 20
     assert "TODO" not in module.FINDING
     assert module.CONFIG.__dataclass_params__.frozen
+    chapter = records.results_directory().parent / f"{module.CHAPTER}.ipynb"
+    if not module.FIGURE.startswith("none:"):
+        assert f'"name": "{module.FIGURE}"' in chapter.read_text(encoding="utf-8")
 
 
 # --- what the book reports ------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from normtutor.models import ResNet
 from normtutor.training import classification_loss, image_scores, start, train
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
-FIGURE = "fig-digit-batches"
+FIGURE = "fig-seq-digits"
 FINDING = "after three epochs BatchNorm leads with 2 images or more, and not with 1"
 SEEDS = tuple(range(10, 15))
 XLABEL = "log2 of test loss over BatchNorm's (1: twice as high)"

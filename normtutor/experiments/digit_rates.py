@@ -1,4 +1,4 @@
-"""Learning rates for :mod:`normtutor.experiments.digit_batches`, chosen on validation images.
+"""Learning rates for the experiment digit_batches, chosen on validation images.
 
 Every norm at every batch size is trained with each rate of its grid, on seeds that are used nowhere
 else. The rate with the smallest validation loss in evaluation mode, averaged over the seeds, is

@@ -37,7 +37,7 @@ from normtutor.training import (
 )
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
-FIGURE = "fig-text-batches"
+FIGURE = "fig-seq-text"
 FINDING = "BatchNorm keeps up on shuffled sentences and breaks on batches of equal length"
 XLABEL = "BatchNorm's test loss minus LayerNorm's (nats/token)"
 SEEDS = tuple(range(10, 15))

@@ -1,4 +1,4 @@
-"""Learning rates for :mod:`normtutor.experiments.text_batches`, chosen on the validation part.
+"""Learning rates for the experiment text_batches, chosen on the validation part of the text.
 
 Every norm with every kind of batch is trained with each rate of the grid, on seeds that are used
 nowhere else; so is a model without norm, on shuffled batches. The rate with the smallest

@@ -95,7 +95,14 @@ def compare(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         np.savez(folder / "inputs.npz", x=x, weight=weight, target=target)
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", **_loopback()}
+        # The children find this package wherever this process has found it.
+        search = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, search)),
+            **_loopback(),
+        }
         command = [sys.executable, "-m", "normtutor.experiments.two_processes"]
         processes = [
             subprocess.Popen(
