@@ -201,7 +201,7 @@ def partial_rms_norm(
     array([[0.849, 1.131, 2.828, 5.657]])
     """
     check_floating(x)
-    check_normalized_shape(x, None, weight)
+    check_normalized_shape(x, None, None)
     d = x.shape[-1]
     k = partial_count(d, p)
     check_parameter(weight, "weight", (d,))
