@@ -1,7 +1,6 @@
 """The command line of the experiments: list them, run one, draw one."""
 
 import argparse
-import importlib
 import inspect
 import sys
 from collections.abc import Sequence
@@ -72,14 +71,17 @@ def _list() -> None:
 
 
 def _show(name: str, directory: Path | None, output: Path) -> None:
+    # Listing and running need no matplotlib.
+    from matplotlib import pyplot as plt
+
+    from normtutor import plotting
+
     saved = load(name, directory)
     print(saved.provenance())
     module = module_of(name)
     if hasattr(module, "rows"):
-        # A command line stands above all floors; the modules of this package do not draw.
-        plotting = importlib.import_module("normtutor.plotting")
-        axes = plotting.intervals(module.rows(saved), xlabel=module.XLABEL)
-        axes.figure.savefig(output, dpi=200)
+        plotting.intervals(module.rows(saved), xlabel=module.XLABEL)
+        plt.savefig(output, dpi=200)
         print(f"drawn: {output}")
     else:
         for condition, rate in module.best_rates(saved).items():
