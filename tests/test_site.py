@@ -151,6 +151,11 @@ def page_problems(page: BeautifulSoup) -> list[str]:
         problems.append("no favicon")
     for marked in page.select(".problematic, .system-message, .output.stderr, .output.traceback"):
         problems.append(f"trouble on the page: {marked.get_text(' ', strip=True)[:80]}")
+    loaded = page.select("script[src], link[rel=stylesheet], img[src], iframe[src]")
+    for element in loaded:
+        address = element.get("src") or element.get("href")
+        if re.match(r"(https?:)?//", str(address)):
+            problems.append(f"loaded from another host: {address}")
     levels = [int(heading.name[1]) for heading in article.find_all(re.compile(r"^h[1-6]$"))]
     for above, below in itertools.pairwise(levels):
         if below > above + 1:
@@ -221,6 +226,7 @@ PAGE_DEFECTS = {
     ),
     "trouble": ("<h2>One</h2>", '<span class="problematic">:func:`x`</span>'),
     "markup left": ("<h2>One</h2>", "<p>see {prf:ref}`thm`</p>"),
+    "loaded from another host": ("<h2>One</h2>", '<script src="https://x.org/a.js"></script>'),
     "is used 2 times": ("<h2>One</h2>", '<p id="a"></p><p id="a"></p>'),
     "no description": ('name="description"', 'name="x"'),
     "no og:image": ('"og:image"', '"og:x"'),
