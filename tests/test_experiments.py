@@ -3,6 +3,9 @@
 import dataclasses
 import json
 import re
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -297,6 +300,21 @@ def test_two_processes_never_hang(small_problem):
     x, weight, target = small_problem
     with pytest.raises(RuntimeError, match="a process ended"):
         two_processes.compare(x, weight[:2], target)
+
+
+def test_one_process_that_fails_is_not_waited_for(tmp_path):
+    scripts = ("import time; time.sleep(60)", "raise SystemExit('the reason')")
+    logs = [tmp_path / f"log{rank}.txt" for rank in (0, 1)]
+    processes = []
+    for script, log in zip(scripts, logs, strict=True):
+        with log.open("w") as output:
+            command = [sys.executable, "-c", script]
+            processes.append(subprocess.Popen(command, stderr=output))
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match="the reason"):
+        two_processes._wait(processes, logs, time_limit=50)
+    assert time.monotonic() - start < 30
+    assert all(process.returncode is not None for process in processes)
 
 
 # --- findings: the sentences of chapter 3, as inequalities on what is saved -----------------------

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -104,28 +105,19 @@ def compare(
             **_loopback(),
         }
         command = [sys.executable, "-m", "normtutor.experiments.two_processes"]
-        processes = [
-            subprocess.Popen(
-                [*command, name, str(rank), str(time_limit)],
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for rank in (0, 1)
-        ]
-        try:
-            messages = [process.communicate(timeout=time_limit)[0] for process in processes]
-        except subprocess.TimeoutExpired as error:
-            raise TimeoutError(f"the two processes took longer than {time_limit} s.") from error
-        finally:
-            for process in processes:
-                if process.poll() is None:
-                    process.kill()
-                    process.communicate()
-        for process, message in zip(processes, messages, strict=True):
-            if process.returncode:
-                raise RuntimeError(f"a process ended with {process.returncode}:\n{message}")
+        logs = [folder / f"log{rank}.txt" for rank in (0, 1)]
+        processes = []
+        for rank, log in enumerate(logs):
+            with log.open("w") as output:
+                processes.append(
+                    subprocess.Popen(
+                        [*command, name, str(rank), str(time_limit)],
+                        env=environment,
+                        stdout=output,
+                        stderr=subprocess.STDOUT,
+                    )
+                )
+        _wait(processes, logs, time_limit)
         parts = [dict(np.load(folder / f"outputs{rank}.npz")) for rank in (0, 1)]
     return {
         variant: {
@@ -134,6 +126,26 @@ def compare(
         }
         for variant in VARIANTS
     }
+
+
+def _wait(processes: list[subprocess.Popen], logs: list[Path], time_limit: float) -> None:
+    """Wait until both have ended. If one fails, say why at once: the other would wait for it."""
+    deadline = time.monotonic() + time_limit
+    try:
+        while None in (codes := [process.poll() for process in processes]):
+            if any(codes):
+                break
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the two processes took longer than {time_limit} s.")
+            time.sleep(0.02)
+    finally:
+        failed = [bool(process.returncode) for process in processes]
+        for process in processes:
+            process.kill()
+            process.wait()
+    for process, log, bad in zip(processes, logs, failed, strict=True):
+        if bad:
+            raise RuntimeError(f"a process ended with {process.returncode}:\n{log.read_text()}")
 
 
 def _loopback() -> dict[str, str]:
