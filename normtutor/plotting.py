@@ -238,6 +238,17 @@ def _colours_for(names: Sequence[str], colours: Mapping[str, str] | None) -> dic
     return chosen
 
 
+def _label_rows(ax: Axes, rows: list[str], xlabel: str, reference: float | None) -> None:
+    """Name the rows from top to bottom, and draw the line that they are compared with."""
+    if reference is not None:
+        ax.axvline(reference, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.set_xlabel(xlabel)
+
+
 def intervals(
     rows: Mapping[str, ArrayLike],
     *,
@@ -292,13 +303,7 @@ def intervals(
             color=chosen[text],
             label=text,
         )
-    if reference is not None:
-        ax.axvline(reference, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
-    ax.set_yticks(range(len(rows)), list(rows))
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.tick_params(axis="y", length=0)
-    ax.spines["left"].set_visible(False)
-    ax.set_xlabel(xlabel)
+    _label_rows(ax, list(rows), xlabel, reference)
     return ax
 
 
@@ -785,13 +790,7 @@ def repeats(
             color=chosen[text],
             label=text,
         )
-    if reference is not None:
-        ax.axvline(reference, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
-    ax.set_yticks(range(len(rows)), list(rows))
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.tick_params(axis="y", length=0)
-    ax.spines["left"].set_visible(False)
-    ax.set_xlabel(xlabel)
+    _label_rows(ax, list(rows), xlabel, reference)
     return ax
 
 
