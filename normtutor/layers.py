@@ -359,6 +359,43 @@ class RMSNorm(nn.RMSNorm):
         return y
 
 
+class DynamicTanh(nn.Module):
+    r"""Dynamic tanh over the formula :func:`normtutor.norms.dynamic_tanh`; no norm.
+
+    Parameters
+    ----------
+    num_features : int
+        H for x of shape (B, L, H).
+    alpha_init_value : float
+        Where α starts.
+
+    Notes
+    -----
+    ``forward(x)``: x of shape (..., num_features). Source: :cite:t:`zhu2025`.
+    """
+
+    def __init__(self, num_features: int, alpha_init_value: float = 0.5) -> None:
+        super().__init__()
+        self.num_features, self.alpha_init_value = num_features, alpha_init_value
+        self.alpha = nn.Parameter(torch.empty(1))
+        self.weight = nn.Parameter(torch.empty(num_features))
+        self.bias = nn.Parameter(torch.empty(num_features))
+        self.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y, _ = norms.dynamic_tanh(x, self.alpha, self.weight, self.bias)
+        return y
+
+    def reset_parameters(self) -> None:
+        """Set α to its starting value, the weight to one and the bias to zero."""
+        nn.init.constant_(self.alpha, self.alpha_init_value)
+        nn.init.ones_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_features}, alpha_init_value={self.alpha_init_value}"
+
+
 class PartialRMSNorm(nn.Module):
     r"""pRMSNorm over the formula :func:`normtutor.norms.partial_rms_norm`.
 

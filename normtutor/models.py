@@ -1,7 +1,7 @@
 r"""Small models whose norm is an argument.
 
-- :func:`post` and :func:`pre`: where the norm stands in a residual step.
-- :class:`TransformerLM`: a causal language model.
+- :class:`TransformerLM`: a causal language model. Where its norms stand is an argument too
+  (see :mod:`normtutor.wiring`).
 - :class:`ResNet`: a convolutional network for small images.
 - :class:`MLP` and :class:`GRU`: the two simplest networks in which a norm has something to do.
 
@@ -18,26 +18,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from normtutor import layers
+from normtutor.wiring import NormFactory, ResidualStep, Wiring, normalize, wiring_named
 
-NormFactory = Callable[[int], nn.Module]
-Step = Callable[[Tensor], Tensor]
-Wiring = Callable[[Tensor, Step, Step], Tensor]
-
-
-# --- where the norm stands ------------------------------------------------------------------------
-
-
-def post(x: Tensor, sublayer: Step, norm: Step) -> Tensor:
-    """Post-LN, the wiring of the first Transformer: the norm stands on the residual stream."""
-    return norm(x + sublayer(x))
-
-
-def pre(x: Tensor, sublayer: Step, norm: Step) -> Tensor:
-    """Pre-LN: the norm stands inside the branch, and the residual stream stays untouched."""
-    return x + sublayer(norm(x))
-
-
-WIRINGS: dict[str, Wiring] = {"post": post, "pre": pre}
+# The wiring of a layer: of both its steps, or of attention and of the feed-forward network.
+LayerWiring = str | Wiring | tuple[str | Wiring, str | Wiring]
 
 
 # --- which norm -----------------------------------------------------------------------------------
@@ -49,8 +33,9 @@ def make_norm(norm: str | NormFactory, features: int, *, feature_axis: int = -1)
     Parameters
     ----------
     norm : str or function
-        "none", "layer", "rms", "batch", "group", "instance", "power" or "power-v"; or a function
-        from the number of features to a module.
+        "none", "layer", "rms", "batch", "group", "instance", "power", "power-v" or "tanh"
+        (:class:`normtutor.layers.DynamicTanh`); or a function from the number of features to a
+        module.
     feature_axis : int
         −1 for tokens (B, L, H), 1 for images (B, C, H, W). On images "layer" and "rms" would need
         the features last, so "layer" there is what papers on images call LayerNorm: GroupNorm
@@ -76,70 +61,98 @@ def make_norm(norm: str | NormFactory, features: int, *, feature_axis: int = -1)
         return layers.PowerNorm(features, feature_axis=feature_axis)
     if norm == "power-v":
         return layers.PowerNorm(features, variant="pn-v", feature_axis=feature_axis)
+    if norm == "tanh" and feature_axis == -1:
+        return layers.DynamicTanh(features)
     raise ValueError(
-        'norm must be "none", "layer", "rms" (for tokens), "batch", "group", "instance", "power" '
-        f'or "power-v", or a function of the number of features; got {norm!r} for '
-        f"feature_axis={feature_axis}."
+        'norm must be "none", "layer", "rms" (for tokens), "batch", "group", "instance", "power", '
+        f'"power-v" or "tanh" (for tokens), or a function of the number of features; got {norm!r} '
+        f"for feature_axis={feature_axis}."
     )
-
-
-# These pool over tokens, so they must be told which tokens are padding.
-POOLING_NORMS = (layers.BatchNorm, layers.InstanceNorm, layers.GroupNorm, layers.PowerNorm)
-
-
-def normalize(norm: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
-    """Apply ``norm``, handing the mask to the norms whose statistics cross tokens."""
-    if mask is not None and isinstance(norm, POOLING_NORMS):
-        return norm(x, mask)
-    return norm(x)
 
 
 # --- a Transformer language model -----------------------------------------------------------------
 
 
 class CausalAttention(nn.Module):
-    """Multi-head self-attention in which a token sees itself and what came before."""
+    """Multi-head self-attention in which a token sees itself and what came before.
 
-    def __init__(self, width: int, heads: int) -> None:
+    ``qk_norm`` names a norm for the queries and the keys, over the features of one head; with
+    ``value_norm`` the values get one too.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        *,
+        qk_norm: str | NormFactory = "none",
+        value_norm: bool = False,
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.project_in = nn.Linear(width, 3 * width)
         self.project_out = nn.Linear(width, width)
+        self.query_norm = make_norm(qk_norm, width // heads)
+        self.key_norm = make_norm(qk_norm, width // heads)
+        self.value_norm = make_norm(qk_norm if value_norm else "none", width // heads)
+
+    def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values as they meet, (B, L, H) -> three of (B, heads, L, H/heads)."""
+        B, L, H = x.shape
+        parts = (B, L, 3, self.heads, H // self.heads)
+        query, key, value = self.project_in(x).view(parts).permute(2, 0, 3, 1, 4)
+        return self.query_norm(query), self.key_norm(key), self.value_norm(value)
 
     def forward(self, x: Tensor) -> Tensor:
-        B, L, H = x.shape
-        split = (B, L, 3, self.heads, H // self.heads)
-        query, key, value = self.project_in(x).view(split).permute(2, 0, 3, 1, 4)
+        """Mix what the tokens carry, (B, L, H) -> (B, L, H)."""
+        query, key, value = self.split(x)
         # No padding mask: padding stands on the right, and no token looks to its right.
         mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return self.project_out(mixed.transpose(1, 2).reshape(B, L, H))
+        return self.project_out(mixed.transpose(1, 2).reshape(x.shape))
+
+    def weight_groups(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """The matrices behind the scores, those that read the values, those that write."""
+        query, key, value = self.project_in.weight.chunk(3)
+        return [query, key], [value], [self.project_out.weight]
+
+
+class FeedForward(nn.Sequential):
+    """Two linear layers with a ReLU between them, the same for every position."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width))
+
+    def weight_groups(self) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
+        """As in :meth:`CausalAttention.weight_groups`; there are no scores."""
+        return [], [self[0].weight], [self[2].weight]  # type: ignore[list-item]
 
 
 class TransformerLayer(nn.Module):
-    """Attention, then a position-wise network: two residual steps, a norm each."""
+    """Attention, then a position-wise network: two residual steps."""
 
     def __init__(
-        self, width: int, heads: int, norm: str | NormFactory, wiring: Wiring, dropout: float
+        self,
+        attention: CausalAttention,
+        feed_forward: FeedForward,
+        attention_step: ResidualStep,
+        feed_forward_step: ResidualStep,
     ) -> None:
         super().__init__()
-        self.wiring = wiring
-        self.attention = CausalAttention(width, heads)
-        self.attention_norm = make_norm(norm, width)
-        self.feed_forward = nn.Sequential(
-            nn.Linear(width, 4 * width), nn.ReLU(), nn.Linear(4 * width, width)
+        self.attention, self.attention_step = attention, attention_step
+        self.feed_forward, self.feed_forward_step = feed_forward, feed_forward_step
+
+    def steps(self) -> tuple[tuple[ResidualStep, CausalAttention | FeedForward], ...]:
+        """The residual steps with their sublayers, in order."""
+        return (
+            (self.attention_step, self.attention),
+            (self.feed_forward_step, self.feed_forward),
         )
-        self.feed_forward_norm = make_norm(norm, width)
-        self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        steps = ((self.attention, self.attention_norm), (self.feed_forward, self.feed_forward_norm))
-        for sublayer, norm in steps:
-            x = self.wiring(
-                x,
-                lambda h, sublayer=sublayer: self.dropout(sublayer(h)),  # type: ignore[misc]
-                lambda h, norm=norm: normalize(norm, h, mask),  # type: ignore[misc]
-            )
-        return x  # (B, L, H)
+        """One layer, (B, L, H) -> (B, L, H)."""
+        for step, sublayer in self.steps():
+            x = step(x, sublayer, mask)
+        return x
 
 
 class TransformerLM(nn.Module):
@@ -154,12 +167,19 @@ class TransformerLM(nn.Module):
         Number of tokens known, features H, layers, attention heads, longest input L.
     norm : str or function
         See :func:`make_norm`.
-    wiring : "post" or "pre"
-        "pre" adds one norm after the last layer, as is usual.
+    wiring : str or Wiring, or a sequence of them
+        Where the norms stand: a name in :data:`normtutor.wiring.WIRINGS`. A sequence gives each
+        layer its own; an entry of it may be a pair, for attention and for the feed-forward network.
     dropout : float
         Applied to the embeddings and to each residual branch.
     mask_norms : bool
         Whether norms that pool over tokens are told which tokens are padding.
+    hidden : int, optional
+        Width of the feed-forward network inside; by default 4·width.
+    qk_norm : str or function
+        A norm for the queries and keys of each head; "none" by default.
+    value_norm : bool
+        Whether the values get that norm too.
     """
 
     def __init__(
@@ -171,27 +191,49 @@ class TransformerLM(nn.Module):
         heads: int = 4,
         max_length: int = 64,
         norm: str | NormFactory = "layer",
-        wiring: str = "post",
+        wiring: str | Wiring | Sequence[LayerWiring] = "post",
         dropout: float = 0.1,
         mask_norms: bool = True,
+        hidden: int | None = None,
+        qk_norm: str | NormFactory = "none",
+        value_norm: bool = False,
     ) -> None:
         super().__init__()
-        if wiring not in WIRINGS:
-            raise ValueError(f"wiring must be one of {sorted(WIRINGS)}; got {wiring!r}.")
         if width % heads:
             raise ValueError(f"heads must divide width; got width={width} and heads={heads}.")
+        pairs = _wiring_of_each_layer(wiring, depth)
         self.mask_norms = mask_norms
         self.token_embedding = nn.Embedding(vocabulary, width)
         self.position_embedding = nn.Embedding(max_length, width)
         self.dropout = nn.Dropout(dropout)
+
+        def step(wiring: Wiring, layer: int) -> ResidualStep:
+            return ResidualStep(
+                wiring,
+                width,
+                lambda features: make_norm(norm, features),
+                layer=layer,
+                depth=depth,
+                dropout=dropout,
+            )
+
         self.layers = nn.ModuleList(
-            TransformerLayer(width, heads, norm, WIRINGS[wiring], dropout) for _ in range(depth)
+            TransformerLayer(
+                CausalAttention(width, heads, qk_norm=qk_norm, value_norm=value_norm),
+                FeedForward(width, 4 * width if hidden is None else hidden),
+                step(around_attention, layer),
+                step(around_feed_forward, layer),
+            )
+            for layer, (around_attention, around_feed_forward) in enumerate(pairs, start=1)
         )
-        self.final_norm = make_norm(norm if wiring == "pre" else "none", width)
+        self.final_norm = make_norm(norm if pairs and pairs[-1][1].final_norm else "none", width)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weights anew: Xavier for matrices, zero for biases, variance 1/width for tokens."""
+        """Draw weights anew: Xavier for matrices, zero for biases, variance 1/width for tokens.
+
+        Then each matrix inside a residual branch is multiplied by the factor of its wiring.
+        """
         width = self.token_embedding.embedding_dim
         for module in self.modules():
             if isinstance(module, nn.Linear):
@@ -200,9 +242,16 @@ class TransformerLM(nn.Module):
         # The embedding is the output matrix too, so its scale sets the scale of the first scores.
         nn.init.normal_(self.token_embedding.weight, std=width**-0.5)
         nn.init.normal_(self.position_embedding.weight, std=width**-0.5)
+        with torch.no_grad():
+            for number, layer in enumerate(self.layers, start=1):
+                for step, sublayer in layer.steps():  # type: ignore[operator]
+                    factors = step.wiring.weights(number, len(self.layers))
+                    for factor, group in zip(factors, sublayer.weight_groups(), strict=True):
+                        for weight in group:
+                            weight.mul_(factor)
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Token and position embeddings, scaled to about unit variance, (B, L) -> (B, L, H)."""
+        """Token and position embeddings, scaled to about variance 2, (B, L) -> (B, L, H)."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.token_embedding(tokens) + self.position_embedding(positions)
         return self.dropout(x * math.sqrt(x.shape[-1]))
@@ -222,6 +271,47 @@ class TransformerLM(nn.Module):
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Scores of the next token, (B, L) -> (B, L, vocabulary)."""
         return self.scores(self.hidden(tokens, mask))
+
+
+def _wiring_of_each_layer(
+    wiring: str | Wiring | Sequence[LayerWiring], depth: int
+) -> list[tuple[Wiring, Wiring]]:
+    every: Sequence[LayerWiring] = (
+        (wiring,) * depth if isinstance(wiring, (str, Wiring)) else tuple(wiring)
+    )
+    if len(every) != depth:
+        raise ValueError(
+            f"a sequence of wirings needs one entry a layer; got {len(every)} for depth={depth}."
+        )
+    pairs = (entry if isinstance(entry, tuple) else (entry, entry) for entry in every)
+    return [(wiring_named(a), wiring_named(b)) for a, b in pairs]
+
+
+def admin_initialise(model: TransformerLM, tokens: Tensor) -> None:
+    r"""Set the skip vectors of the wiring "admin" from one batch, as :cite:t:`liu2020` do.
+
+    With :math:`f_i` the branch of step i, :math:`\omega_i^2 = 1 + \sum_{j<i} \mathrm{Var}\,f_j`:
+    each step then weighs its branch against the stream as an untrained Pre-LN model does.
+
+    Parameters
+    ----------
+    model : TransformerLM
+        Every layer wired as "admin". Changed in place.
+    tokens : Tensor of shape (B, L)
+        A batch of training data, without padding.
+    """
+    steps = [pair for layer in model.layers for pair in layer.steps()]  # type: ignore[operator]
+    if not all(step.wiring.learned == "skip" for step, _ in steps):
+        raise ValueError('every layer must have the learned skip of the wiring "admin".')
+    was_training = model.training
+    model.eval()  # dropout would be measured as variance of the branch
+    with torch.no_grad():
+        x, total = model.embed(tokens), 1.0
+        for step, sublayer in steps:
+            step.skip.fill_(math.sqrt(total))
+            total += sublayer(x).var(correction=0).item()
+            x = step(x, sublayer)
+    model.train(was_training)
 
 
 # --- networks for images and vectors --------------------------------------------------------------

@@ -257,7 +257,7 @@ def test_recalibration_averages_the_batches():
     sentences = [s for document in text_batches.corpus_of(config).test for s in document]
     batches = [text_batches.pad(sentences[i : i + 8]) for i in (0, 8)]
     weight = model.layers[0].attention.project_in.weight.clone()
-    norm = model.layers[0].attention_norm
+    norm = model.layers[0].attention_step.norm_stream
     means = []
     for batch in batches:
         text_batches.recalibrate(model, [batch])

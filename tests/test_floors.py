@@ -21,16 +21,17 @@ FLOORS = {
     "data": 2,
     "layers": 2,
     "invariance": 3,
-    "models": 3,
     "probes": 3,
-    "training": 4,
-    "claims": 5,
-    "experiments": 5,
-    "benchmark": 6,
-    "grading": 6,
-    "plotting": 6,
+    "wiring": 3,
+    "models": 4,
+    "training": 5,
+    "experiments": 6,
+    "benchmark": 7,
+    "claims": 7,
+    "grading": 7,
+    "plotting": 7,
     # A command line stands above what it commands.
-    "experiments.__main__": 7,
+    "experiments.__main__": 8,
 }
 WITHOUT_TORCH = sorted(name for name, floor in FLOORS.items() if floor <= 1)
 

@@ -150,7 +150,7 @@ def test_every_and_evaluation_mode():
 def test_a_fixed_batch_need_not_go_through_the_models_forward():
     model = TransformerLM(20, width=8, depth=1, heads=2, max_length=6)
     tokens = torch.randint(20, (3, 5))
-    name = "layers.0.attention_norm"
+    name = "layers.0.attention_step.norm_stream"
     with probes.record_statistics(
         model, [name], fixed=lambda m: m.hidden(tokens), feature_axis=-1
     ) as record:

@@ -128,7 +128,7 @@ def test_evaluation_mode_changes_nothing_and_restores_everything():
     for batch_statistics in (False, True):
         with training.evaluation_mode(model, batch_statistics=batch_statistics):
             assert not model.dropout.training
-            assert model.layers[0].attention_norm.training == batch_statistics
+            assert model.layers[0].attention_step.norm_stream.training == batch_statistics
             model(batch.inputs, batch.mask)
         assert all(module.training for module in model.modules())
         for name, value in model.state_dict().items():

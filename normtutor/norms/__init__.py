@@ -7,6 +7,7 @@ arguments and come out as a third result.
 
 from normtutor.norms.batch_norm import RunningStats, batch_norm, batch_norm_backward
 from normtutor.norms.choices import TABLE, Choices, sharing_cells
+from normtutor.norms.dynamic_tanh import dynamic_tanh, dynamic_tanh_backward
 from normtutor.norms.group_norm import (
     group_norm,
     group_norm_backward,
@@ -38,6 +39,8 @@ __all__ = [
     "RunningStats",
     "batch_norm",
     "batch_norm_backward",
+    "dynamic_tanh",
+    "dynamic_tanh_backward",
     "group_norm",
     "group_norm_backward",
     "instance_norm",

@@ -1,0 +1,119 @@
+r"""Dynamic tanh (DyT): no norm, for it has no statistic, but it stands where one stood.
+
+.. math::
+
+    y = \gamma \tanh(\alpha x) + \beta
+"""
+
+from typing import Any, NamedTuple
+
+from array_api_compat import array_namespace
+
+from normtutor.affine import affine, affine_backward
+from normtutor.moments import widen
+from normtutor.validation import check_floating, check_parameter
+
+Array = Any
+
+
+class DynamicTanhCache(NamedTuple):
+    """What :func:`dynamic_tanh_backward` needs of the forward pass."""
+
+    x: Array
+    tanh: Array
+    alpha: Array
+    weight: Array | None
+    bias: Array | None
+
+
+class DynamicTanhGrads(NamedTuple):
+    """Gradients with respect to the arguments of :func:`dynamic_tanh`; None where one was None."""
+
+    x: Array
+    alpha: Array
+    weight: Array | None
+    bias: Array | None
+
+
+def dynamic_tanh(
+    x: Array, alpha: Array, weight: Array | None = None, bias: Array | None = None
+) -> tuple[Array, DynamicTanhCache]:
+    r"""Squash every entry by itself: :math:`y = \gamma \tanh(\alpha x) + \beta`.
+
+    It removes nothing: no entry sees another. Large entries are bounded, as behind a norm; the
+    scale of small ones passes through, as it does not behind a norm.
+
+    **Axes of the statistics:** none.
+
+    Parameters
+    ----------
+    x : array of shape (..., H)
+    alpha : array of shape (1,)
+        α, one learned number for the layer.
+    weight, bias : array of shape (H,), optional
+        γ and β.
+
+    Returns
+    -------
+    y : array of x's shape and dtype
+    cache : DynamicTanhCache
+
+    Raises
+    ------
+    ValueError
+        If alpha, weight or bias has another shape.
+    TypeError
+        If x or a parameter does not hold real floating-point numbers.
+
+    Notes
+    -----
+    From :cite:t:`zhu2025`, where α starts at 0.5. torch has no such layer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> y, cache = dynamic_tanh(np.asarray([[0.0, 1.0, 100.0]]), np.asarray([0.5]))
+    >>> y.round(3)
+    array([[0.   , 0.462, 1.   ]])
+    """
+    check_floating(x)
+    features = (x.shape[-1],)
+    check_parameter(alpha, "alpha", (1,))
+    check_parameter(weight, "weight", features)
+    check_parameter(bias, "bias", features)
+    xp = array_namespace(x, alpha, weight, bias)
+    wide = widen(x)
+    tanh = xp.tanh(xp.astype(alpha, wide.dtype, copy=False) * wide)
+    y = affine(tanh, weight, bias, (-1,))
+    return xp.astype(y, x.dtype, copy=False), DynamicTanhCache(wide, tanh, alpha, weight, bias)
+
+
+def dynamic_tanh_backward(grad_y: Array, cache: DynamicTanhCache) -> DynamicTanhGrads:
+    r"""Gradients of a loss through :func:`dynamic_tanh`.
+
+    With :math:`g = \gamma\, \partial L / \partial y` and :math:`t = \tanh(\alpha x)`,
+
+    .. math::
+
+        \frac{\partial L}{\partial x} = \alpha\, g\, (1 - t^2), \qquad
+        \frac{\partial L}{\partial \alpha} = \sum x\, g\, (1 - t^2).
+
+    Parameters
+    ----------
+    grad_y : array of y's shape
+    cache : DynamicTanhCache
+
+    Returns
+    -------
+    DynamicTanhGrads
+        ``x`` of grad_y's dtype, the parameters' of their own shapes and dtypes.
+    """
+    x, tanh, alpha, weight, bias = cache
+    xp = array_namespace(grad_y, tanh)
+    g, grad_weight, grad_bias = affine_backward(widen(grad_y), tanh, weight, bias, (-1,))
+    through = g * (1 - tanh**2)
+    grad_alpha = xp.astype(xp.reshape(xp.sum(through * x), (1,)), alpha.dtype, copy=False)
+    grad_x = xp.astype(alpha, through.dtype, copy=False) * through
+    return DynamicTanhGrads(
+        xp.astype(grad_x, grad_y.dtype, copy=False), grad_alpha, grad_weight, grad_bias
+    )

@@ -1,0 +1,190 @@
+"""Residual wiring: each named variant is the formula that its paper writes, spelled out here."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from normtutor import layers, models, wiring
+
+WIDTH, LAYER, DEPTH = 8, 3, 8
+
+
+def norm(x):
+    return F.layer_norm(x, x.shape[-1:])
+
+
+# x, the sublayer F and the learned factor in; the paper's formula for layer 3 of 8.
+PUBLISHED = {
+    "none": lambda x, f, learned: x + f(x),
+    "post": lambda x, f, learned: norm(x + f(x)),
+    "pre": lambda x, f, learned: x + f(norm(x)),
+    "out": lambda x, f, learned: x + norm(f(x)),
+    "peri": lambda x, f, learned: x + norm(f(norm(x))),
+    "ln-scaling": lambda x, f, learned: x + f(norm(x) / math.sqrt(3)),
+    "gpt-2": lambda x, f, learned: x + f(norm(x)),
+    "deepnorm": lambda x, f, learned: norm(2.0 * x + f(x)),  # (2·8)^¼ = 2
+    "ds-init": lambda x, f, learned: norm(x + f(x)),
+    "admin": lambda x, f, learned: norm(learned * x + f(x)),
+    "rezero": lambda x, f, learned: x + learned * f(x),
+    "fixup": lambda x, f, learned: x + learned * f(x),
+}
+
+
+def test_every_wiring_is_checked():
+    assert PUBLISHED.keys() == wiring.WIRINGS.keys()
+
+
+@pytest.mark.parametrize("name", wiring.WIRINGS)
+def test_a_step_is_the_published_formula(name):
+    torch.manual_seed(0)
+    step = wiring.ResidualStep(name, WIDTH, layer=LAYER, depth=DEPTH)
+    sublayer = nn.Linear(WIDTH, WIDTH)
+    learned = {"skip": step.skip, "branch": step.branch}.get(step.wiring.learned)
+    if learned is not None:
+        with torch.no_grad():
+            learned.copy_(torch.rand_like(learned) + 1)
+    x = torch.randn(2, 5, WIDTH)
+    torch.testing.assert_close(step(x, sublayer), PUBLISHED[name](x, sublayer, learned))
+    names = {name for name, _ in step.named_parameters() if not name.startswith("norm")}
+    assert names == ({step.wiring.learned} if step.wiring.learned else set())
+
+
+def test_where_learned_factors_start():
+    start = {
+        name: wiring.ResidualStep(name, WIDTH, layer=LAYER, depth=DEPTH)
+        for name in ("admin", "rezero", "fixup")
+    }
+    assert start["admin"].skip.tolist() == [1.0] * WIDTH
+    assert start["rezero"].branch.item() == 0.0
+    assert start["fixup"].branch.item() == 1.0
+
+
+def test_the_mask_reaches_every_norm():
+    torch.manual_seed(0)
+    x, mask = torch.randn(2, 5, WIDTH), torch.ones(2, 5, dtype=torch.bool)
+    mask[1, 3:] = False
+    for name in ("post", "pre", "out", "peri"):
+        step = wiring.ResidualStep(name, WIDTH, lambda n: layers.BatchNorm(n, feature_axis=-1))
+        other = x.masked_fill(~mask[..., None], 9.0)
+        a, b = (step(value, torch.tanh, mask)[mask] for value in (x, other))
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def weights_of(model):
+    """Root mean square of each kind of matrix, layer by layer."""
+    rms = lambda group: [w.square().mean().sqrt().item() for w in group]  # noqa: E731
+    return [
+        [[rms(group) for group in sublayer.weight_groups()] for _, sublayer in layer.steps()]
+        for layer in model.layers
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "factors"),
+    [
+        ("post", lambda number, depth: (1, 1, 1)),
+        ("deepnorm", lambda number, depth: (1, (8 * depth) ** -0.25, (8 * depth) ** -0.25)),
+        ("ds-init", lambda number, depth: (number**-0.5,) * 3),
+        ("fixup", lambda number, depth: ((2 * depth) ** -0.5, (2 * depth) ** -0.5, 0)),
+        ("gpt-2", lambda number, depth: (1, 1, (2 * depth) ** -0.5)),
+    ],
+)
+def test_initial_weights_carry_the_factors_of_the_wiring(name, factors):
+    built = {}
+    for which in ("pre", name):
+        torch.manual_seed(0)
+        built[which] = weights_of(models.TransformerLM(20, width=16, depth=4, wiring=which))
+    for number, (plain, scaled) in enumerate(zip(built["pre"], built[name], strict=True), start=1):
+        for before, after in zip(plain, scaled, strict=True):
+            for factor, a, b in zip(factors(number, 4), before, after, strict=True):
+                assert b == pytest.approx([factor * value for value in a])
+
+
+def test_query_and_key_keep_their_scale_in_deepnorm():
+    torch.manual_seed(0)
+    plain = models.TransformerLM(20, width=16, depth=2, wiring="pre").layers[0].attention
+    torch.manual_seed(0)
+    deep = models.TransformerLM(20, width=16, depth=2, wiring="deepnorm").layers[0].attention
+    ratio = deep.project_in.weight / plain.project_in.weight
+    torch.testing.assert_close(ratio[:32], torch.ones(32, 16))
+    torch.testing.assert_close(ratio[32:], torch.full((16, 16), 0.5))  # (8·2)^−¼
+
+
+@pytest.mark.parametrize("name", ["rezero", "fixup"])
+def test_a_branch_that_starts_at_zero_is_the_identity(name):
+    torch.manual_seed(0)
+    model = models.TransformerLM(20, width=16, depth=4, wiring=name, dropout=0.0)
+    tokens = torch.randint(20, (2, 6))
+    torch.testing.assert_close(model.hidden(tokens), model.embed(tokens), rtol=0, atol=0)
+
+
+def test_each_layer_may_have_its_own_wiring():
+    model = models.TransformerLM(20, width=16, depth=4, wiring=wiring.mix_ln(4))
+    stream = [layer.attention_step.norm_stream is not None for layer in model.layers]
+    assert stream == [True, False, False, False]
+    assert isinstance(model.final_norm, layers.LayerNorm)
+    hybrid = models.TransformerLM(
+        20, width=16, depth=2, wiring=[("none", "post")] * 2, qk_norm="rms", value_norm=True
+    )
+    assert hybrid.layers[0].attention_step.norm_stream is None
+    assert hybrid.layers[0].feed_forward_step.norm_stream is not None
+    assert isinstance(hybrid.layers[1].attention.value_norm, layers.RMSNorm)
+    assert isinstance(hybrid.final_norm, nn.Identity)
+    assert hybrid(torch.randint(20, (2, 6))).shape == (2, 6, 20)
+
+
+def test_a_wiring_of_ones_own():
+    mine = wiring.Wiring(("in",), branch=lambda layer, depth: 1 / depth)
+    step = wiring.ResidualStep(mine, WIDTH, layer=2, depth=4)
+    x = torch.randn(3, WIDTH)
+    torch.testing.assert_close(step(x, torch.tanh), x + torch.tanh(norm(x)) / 4)
+    assert models.TransformerLM(20, width=16, depth=2, wiring=mine)
+
+
+def test_what_is_refused():
+    with pytest.raises(ValueError, match="wiring must be one of none, post"):
+        wiring.ResidualStep("sandwiched", WIDTH)
+    with pytest.raises(ValueError, match="layer=3 and depth=2"):
+        wiring.ResidualStep("post", WIDTH, layer=3, depth=2)
+    with pytest.raises(ValueError, match="got 3 for depth=4"):
+        models.TransformerLM(20, width=16, depth=4, wiring=["pre"] * 3)
+    with pytest.raises(ValueError, match="learned skip"):
+        models.admin_initialise(models.TransformerLM(20, width=16), torch.zeros(1, 2, dtype=int))
+
+
+def test_admin_weighs_the_skip_by_the_variance_before_it():
+    torch.manual_seed(0)
+    model = models.TransformerLM(20, width=16, depth=3, wiring="admin", dropout=0.5)
+    tokens = torch.randint(20, (4, 6))
+    models.admin_initialise(model, tokens)
+    assert model.training
+    model.eval()
+    x, total = model.embed(tokens), 1.0
+    for layer in model.layers:
+        for step, sublayer in layer.steps():
+            torch.testing.assert_close(step.skip.detach(), torch.full((16,), total**0.5))
+            branch = sublayer(x)
+            total += ((branch - branch.mean()) ** 2).mean().item()
+            x = norm(step.skip * x + branch)
+    assert total > 2
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_normalized_queries_and_keys_bound_the_scores(kind):
+    torch.manual_seed(0)
+    attention = models.CausalAttention(32, 4, qk_norm=kind)
+    with torch.no_grad():
+        attention.project_in.weight.mul_(100)
+    query, key, value = attention.split(torch.randn(2, 6, 32))
+    # Cauchy and Schwarz: both have norm at most √8, and the score is divided by √8.
+    scores = query @ key.transpose(-1, -2) / math.sqrt(8)
+    assert scores.abs().max() <= math.sqrt(8) * (1 + 1e-6)
+    assert value.abs().max() > 100  # the values are left as they are
+    plain = models.CausalAttention(32, 4)
+    with torch.no_grad():
+        plain.project_in.weight.mul_(100)
+    query, key, _ = plain.split(torch.randn(2, 6, 32))
+    assert (query @ key.transpose(-1, -2)).abs().max() > 1e3
