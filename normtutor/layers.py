@@ -23,6 +23,7 @@ from normtutor.validation import check_groups, partial_count
 
 __all__ = [
     "BatchNorm",
+    "DynamicTanh",
     "GroupNorm",
     "InstanceNorm",
     "LayerNorm",

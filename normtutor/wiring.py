@@ -94,7 +94,8 @@ def _fixup(layer: int, depth: int) -> tuple[float, float, float]:
 #: - "deepnorm": Post-LN with a larger skip and smaller initial weights :cite:p:`wang2022`, the
 #:   values for a decoder;
 #: - "ds-init": Post-LN, initial weights divided by √layer :cite:p:`zhang2019dsinit`;
-#: - "admin": Post-LN with a learned skip, set by :func:`admin_initialise` :cite:p:`liu2020`;
+#: - "admin": Post-LN with a learned skip :cite:p:`liu2020`, set by
+#:   :func:`normtutor.models.admin_initialise`;
 #: - "rezero": no norm, a learned factor on the branch that starts at 0 :cite:p:`bachlechner2021`;
 #: - "fixup": no norm, small initial weights, zero in the last matrix of the branch
 #:   :cite:p:`zhang2019fixup`. The biases that our sublayers have stand for Fixup's own.
@@ -160,11 +161,11 @@ class ResidualStep(nn.Module):
     dropout : float
         Applied to what the sublayer puts out.
 
-    Attributes
-    ----------
-    norm_in, norm_out, norm_stream : module or None
-    skip, branch, inside : float or Tensor
-        a, b, s. A learned one is a parameter.
+    Notes
+    -----
+    ``forward(x, sublayer, mask=None)``. The norms are ``norm_in``, ``norm_out`` and
+    ``norm_stream``, None where the wiring has none; the factors a, b, s are ``skip``, ``branch``
+    and ``inside``, a parameter where learned.
 
     Examples
     --------
