@@ -1,0 +1,57 @@
+"""Learning rates for the experiment power_text, chosen on the validation part of the text.
+
+Every norm with every kind of batch is trained with each rate of the grid, on seeds that are used
+nowhere else. The rate with the smallest validation loss in evaluation mode, averaged over the
+seeds, is taken.
+"""
+
+from typing import Any
+
+from normtutor.data import pad
+from normtutor.experiments.power_text import (
+    TRAINED,
+    Condition,
+    Config,
+    corpus_of,
+    fingerprint,
+    train_condition,
+)
+from normtutor.experiments.text_batches import losses
+from normtutor.experiments.text_rates import best_rates
+
+__all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
+
+CHAPTER = "06_power_norm"
+FIGURE = "none: it chooses the learning rates of power_text"
+FINDING = "TODO"
+SEEDS = (0, 1)
+RATES = (2e-3, 4e-3, 8e-3)
+
+CONFIG = Config(
+    conditions=tuple(
+        Condition(norm, order, size, rate)
+        for (order, size), norms in TRAINED.items()
+        for norm in norms
+        for rate in RATES
+    )
+)
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed; measure on the validation part."""
+    records = []
+    sentences = [s for document in corpus_of(config).validation for s in document]
+    batches = [pad(sentences[i : i + 64]) for i in range(0, len(sentences), 64)]
+    for condition in config.conditions:
+        model, _, diverged = train_condition(config, condition, seed)
+        records.append(
+            {
+                "norm": condition.norm,
+                "order": condition.order,
+                "batch_size": condition.batch_size,
+                "learning_rate": condition.learning_rate,
+                "diverged": diverged,
+                "loss": losses(model, batches)["all"],
+            }
+        )
+    return records

@@ -1,0 +1,206 @@
+"""A language model on padded sentences with PowerNorm, beside LayerNorm and BatchNorm.
+
+The data, the model, the seeds and the measurements are those of
+:mod:`normtutor.experiments.text_batches`, so that a difference to a run saved there is paired by
+seed: a norm draws no random number, and the same seed gives the same initial weights and the same
+batches. New here are PN-V, PN, and PN as its authors' code has it, a batch of 2 sentences for
+LayerNorm, BatchNorm and the three, and settings of PN's warm-up and averages. The learning rate of
+each condition was chosen by :mod:`normtutor.experiments.power_rates` on other seeds and on the
+validation part; what is recorded here is measured on the test part.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from normtutor import layers
+from normtutor.data import Corpus, Order, Sentence, epochs, pad, sentence_batches
+from normtutor.experiments.records import Saved, load
+from normtutor.experiments.text_batches import BLOCK, _corpus, losses
+from normtutor.models import NormFactory, TransformerLM
+from normtutor.training import language_model_loss, start, train
+
+CHAPTER = "06_power_norm"
+FIGURE = "fig-pn-text"
+FINDING = "PowerNorm keeps up with LayerNorm where BatchNorm breaks: on batches of equal length"
+XLABEL = "test loss minus LayerNorm's (nats/token)"
+SEEDS = tuple(range(10, 15))
+HEADS = 4
+# A third of the training, chosen in a pilot on one seed of power_rates and the validation part.
+PN_WARMUP = 200
+
+# name -> (the norm, whether it is told which tokens are padding)
+NORMS: dict[str, tuple[str | NormFactory, bool]] = {
+    "layer": ("layer", True),
+    "batch": ("batch", False),
+    "masked batch": ("batch", True),
+    "none": ("none", True),
+    "power-v": ("power-v", True),
+    "power": (partial(layers.PowerNorm, warmup_steps=PN_WARMUP), True),
+    # The published code scales tokens in as many groups as there are heads.
+    "authors": (
+        partial(layers.PowerNorm, warmup_steps=PN_WARMUP, variant="authors-code", groups=HEADS),
+        True,
+    ),
+    "power, no warm-up": (layers.PowerNorm, True),
+    "power, warm-up 60": (partial(layers.PowerNorm, warmup_steps=60), True),
+    "power, warm-up 400": (partial(layers.PowerNorm, warmup_steps=400), True),
+    "power, averages 0.99": (
+        partial(layers.PowerNorm, warmup_steps=PN_WARMUP, alpha_forward=0.99, alpha_backward=0.99),
+        True,
+    ),
+    "power, no nu": (partial(layers.PowerNorm, warmup_steps=PN_WARMUP, alpha_backward=1.0), True),
+    "authors, one group": (
+        partial(layers.PowerNorm, warmup_steps=PN_WARMUP, variant="authors-code"),
+        True,
+    ),
+    "authors, warm-up 60": (
+        partial(layers.PowerNorm, warmup_steps=60, variant="authors-code", groups=HEADS),
+        True,
+    ),
+}
+POWER = ("power-v", "power", "authors")
+# What is trained here, by kind of batch; the rest comes from text_batches.
+TRAINED: dict[tuple[Order, int], tuple[str, ...]] = {
+    ("shuffled", 4): POWER,
+    ("document", 4): ("none", *POWER),
+    ("document", 16): ("power-v", "power"),
+    ("document", 2): ("layer", "masked batch", "power-v", "power"),
+    ("length", 16): POWER,
+}
+CELLS: tuple[tuple[Order, int], ...] = (("shuffled", 4), ("document", 4), ("length", 16))
+# The ablation of the batch size, on neighbours.
+SIZES = (2, 4, 16)
+# Settings of PN are compared where batches are small and alike; their rate is that of PN there.
+VARIANTS = tuple(name for name in NORMS if ", " in name)
+VARIANTS_AT: tuple[Order, int] = ("document", 4)
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One model: its norm, its batches and its learning rate."""
+
+    norm: str
+    order: Order
+    batch_size: int
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment; those of the model and the text are text_batches'."""
+
+    conditions: tuple[Condition, ...]
+    width: int = 64
+    depth: int = 2
+    wiring: str = "post"
+    longest: int = 40
+    min_count: int = 3
+    steps: int = 600
+    warmup: int = 60
+
+
+CONFIG = Config(conditions=())
+
+
+def corpus_of(config: Config) -> Corpus:
+    """The text, tokenised once a process."""
+    return _corpus(config.longest, config.min_count)
+
+
+def fingerprint(config: Config) -> dict[str, str]:
+    """The text differs between Python versions: its SHA-256."""
+    return {"text_sha256": corpus_of(config).sha256}
+
+
+def train_condition(
+    config: Config, condition: Condition, seed: int
+) -> tuple[TransformerLM, list[float], bool]:
+    """Train one model; return it, its losses by step, and whether it diverged."""
+    corpus = corpus_of(config)
+    order = start(seed)
+    norm, mask_norms = NORMS[condition.norm]
+    model = TransformerLM(
+        len(corpus.vocabulary),
+        width=config.width,
+        depth=config.depth,
+        heads=HEADS,
+        max_length=config.longest + 1,
+        norm=norm,
+        wiring=config.wiring,
+        dropout=0.0,
+        mask_norms=mask_norms,
+    )
+    history = train(
+        model,
+        epochs(
+            lambda: sentence_batches(corpus.train, condition.batch_size, condition.order, order)
+        ),
+        language_model_loss,
+        steps=config.steps,
+        learning_rate=condition.learning_rate,
+        warmup=config.warmup,
+    )
+    return model, history.loss, history.diverged
+
+
+def run_condition(
+    config: Config,
+    condition: Condition,
+    sentences: tuple[tuple[Sentence, ...], ...],
+    seed: int,
+) -> dict[str, Any]:
+    """Train one model and measure it on ``sentences`` in both modes."""
+    model, curve, diverged = train_condition(config, condition, seed)
+    everything = [sentence for document in sentences for sentence in document]
+    in_batches = [pad(everything[i : i + 64]) for i in range(0, len(everything), 64)]
+    # The same batches as in text_batches: composed as in training, drawn with the seed.
+    as_in_training = sentence_batches(
+        sentences, condition.batch_size, condition.order, np.random.default_rng(seed)
+    )
+    record: dict[str, Any] = {
+        "norm": condition.norm,
+        "order": condition.order,
+        "batch_size": condition.batch_size,
+        "learning_rate": condition.learning_rate,
+        "diverged": diverged,
+        "train": float(np.mean(curve[-5 * BLOCK :])),
+    }
+    measured = {
+        "": losses(model, in_batches),
+        "kept_": losses(model, as_in_training),
+        "batch_": losses(model, as_in_training, batch_statistics=True),
+    }
+    for prefix, parts in measured.items():
+        record |= {f"{prefix}{name}": value for name, value in parts.items()}
+    return record
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed; report on the test part."""
+    sentences = corpus_of(config).test
+    return [run_condition(config, condition, sentences, seed) for condition in config.conditions]
+
+
+def values(saved: Saved, key: str, norm: str, order: str, batch_size: int) -> np.ndarray:
+    """A number of every seed, from this saved run or, for the other norms, from text_batches."""
+    where = {"norm": norm, "order": order, "batch_size": batch_size}
+    here = any(
+        all(condition[name] == value for name, value in where.items())
+        for condition in saved.config["conditions"]
+    )
+    return (saved if here else load("text_batches")).values(key, **where)
+
+
+def rows(saved: Saved) -> dict[str, np.ndarray]:
+    """What the figure shows: test losses minus LayerNorm's, paired by seed."""
+    orders = {"shuffled": "shuffled", "document": "neighbours", "length": "of equal length"}
+    names = {"masked batch": "masked BN", "power-v": "PN-V", "power": "PN", "authors": "PN (code)"}
+    return {
+        f"{size} {orders[order]}, {title}": values(saved, "all", norm, order, size)
+        - values(saved, "all", "layer", order, size)
+        for order, size in CELLS
+        for norm, title in names.items()
+    }
