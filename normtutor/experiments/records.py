@@ -37,6 +37,11 @@ NAMES = (
     "noisy_batch_norm",
     "covariate_shift_gradients",
     "loss_landscape",
+    "power_rates",
+    "power_text",
+    "power_statistics",
+    "topic_rates",
+    "topic_share",
 )
 
 Record = dict[str, Any]
