@@ -5,22 +5,20 @@ it, builds one.
 """
 
 import functools
-import http.server
 import inspect
 import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import threading
 from collections import Counter
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 import yaml
+from browser import browse, console_errors, needs_chromium
 from bs4 import BeautifulSoup
 
 from normtutor import layers, norms
@@ -349,11 +347,6 @@ def test_chapters_show_what_they_computed(site):
 
 # --- in a browser ---------------------------------------------------------------------------------
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-
 # Loads each page in a frame as wide as a phone and writes down how wide the page wants to be.
 PROBE = """<!doctype html><html><body><pre id="result">waiting</pre><script>
 const pages = PAGES, found = {};
@@ -375,63 +368,6 @@ async function look(page) {
   document.getElementById("result").textContent = JSON.stringify(found);
 })();
 </script></body></html>"""
-
-
-@pytest.fixture
-def serve():
-    """Serve a folder, and a probe page with it."""
-    servers = []
-
-    def start(folder: Path, probe: str = "") -> str:
-        class Handler(http.server.SimpleHTTPRequestHandler):
-            def __init__(self, *arguments):
-                super().__init__(*arguments, directory=str(folder))
-
-            def do_GET(self):
-                if self.path != "/probe":
-                    return super().do_GET()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/html; charset=utf-8")
-                self.end_headers()
-                self.wfile.write(probe.encode())
-
-            def log_message(self, *arguments):
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        servers.append(server)
-        return f"http://127.0.0.1:{server.server_port}/"
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
-
-
-def browse(address: str, profile: Path) -> tuple[str, str]:
-    """Open a page without a window; the page as it then stands, and the browser's log."""
-    result = subprocess.run(
-        [
-            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-            *("--disable-background-networking", "--disable-dev-shm-usage", "--disable-extensions"),
-            *("--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=60000"),
-            # Only this machine: what comes from elsewhere must not decide a test.
-            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-            *(f"--user-data-dir={profile}", "--dump-dom", address),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    return result.stdout, result.stderr
-
-
-def console_errors(log: str) -> list[str]:
-    """Pick the script errors out of a browser's log."""
-    lines = [line for line in log.splitlines() if ":CONSOLE" in line]
-    return [line for line in lines if re.search(r"Uncaught|TypeError|SyntaxError|invalid", line)]
 
 
 def sideways(site: Path, pages: list[str], serve, profile: Path) -> tuple[list[str], str]:

@@ -130,6 +130,14 @@ def list_experiments(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = source[0].replace("<!-- experiments -->", listing)
 
 
+def load_interactive_figures(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Load the scripts of the interactive figures that a page has, such as ``<nt-cells>``."""
+    for name in sorted(set(re.findall(r"<nt-([a-z]+)[ >]", context.get("body") or ""))):
+        app.add_js_file(f"interactive/{name}.js", type="module")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.setup_extension("sphinx.ext.intersphinx")
     # Before intersphinx reads its mapping.
@@ -137,6 +145,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", list_experiments)
     app.connect("doctree-resolved", hide_check_markers)
     app.connect("doctree-resolved", number_repeated_ids)
+    app.connect("html-page-context", load_interactive_figures)
     # After the extensions that add scripts and previews.
     app.connect("html-page-context", drop_repeated_scripts, priority=900)
     app.connect("html-page-context", describe_for_previews, priority=900)
