@@ -9,14 +9,17 @@ r"""Seeded data. Nothing is downloaded.
 - :func:`correlated_tokens`: synthetic tokens with a chosen correlation inside each sequence.
 
 Python's text differs between Python versions. A corpus therefore carries the SHA-256 of its text,
-and every saved result records it.
+and every saved result records it. All tensors stand on torch's default device.
 """
 
 import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
@@ -35,6 +38,11 @@ SPECIAL = ("<pad>", "<unk>", "<s>")
 # A word, a number, or one punctuation mark; a run such as "*****" counts as one mark.
 _WORD = re.compile(r"[^\W\d_]+|\d+|([^\w\s]|_)\1*")
 _SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+|\n\s*\n")
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """``array`` as a tensor on torch's default device, where a model just built stands too."""
+    return torch.from_numpy(array).to(torch.get_default_device())
 
 
 # --- images ---------------------------------------------------------------------------------------
@@ -75,10 +83,7 @@ def load_digits(*, split_seed: int = 0) -> Digits:
 
     def part(pixels: np.ndarray, targets: np.ndarray) -> Split:
         standardised = ((pixels - mean) / std).reshape(-1, 1, 8, 8)
-        return Split(
-            torch.from_numpy(standardised.astype(np.float32)),
-            torch.from_numpy(targets.astype(np.int64)),
-        )
+        return Split(_tensor(standardised.astype(np.float32)), _tensor(targets.astype(np.int64)))
 
     return Digits(
         part(train, train_labels), part(validation, validation_labels), part(test, test_labels)
@@ -99,7 +104,7 @@ def image_batches(
             f"batch_size must lie between 1 and the number of images, {count}; got {batch_size}."
         )
     while True:
-        order = torch.from_numpy(rng.permutation(count))
+        order = _tensor(rng.permutation(count))
         for start in range(0, count - batch_size + 1, batch_size):
             chosen = order[start : start + batch_size]
             yield split.images[chosen], split.labels[chosen]
@@ -151,6 +156,22 @@ class Corpus:
     test: tuple[tuple[Sentence, ...], ...]
 
 
+_own_text: ContextVar[Path | None] = ContextVar("_own_text", default=None)
+
+
+@contextmanager
+def own_text(path: str | Path | None) -> Iterator[None]:
+    """Let :func:`load_corpus` read the file ``path`` wherever it is not given one.
+
+    So an experiment that was written for Python's text runs on any other; None changes nothing.
+    """
+    token = _own_text.set(None if path is None else Path(path))
+    try:
+        yield
+    finally:
+        _own_text.reset(token)
+
+
 def load_corpus(
     path: str | Path | None = None,
     *,
@@ -164,8 +185,9 @@ def load_corpus(
     Parameters
     ----------
     path : path of a UTF-8 text file, optional
-        Without one: the 79 or so topics of the language reference that comes with this Python, a
-        topic a document. With one: the file, in documents of about 5000 characters.
+        With one: the file, in documents of about 5000 characters. Without one: that of
+        :func:`own_text`, or else the 79 or so topics of the language reference that comes with
+        this Python, a topic a document.
     level : "word" or "character"
         Words are lower-cased; numbers and punctuation marks are tokens too.
     min_count : int
@@ -173,6 +195,11 @@ def load_corpus(
     shortest, longest : int
         Sentences with fewer tokens are left out, longer ones are cut there. With the sentence mark
         at both ends, the longest input of a model is ``longest + 1`` tokens.
+
+    Notes
+    -----
+    The work is done once a process: later calls with the same text and settings return the same
+    corpus.
     """
     if level not in ("word", "character"):
         raise ValueError(f'level must be "word" or "character"; got {level!r}.')
@@ -180,7 +207,16 @@ def load_corpus(
         raise ValueError(
             f"1 <= shortest <= longest must hold; got shortest={shortest} and longest={longest}."
         )
-    name, texts = _python_reference() if path is None else _text_file(Path(path))
+    path = _own_text.get() if path is None else Path(path)
+    name, texts = _python_reference() if path is None else _text_file(path)
+    return _cut(name, tuple(texts), level, min_count, shortest, longest)
+
+
+@lru_cache(maxsize=8)
+def _cut(
+    name: str, texts: tuple[str, ...], level: Level, min_count: int, shortest: int, longest: int
+) -> Corpus:
+    """Documents as a corpus."""
     digest = hashlib.sha256("".join(texts).encode("utf-8")).hexdigest()
     documents = [_sentences(text, level, shortest, longest) for text in texts]
     parts: tuple[list, list, list] = ([], [], [])
@@ -213,15 +249,24 @@ def _python_reference() -> tuple[str, list[str]]:
 
 def _text_file(path: Path) -> tuple[str, list[str]]:
     """Read a user's file; group its paragraphs into documents of about 5000 characters."""
+    if path.is_dir():
+        raise IsADirectoryError(
+            f"{str(path)!r} is a directory, not a file. Name one text file; join several with cat."
+        )
     if not path.is_file():
         raise FileNotFoundError(f"the text file {str(path)!r} does not exist or is not a file.")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{str(path)!r} is not UTF-8: byte {error.start} cannot be decoded. Save the file as "
             "UTF-8 text, or give a plain text file instead of a compressed or binary one."
         ) from error
+    if "\0" in text:
+        raise ValueError(
+            f"{str(path)!r} is not text: it holds zero bytes, as binary files and UTF-16 do. Save "
+            "the file as UTF-8 text."
+        )
     documents, current, length = [], [], 0
     for paragraph in re.split(r"(?<=\n)[^\S\n]*\n", text):
         current.append(paragraph)
@@ -266,13 +311,14 @@ def pad(sentences: Sequence[Sentence], *, length: int | None = None) -> TokenBat
         raise ValueError(
             f"length must be at least {longest}, the longest sentence here; got {length}."
         )
-    numbers = torch.full((len(sentences), length + 1), PAD, dtype=torch.int64)
-    mask = torch.zeros(len(sentences), length, dtype=torch.bool)
+    numbers = torch.full((len(sentences), length + 1), PAD, dtype=torch.int64, device="cpu")
+    mask = torch.zeros(len(sentences), length, dtype=torch.bool, device="cpu")
     for row, sentence in enumerate(sentences):
         numbers[row, : len(sentence)] = torch.from_numpy(sentence)
         mask[row, : len(sentence) - 1] = True
     # The end mark of a shorter sentence is a target, never an input.
-    return TokenBatch(numbers[:, :-1].masked_fill(~mask, PAD), numbers[:, 1:], mask)
+    parts = (numbers[:, :-1].masked_fill(~mask, PAD), numbers[:, 1:], mask)
+    return TokenBatch(*(part.to(torch.get_default_device()) for part in parts))
 
 
 def sentence_batches(
@@ -296,7 +342,7 @@ def sentence_batches(
     if not 1 <= batch_size <= len(everything):
         raise ValueError(
             f"batch_size must lie between 1 and the number of sentences, {len(everything)}; "
-            f"got {batch_size}."
+            f"got {batch_size}. Use a smaller batch or a longer text."
         )
     indices = rng.permutation(len(everything))
     if order == "document":
@@ -334,10 +380,11 @@ def chunk_batches(
     count = (len(stream) - 1) // length
     if not 1 <= batch_size <= count:
         raise ValueError(
-            f"batch_size must lie between 1 and the number of chunks, {count}; got {batch_size}."
+            f"batch_size must lie between 1 and the number of chunks, {count}; got {batch_size}. "
+            "Use a smaller batch or a longer text."
         )
-    inputs = torch.from_numpy(stream[: count * length].reshape(count, length))
-    targets = torch.from_numpy(stream[1 : count * length + 1].reshape(count, length))
+    inputs = _tensor(stream[: count * length].reshape(count, length))
+    targets = _tensor(stream[1 : count * length + 1].reshape(count, length))
     if order == "document":
         indices = np.roll(np.arange(count), -int(rng.integers(count)))
     else:
@@ -346,7 +393,7 @@ def chunk_batches(
     mask = torch.ones(batch_size, length, dtype=torch.bool)
     return [
         TokenBatch(inputs[chosen], targets[chosen], mask)
-        for chosen in (torch.from_numpy(indices[s : s + batch_size]) for s in starts)
+        for chosen in (_tensor(indices[s : s + batch_size]) for s in starts)
     ]
 
 

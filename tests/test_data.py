@@ -96,7 +96,7 @@ def test_character_level():
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="does not exist"):
         data.load_corpus(tmp_path / "nothing.txt")
-    with pytest.raises(FileNotFoundError, match="not a file"):
+    with pytest.raises(IsADirectoryError, match="is a directory"):
         data.load_corpus(tmp_path)
 
 

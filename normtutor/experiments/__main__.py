@@ -29,6 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("--jobs", type=int, default=1, help="seeds that run at the same time")
     run.add_argument("--seeds", type=int, nargs="+", help="other seeds than the book's")
     run.add_argument("--restart", action="store_true", help="forget what is saved")
+    run.add_argument(
+        "--device", default="cpu", help="cpu, cuda or cuda:N, for language models (default: cpu)"
+    )
+    run.add_argument(
+        "--text-file", type=Path, help="a UTF-8 text in place of Python's, for language models"
+    )
     show = commands.add_parser("show", help="draw the figure of a saved experiment")
     show.add_argument("name", choices=NAMES)
     show.add_argument("--output", type=Path, help="image file; by default NAME.png")
@@ -43,13 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 jobs=chosen.jobs,
                 directory=chosen.directory,
                 restart=chosen.restart,
+                device=chosen.device,
+                text_file=chosen.text_file,
             )
             print(saved.provenance())
         elif chosen.command == "show":
             _show(chosen.name, chosen.directory, chosen.output or Path(f"{chosen.name}.png"))
         else:
             _list()
-    except (FileNotFoundError, ValueError) as error:
+    except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
@@ -62,6 +70,8 @@ def _list() -> None:
             runs = read(name, results_directory()).runs
             cost = f"{sum(run['cpu_seconds'] for run in runs) / 60:.0f} CPU minutes"
             cost += f" for {len(runs)} seeds"
+            if "text_sha256" in runs[0]["environment"]["data"]:
+                cost += "; takes --device and --text-file"
         except FileNotFoundError:
             cost = "not run yet"
         print(name)

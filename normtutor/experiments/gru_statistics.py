@@ -9,7 +9,6 @@ and the spread of the entries of one vector.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -51,7 +50,6 @@ class Config:
 CONFIG = Config()
 
 
-@cache
 def _corpus() -> Corpus:
     return load_corpus(level="character", min_count=3, shortest=20, longest=400)
 

@@ -1,8 +1,8 @@
 """Run an experiment seed by seed, save what comes out, and load it again.
 
 A saved file says everything that is needed to judge or repeat it: the configuration, and for each
-seed the records, the wall and CPU time, the versions of Python and the packages, the processor, and
-the fingerprint of the data. It names no machine and no path.
+seed the records, the wall and CPU time, the versions of Python and the packages, the processor and
+the GPU, and the fingerprint of the data. It names no machine and no path.
 """
 
 import dataclasses
@@ -11,7 +11,9 @@ import json
 import math
 import os
 import platform
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -37,6 +39,11 @@ NAMES = (
     "noisy_batch_norm",
     "covariate_shift_gradients",
     "loss_landscape",
+    "warmup_map",
+    "remedies",
+    "wide_and_shallow",
+    "post_or_pre_rates",
+    "post_or_pre",
     "power_rates",
     "power_text",
     "power_statistics",
@@ -111,20 +118,32 @@ class Saved:
     def provenance(self) -> str:
         """What was run, on what, how long, and the command that runs it again, as plain text."""
         environment = self.runs[0]["environment"]
+        processor, options = environment["processor"], "--directory rerun"
+        if "gpu" in environment:
+            processor, options = f"{environment['gpu']} and {processor}", f"{options} --device cuda"
+        if "text_file" in environment:
+            options += f" --text-file {environment['text_file']}"
         minutes = sum(run["cpu_seconds"] for run in self.runs) / 60
         versions = ", ".join(f"{k} {v}" for k, v in environment["versions"].items())
         lines = [
             f"Saved run {self.name}: {len(self.runs)} seeds "
             f"({', '.join(map(str, self.seeds))}), {minutes:.0f} CPU minutes",
-            f"on {environment['processor']}; {versions}",
+            f"on {processor}; {versions}",
             *(f"{k} {v[:16]}" for k, v in environment["data"].items()),
-            f"Rerun: python -m normtutor.experiments run {self.name}",
+            f"Rerun: python -m normtutor.experiments run {self.name} {options}",
         ]
         return "\n".join(lines)
 
 
-def environment(fingerprint: dict[str, str]) -> dict[str, Any]:
+def environment(
+    fingerprint: dict[str, str], *, device: str = "cpu", text_file: str | Path | None = None
+) -> dict[str, Any]:
     """Versions, processor and data of this run; nothing that tells whose machine it was."""
+    import torch
+
+    own: dict[str, Any] = {} if device == "cpu" else {"gpu": torch.cuda.get_device_name(device)}
+    if text_file is not None:
+        own["text_file"] = Path(text_file).name
     packages = ("torch", "numpy", "scikit-learn")
     return {
         "versions": {
@@ -132,6 +151,7 @@ def environment(fingerprint: dict[str, str]) -> dict[str, Any]:
             **{package: metadata.version(package) for package in packages},
         },
         "processor": _processor(),
+        **own,
         "data": fingerprint,
     }
 
@@ -216,6 +236,19 @@ def _refuse_other_config(saved: Saved, config: dict[str, Any]) -> None:
         )
 
 
+def _refuse_other_data(saved: Saved, fingerprint: dict[str, str], device: str) -> None:
+    for run in saved.runs:
+        was = run["environment"]
+        if was["data"] != fingerprint or ("gpu" in was) != (device != "cpu"):
+            raise ValueError(
+                f"the saved seeds of {saved.name!r} were run on other data, or on another kind of "
+                "device, than this run would be; seeds of both in one file could not be compared. "
+                f"They had {was['data'] or 'no text'} on {was.get('gpu', was['processor'])}; now "
+                f"there is {fingerprint or 'no text'} on {device}. Name another place with "
+                "--directory, or forget the saved seeds with --restart."
+            )
+
+
 # --- run ------------------------------------------------------------------------------------------
 
 
@@ -224,14 +257,23 @@ def run_experiment(
     *,
     seeds: Iterable[int] | None = None,
     config: Any = None,
-    jobs: int = 1,
+    jobs: int | None = None,
     directory: str | Path | None = None,
     restart: bool = False,
     progress: bool = True,
+    device: str = "cpu",
+    text_file: str | Path | None = None,
 ) -> Saved:
-    """Run the seeds that are not saved yet, and save after each.
+    """Run the seeds that are not saved yet, and save each as soon as it is finished.
 
     An interrupted run goes on where it stopped: finished seeds are neither lost nor repeated.
+    Seeds run in parallel through joblib, so joblib's own configuration says where. One line moves
+    a run onto a cluster, here of Dask:
+
+    .. code-block:: python
+
+        with joblib.parallel_config(backend="dask"):
+            experiments.run_experiment("text_batches")
 
     Parameters
     ----------
@@ -239,38 +281,92 @@ def run_experiment(
         One of :data:`NAMES`.
     seeds, config : optional
         By default the ``SEEDS`` and the ``CONFIG`` of the experiment.
-    jobs : int
-        Seeds that run at the same time, through joblib.
+    jobs : int, optional
+        Seeds that run at the same time, -1 for one a core. By default what joblib is configured
+        for, and else one. An experiment that measures time runs one after the other.
     directory : path, optional
         By default ``book/results``.
     restart : bool
-        Forget what is saved. Without it a file made with another configuration is refused.
+        Forget what is saved. Without it a file made with another configuration, other data or
+        another kind of device is refused.
     progress : bool
         Show a bar with the time left.
+    device : str
+        "cpu", "cuda" or "cuda:N". Experiments with language models only.
+    text_file : path, optional
+        A UTF-8 text in place of Python's; on a cluster, under the same path on every machine.
+        Experiments with language models only. The learning rates stay those of the configuration,
+        which were chosen on Python's text.
+
+    Raises
+    ------
+    ValueError
+        If what is saved must not be mixed with this run; if a device or a text does not exist, is
+        none, or is too short; if ``directory`` is missing beside ``device`` or ``text_file``.
     """
-    from joblib import Parallel, delayed
+    from joblib import Parallel, delayed, effective_n_jobs
     from tqdm import tqdm
 
     module = module_of(name)
     config = module.CONFIG if config is None else config
     wanted = list(module.SEEDS if seeds is None else seeds)
-    directory = results_directory() if directory is None else Path(directory)
     plain = as_plain(config)
+    fingerprint = _fingerprint(name, config, text_file)
+    if device != "cpu" or text_file is not None:
+        _check_own_run(name, fingerprint, directory)
+    directory = results_directory() if directory is None else Path(directory)
     done: dict[int, dict[str, Any]] = {}
     if not restart and (directory / f"{name}.json").is_file():
         saved = read(name, directory)
         _refuse_other_config(saved, plain)
+        _refuse_other_data(saved, fingerprint, device)
         done = {run["seed"]: run for run in saved.runs}
     missing = [seed for seed in wanted if seed not in done]
+    if not missing:
+        if progress:
+            print(
+                f"All seeds are saved in {directory / name}.json already. To run them again: "
+                "--directory ELSEWHERE, or --restart to replace them.",
+                file=sys.stderr,
+            )
+        return Saved(name, plain, tuple(done[seed] for seed in sorted(done)))
+    if getattr(module, "ALONE", False):
+        jobs = 1
+    groups = [[seed] for seed in missing]
+    if hasattr(module, "run_seeds"):
+        parts = min(len(missing), effective_n_jobs(jobs))
+        groups = [missing[part::parts] for part in range(parts)]
     # Unordered, so that a seed is saved as soon as it is finished.
     finished = Parallel(n_jobs=jobs, return_as="generator_unordered")(
-        delayed(_run_seed)(name, config, seed) for seed in missing
+        delayed(_run_seeds)(name, config, group, device, text_file, fingerprint) for group in groups
     )
-    bar = tqdm(finished, total=len(missing), desc=name, unit="seed", disable=not progress)
-    for run in bar:
-        done[run["seed"]] = run
-        save(Saved(name, plain, tuple(done[seed] for seed in sorted(done))), directory)
+    with tqdm(total=len(missing), desc=name, unit="seed", disable=not progress) as bar:
+        for runs in finished:
+            done |= {run["seed"]: run for run in runs}
+            save(Saved(name, plain, tuple(done[seed] for seed in sorted(done))), directory)
+            bar.update(len(runs))
     return Saved(name, plain, tuple(done[seed] for seed in sorted(done)))
+
+
+def _fingerprint(name: str, config: Any, text_file: str | Path | None) -> dict[str, str]:
+    from normtutor.data import own_text
+
+    with own_text(text_file):
+        return module_of(name).fingerprint(config)
+
+
+def _check_own_run(name: str, fingerprint: dict[str, str], directory: str | Path | None) -> None:
+    """Refuse a device or a text of one's own where it means nothing, or would harm the record."""
+    if "text_sha256" not in fingerprint:
+        raise ValueError(
+            f"{name!r} trains no language model on the text, so --device and --text-file do not "
+            "apply to it; the list of the experiments says which ones they apply to."
+        )
+    if directory is None:
+        raise ValueError(
+            "with --device or --text-file, name a place for the results with --directory, for "
+            "instance --directory my_results: those of the book stay what they are."
+        )
 
 
 def _without_nan(value: Any) -> Any:
@@ -284,14 +380,44 @@ def _without_nan(value: Any) -> Any:
     return value
 
 
-def _run_seed(name: str, config: Any, seed: int) -> dict[str, Any]:
+# Some clusters run several threads in a process, which would share torch's random numbers.
+_TURN = threading.Lock()
+
+
+def _run_seeds(
+    name: str,
+    config: Any,
+    seeds: list[int],
+    device: str,
+    text_file: str | Path | None,
+    fingerprint: dict[str, str],
+) -> list[dict[str, Any]]:
+    """Run some seeds in this process; one after the other unless the experiment can do better."""
+    from normtutor.data import own_text
+    from normtutor.training import on_device
+
     module = module_of(name)
-    wall, cpu = time.perf_counter(), time.process_time()
-    records = module.run(config, seed)
-    return {
-        "seed": seed,
-        "wall_seconds": round(time.perf_counter() - wall, 1),
-        "cpu_seconds": round(time.process_time() - cpu, 1),
-        "environment": environment(module.fingerprint(config)),
-        "records": _without_nan(records),
-    }
+    with _TURN, own_text(text_file), on_device(device):
+        if module.fingerprint(config) != fingerprint:
+            raise ValueError(
+                f"{name!r} finds other data here than where it was started: {fingerprint} there, "
+                f"{module.fingerprint(config)} here. On a cluster, all machines need the same "
+                "Python and, under the same path, the same text file."
+            )
+        wall, cpu = time.perf_counter(), time.process_time()
+        if hasattr(module, "run_seeds"):
+            results = module.run_seeds(config, seeds)
+        else:
+            results = [module.run(config, seed) for seed in seeds]
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        where = environment(fingerprint, device=device, text_file=text_file)
+    return [
+        {
+            "seed": seed,
+            "wall_seconds": round(wall / len(seeds), 1),
+            "cpu_seconds": round(cpu / len(seeds), 1),
+            "environment": where,
+            "records": _without_nan(records),
+        }
+        for seed, records in zip(seeds, results, strict=True)
+    ]

@@ -14,7 +14,6 @@ import copy
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -78,14 +77,9 @@ CONFIG = Config(
 )
 
 
-@cache
-def _corpus(longest: int, min_count: int) -> Corpus:
-    return load_corpus(longest=longest, min_count=min_count)
-
-
 def corpus_of(config: Config) -> Corpus:
-    """The text, tokenised once a process."""
-    return _corpus(config.longest, config.min_count)
+    """The text."""
+    return load_corpus(longest=config.longest, min_count=config.min_count)
 
 
 def fingerprint(config: Config) -> dict[str, str]:
@@ -170,8 +164,9 @@ def shares(model: TransformerLM, batches: list[TokenBatch], directions: int) -> 
     """Share of the energy along 1 at each depth, and quantiles of it along random directions."""
     width = model.token_embedding.embedding_dim
     # A generator of its own: the measurement must not move the training's random numbers.
-    generator = torch.Generator().manual_seed(0)
-    random = torch.randn(directions, width, generator=generator)
+    generator = torch.Generator("cpu").manual_seed(0)
+    random = torch.randn(directions, width, generator=generator, device="cpu")
+    random = random.to(model.token_embedding.weight.device)
     found: dict[str, Any] = {"ones": [], "random": []}
     for x in residual_stream(model, batches):
         found["ones"].append(share_along(x, torch.ones(1, width)).item())

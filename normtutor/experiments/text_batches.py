@@ -9,7 +9,6 @@ is recorded here is measured on the test part.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -112,14 +111,9 @@ CONFIG = Config(
 )
 
 
-@cache
-def _corpus(longest: int, min_count: int) -> Corpus:
-    return load_corpus(longest=longest, min_count=min_count)
-
-
 def corpus_of(config: Config) -> Corpus:
-    """The text, tokenised once a process."""
-    return _corpus(config.longest, config.min_count)
+    """The text."""
+    return load_corpus(longest=config.longest, min_count=config.min_count)
 
 
 def fingerprint(config: Config) -> dict[str, str]:
