@@ -111,9 +111,13 @@ CONFIG = Config(
 )
 
 
+def _corpus(longest: int, min_count: int) -> Corpus:
+    return load_corpus(longest=longest, min_count=min_count)
+
+
 def corpus_of(config: Config) -> Corpus:
     """The text."""
-    return load_corpus(longest=config.longest, min_count=config.min_count)
+    return _corpus(config.longest, config.min_count)
 
 
 def fingerprint(config: Config) -> dict[str, str]:
