@@ -41,6 +41,7 @@ NAMES = (
     "loss_landscape",
     "warmup_map",
     "remedies",
+    "update_size",
     "wide_and_shallow",
     "post_or_pre_rates",
     "post_or_pre",

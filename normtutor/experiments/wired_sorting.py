@@ -118,7 +118,7 @@ def train_rates(
 
 def gradient_norms(model: TransformerLM, batch: TokenBatch) -> list[float]:
     """The gradient's norm at the last feed-forward matrix of each layer, the first layer first."""
-    matrices = [layer.feed_forward[2].weight for layer in model.layers]
+    matrices = [layer.feed_forward[2].weight for layer in model.layers]  # type: ignore[index,union-attr]
     loss = masked_language_model_loss(model, batch)
     return [gradient.norm().item() for gradient in torch.autograd.grad(loss, matrices)]
 
