@@ -50,6 +50,12 @@ NAMES = (
     "power_statistics",
     "topic_rates",
     "topic_share",
+    "variance_growth",
+    "qk_norm",
+    "current_wiring_rates",
+    "current_wirings",
+    "tanh_rates",
+    "tanh_against_layer",
 )
 
 Record = dict[str, Any]

@@ -1,0 +1,158 @@
+"""Attention logits with and without a norm on queries and keys, over learning rates.
+
+Recorded along the training: the largest logit (in absolute value, over heads, layers and allowed
+pairs of tokens), the bound that the norm's weights set, and the entropy of the attention weights
+as a share of the largest possible. The test loss is taken at the end.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from normtutor.experiments import text_chunks
+from normtutor.experiments.records import Saved
+from normtutor.experiments.text_chunks import Text, corpus_of, fingerprint, short
+from normtutor.models import TransformerLM
+from normtutor.training import evaluation_mode
+
+__all__ = ["CONFIG", "SEEDS", "Condition", "Config", "corpus_of", "fingerprint", "logits", "run"]
+
+CHAPTER = "08_after_2020"
+FIGURE = "fig-after-qk"
+FINDING = "logits grow with the learning rate, and QK-norm bounds them"
+XLABEL = "test loss with QK-norm minus without (nats/token)"
+SEEDS = tuple(range(10, 16))
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A norm for queries and keys, or "none", with a learning rate."""
+
+    qk_norm: str
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Config(Text):
+    """All settings of this experiment."""
+
+    conditions: tuple[Condition, ...] = ()
+    norm: str = "rms"
+    wiring: str = "pre"
+    width: int = 64
+    depth: int = 3
+    steps: int = 300
+    warmup: int = 30
+    evaluate_every: int = 15
+
+
+CONFIG = Config(
+    conditions=tuple(
+        Condition(norm, rate) for norm in ("none", "rms") for rate in (2e-3, 8e-3, 32e-3, 128e-3)
+    )
+)
+
+
+@torch.no_grad()
+def logits(model: TransformerLM, tokens: Tensor) -> list[Tensor]:
+    """Attention logits of every layer, (B, heads, L, L), −inf where a token may not look."""
+    length = tokens.shape[1]
+    hidden = torch.triu(torch.ones(length, length, dtype=torch.bool), diagonal=1)
+    x = model.embed(tokens)
+    found = []
+    for layer in model.layers:
+        step: Any = layer.attention_step
+        attention: Any = layer.attention
+        h = x if step.norm_in is None else step.inside * step.norm_in(x)
+        query, key, _ = attention.split(h)
+        scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+        found.append(scores.masked_fill(hidden, -math.inf))
+        x = layer(x)
+    return found
+
+
+def bound(model: TransformerLM) -> float:
+    """The largest logit that the norms on queries and keys allow; inf without them."""
+    largest = 0.0
+    for layer in model.layers:
+        attention: Any = layer.attention
+        gains = [
+            getattr(norm, "weight", None) for norm in (attention.query_norm, attention.key_norm)
+        ]
+        if gains[0] is None or gains[1] is None:
+            return math.inf
+        product = (gains[0] * gains[1]).abs().max().item() * math.sqrt(len(gains[0]))
+        largest = max(largest, product)
+    return largest
+
+
+def measure(model: TransformerLM, tokens: Tensor) -> dict[str, float]:
+    """Largest logit, its bound, and the mean entropy of the attention weights as a share."""
+    with evaluation_mode(model):
+        found = logits(model, tokens)
+    allowed = torch.isfinite(found[0])
+    shares = []
+    for scores in found:
+        log_weights = torch.log_softmax(scores, dim=-1)
+        entropy = -(log_weights.exp() * log_weights.masked_fill(~allowed, 0.0)).sum(-1)
+        most = torch.log(torch.arange(1, tokens.shape[1] + 1))
+        shares.append((entropy[..., 1:] / most[1:]).mean().item())  # the first sees itself alone
+    return {
+        "largest": short(max(scores[allowed].abs().max().item() for scores in found)),
+        "bound": short(bound(model)),
+        "entropy": short(float(np.mean(shares))),
+        "least_entropy": short(min(shares)),
+    }
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed, all rates of a norm together."""
+    tokens = text_chunks.some_tokens(config)
+    test = text_chunks.held_out(config, "test")
+    records = []
+    for group in text_chunks.grouped(config.conditions):
+        settings: dict[str, Any] = {
+            "qk_norm": group[0].qk_norm,
+            "norm": config.norm,
+            "wiring": config.wiring,
+            "depth": config.depth,
+        }
+        untrained, _ = text_chunks.build(config, seed, **settings)
+        first = {"step": 0, **measure(untrained, tokens)}
+        models, histories = text_chunks.train_at(
+            config,
+            [condition.learning_rate for condition in group],
+            seed,
+            steps=config.steps,
+            warmup=config.warmup,
+            evaluate=lambda model: measure(model, tokens),
+            evaluate_every=config.evaluate_every,
+            **settings,
+        )
+        for condition, model, history in zip(group, models, histories, strict=True):
+            points = [first, *history.evaluations]
+            records.append(
+                {
+                    "qk_norm": condition.qk_norm,
+                    "learning_rate": condition.learning_rate,
+                    "diverged": history.diverged,
+                    "loss": text_chunks.loss_of(model, test, history),
+                    "worst": short(max(history.loss), 5),
+                    **{key: [point[key] for point in points] for key in first},
+                }
+            )
+    return records
+
+
+def rows(saved: Saved) -> dict[str, np.ndarray]:
+    """Test loss with QK-norm minus without, paired by seed."""
+    rates = dict.fromkeys(condition["learning_rate"] for condition in saved.config["conditions"])
+    return {
+        f"rate {rate:g}": saved.values("loss", qk_norm="rms", learning_rate=rate)
+        - saved.values("loss", qk_norm="none", learning_rate=rate)
+        for rate in rates
+    }

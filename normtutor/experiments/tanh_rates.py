@@ -1,0 +1,36 @@
+"""Learning rates for :mod:`normtutor.experiments.tanh_against_layer`.
+
+Every kind of model is trained with each rate of the grid, on seeds that are used nowhere else. The
+rate with the smallest validation loss, averaged over the seeds, is taken.
+"""
+
+from typing import Any
+
+from normtutor.experiments import tanh_against_layer
+from normtutor.experiments.records import Saved
+from normtutor.experiments.tanh_against_layer import NORMS, SHARES, Condition, Config
+from normtutor.experiments.text_chunks import best_rates, corpus_of, fingerprint
+
+__all__ = ["CONFIG", "SEEDS", "chosen", "corpus_of", "fingerprint", "run"]
+
+CHAPTER = "08_after_2020"
+FIGURE = "none: it chooses the learning rates of tanh_against_layer"
+FINDING = "with little text the best learning rates are smaller"
+SEEDS = (0, 1)
+RATES = (2e-3, 4e-3, 8e-3, 16e-3)
+
+CONFIG = Config(
+    conditions=tuple(
+        Condition(norm, share, rate) for norm in NORMS for share in SHARES for rate in RATES
+    )
+)
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed; measure on the validation part."""
+    return tanh_against_layer.measure(config, seed, "validation")
+
+
+def chosen(saved: Saved) -> dict[tuple[Any, ...], float]:
+    """(norm, share) -> the rate with the smallest mean validation loss."""
+    return best_rates(saved)
