@@ -1,0 +1,39 @@
+"""The claims ledger on the site: its script on its own page, and its tally on the index."""
+
+from typing import Any
+
+from sphinx.application import Sphinx
+
+PAGE = "book/claims"
+MARK = "<!-- tally of the claims -->"
+
+
+def tally_in_words() -> str:
+    """The tally of the verdicts on record, which a test compares with the evidence."""
+    from normtutor import claims
+
+    counts = claims.tally(claims.CLAIMS)
+    words = {"true": "true", "false": "false", "half": "half true", "open": "open"}
+    *first, last = (f"{counts[verdict]} {words[verdict]}" for verdict in claims.VERDICTS)
+    return f"{sum(counts.values())} claims: {', '.join(first)} and {last}"
+
+
+def put_tally(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Write the tally where a page asks for it."""
+    if MARK in source[0]:
+        source[0] = source[0].replace(MARK, tally_in_words())
+
+
+def add_script(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """No other page needs the filter."""
+    if pagename == PAGE:
+        app.add_js_file("claims.js")
+        app.add_css_file("claims.css")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("source-read", put_tally)
+    app.connect("html-page-context", add_script)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
