@@ -1,0 +1,187 @@
+"""The experiments on residual wiring: their instruments, their figures, and what they found."""
+
+import math
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import torch
+
+from normtutor import plotting
+from normtutor.experiments import (
+    remedies,
+    update_size,
+    wide_and_shallow,
+    wired_sorting,
+)
+from normtutor.experiments.wired_sorting import Task
+from normtutor.training import masked_language_model_loss
+from normtutor.wiring import WIRINGS
+
+TASK = Task(width=8, heads=2, batch_size=4, test_sequences=8)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """The experiments change torch's settings for their whole process; put them back."""
+    threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    yield
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(deterministic)
+    plt.close("all")
+
+
+# --- the task and the models ----------------------------------------------------------------------
+
+
+def test_the_task_asks_for_the_sorted_digits():
+    batch = wired_sorting.batch_of(TASK, 5, np.random.default_rng(0))
+    asked = batch.targets[batch.mask].reshape(5, TASK.length)
+    torch.testing.assert_close(asked, batch.inputs[:, : TASK.length].sort(dim=1).values)
+
+
+def test_small_below_leaves_the_top_layer_as_it_is():
+    plain, small = (wired_sorting.model_of(TASK, name, 4, 0) for name in ("post", "post-small"))
+    for layer, (old, new) in enumerate(zip(plain.layers, small.layers, strict=True), start=1):
+        for old_weight, new_weight in (
+            (old.feed_forward[2].weight, new.feed_forward[2].weight),
+            (old.attention.project_out.weight, new.attention.project_out.weight),
+        ):
+            torch.testing.assert_close(new_weight * (4 - layer + 1), old_weight)
+
+
+def test_admin_is_profiled():
+    model = wired_sorting.model_of(TASK, "admin", 4, 0)
+    skips = [step.skip.mean().item() for layer in model.layers for step, _ in layer.steps()]
+    assert skips[0] == 1 and skips == sorted(skips) and skips[-1] > 1.2
+
+
+def test_a_score_that_is_not_finite_is_none():
+    model = wired_sorting.model_of(TASK, "pre", 1, 0)
+    batch = wired_sorting.test_batch(TASK, 0)
+    assert wired_sorting.score(model, batch)["loss"] == pytest.approx(
+        masked_language_model_loss(model, batch).item(), rel=1e-5
+    )
+    with torch.no_grad():
+        model.final_norm.weight.fill_(math.nan)
+    assert wired_sorting.score(model, batch) == {"loss": None, "accuracy": None}
+
+
+def test_rates_are_trained_on_the_same_sequences_and_the_change_starts_small():
+    records = wired_sorting.run_rates(
+        TASK, (1e-7, 1e-7, 1e-2), 0, wiring="pre", depth=2, steps=20, warmup=0
+    )
+    assert records[0] == records[1]
+    assert records[0]["change"][0] < 1e-3 < 1e-1 < records[2]["change"][-1]
+    assert len(records[0]["curve"]) == len(records[0]["change"]) == 2
+    assert len(records[0]["gradients"]) == 2
+
+
+# --- the size of the update -----------------------------------------------------------------------
+
+
+def test_the_first_step_is_measured_where_it_is_proportional_to_the_rate():
+    changes = [
+        update_size.first_step(TASK, "post", 2, 0, learning_rate=rate)["change"]
+        for rate in (1e-6, 2e-6)
+    ]
+    assert changes[0] == pytest.approx(changes[1], rel=1e-2)
+
+
+def test_likeness_is_the_mean_cosine_of_all_pairs():
+    model = wired_sorting.model_of(TASK, "post", 2, 0)
+    batch = wired_sorting.test_batch(TASK, 0)
+    with torch.no_grad():
+        hidden = model.hidden(batch.inputs)[batch.mask]
+    cosines = torch.nn.functional.cosine_similarity(hidden[:, None], hidden[None], dim=-1)
+    assert update_size.likeness(model, batch) == pytest.approx(cosines.mean().item(), rel=1e-4)
+    with torch.no_grad():  # every token becomes the final norm's bias
+        for name, parameter in model.layers[-1].named_parameters():
+            if "norm_stream" in name:
+                parameter.fill_(float("bias" in name))
+    assert update_size.likeness(model, batch) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_trace_starts_at_the_untrained_model():
+    config = update_size.Config(trace_depth=2, task=TASK)
+    found = update_size.follow(config, update_size.Trace("pre", 0, 1e-3), 0, steps=4)
+    assert found["step"] == [0, 2, 4]
+    assert found["change"][0] == 0 < found["change"][1]
+    assert all(len(values) == 3 for values in found.values())
+
+
+# --- layers removed and swapped -------------------------------------------------------------------
+
+
+def test_a_rearranged_model_shares_its_weights():
+    model = wired_sorting.model_of(TASK, "post", 3, 0)
+    tokens = wired_sorting.test_batch(TASK, 0).inputs
+    with torch.no_grad():
+        torch.testing.assert_close(
+            wide_and_shallow.rearranged(model, [0, 1, 2])(tokens), model(tokens)
+        )
+        without = wide_and_shallow.rearranged(model, [0, 2])
+        x = model.embed(tokens)
+        for layer in (model.layers[0], model.layers[2]):
+            x = layer(x)
+        torch.testing.assert_close(without.hidden(tokens), x)
+        assert len(model.layers) == 3
+        model.token_embedding.weight.mul_(2)
+        assert without.token_embedding.weight is model.token_embedding.weight
+
+
+def test_the_surgeries_are_all_there():
+    found = wide_and_shallow.surgeries(4)
+    assert found["without"] == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
+    assert found["swapped"] == [[1, 0, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2]]
+    assert found["reversed"] == [[0, 1, 3, 2]]
+
+
+def test_increments_of_a_known_stream():
+    x = torch.tensor([[3.0, 4.0]])
+    found = wide_and_shallow.along_the_stream([x, 2 * x, torch.tensor([[-8.0, 6.0]])])
+    assert found["squares"] == [12.5, 50.0, 50.0]
+    assert found["increments"] == pytest.approx([1.0, math.sqrt(2)])
+    assert found["cosines"] == pytest.approx([1.0, 0.0], abs=1e-6)
+
+
+# --- rates ----------------------------------------------------------------------------------------
+
+
+def test_a_seed_gets_the_rate_that_is_best_on_the_others():
+    losses = np.array([[0.1, 0.5], [0.9, 0.4], [0.9, 0.3], [np.nan, 0.2]])
+    found, chosen = remedies.at_best_rate(losses)
+    # Seed 0 would like the first rate, but the others speak against it.
+    assert chosen.tolist() == [1, 1, 1, 1]
+    assert found.tolist() == [0.5, 0.4, 0.3, 0.2]
+    found, chosen = remedies.at_best_rate(np.array([[0.1, 0.2], [0.1, 0.2], [np.nan, 0.2]]))
+    assert chosen.tolist() == [1, 1, 0] and np.isinf(found[2])
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+def test_the_drawing_has_the_norms_of_the_table():
+    figure = plotting.wirings_figure(WIRINGS)
+    for ax, (name, row) in zip(figure.axes, WIRINGS.items(), strict=True):
+        assert ax.get_title() == name
+        drawn = {text.get_gid() for text in ax.texts if text.get_text() == "norm"}
+        assert drawn == set(row.norms) | ({"final"} if row.final_norm else set())
+
+
+def test_the_drawing_says_the_factors():
+    labels = {name: plotting.wiring_labels(row, layer=4, depth=8) for name, row in WIRINGS.items()}
+    assert labels["post"] == labels["pre"] == labels["none"] == {}
+    assert labels["deepnorm"] == {"skip": "×2", "weights": "W ×0.35"}
+    assert labels["ln-scaling"] == {"inside": "×0.5"}
+    assert labels["rezero"] == {"branch": "×0*"}
+    assert labels["gpt-2"] == {"weights": "W ×1, 0.25"}
+
+
+def test_a_map_shows_its_texts_and_checks_its_shape():
+    _, ax = plt.subplots()
+    options = {"rows": ["a"], "columns": ["x", "y"], "low": 0, "high": 1, "ax": ax}
+    plotting.grid_map([[0.1, 0.9]], texts=[["0.1", "0.9"]], **options)
+    assert [text.get_text() for text in ax.texts] == ["0.1", "0.9"]
+    with pytest.raises(ValueError, match=r"\(1, 2\)"):
+        plotting.grid_map([[0.1], [0.9]], texts=[["0.1"], ["0.9"]], **options)
