@@ -1,0 +1,60 @@
+"""The claims ledger: what readers have heard, each sentence decided by something that runs.
+
+:data:`CLAIMS` holds every :class:`~normtutor.claims.ledger.Claim` in the order of the chapters that
+explain them. Calling the function ``evidence`` of a claim returns its findings, and
+:func:`~normtutor.claims.ledger.verdict_of` the verdict that follows from them:
+
+>>> from normtutor import claims
+>>> claims.verdict_of(claims.named("covariance-shift").evidence())
+'false'
+"""
+
+from normtutor.claims import (
+    covariate_shift,
+    family,
+    invariances,
+    power,
+    residual_wiring,
+    root_mean_square,
+    sequences,
+)
+from normtutor.claims.ledger import VERDICTS, Claim, Finding, Unsettled, tally, verdict_of
+from normtutor.claims.page import Page
+
+__all__ = [
+    "CLAIMS",
+    "VERDICTS",
+    "Claim",
+    "Finding",
+    "Page",
+    "Unsettled",
+    "named",
+    "tally",
+    "verdict_of",
+]
+
+_MODULES = (
+    covariate_shift,
+    family,
+    sequences,
+    invariances,
+    root_mean_square,
+    power,
+    residual_wiring,
+)
+
+#: Every claim, by the chapter that explains it, and within a chapter as written.
+CLAIMS: tuple[Claim, ...] = tuple(
+    sorted(
+        (entry for module in _MODULES for entry in vars(module).values() if type(entry) is Claim),
+        key=lambda claim: claim.place.number,
+    )
+)
+
+
+def named(name: str) -> Claim:
+    """Look up a claim by its name."""
+    for entry in CLAIMS:
+        if entry.name == name:
+            return entry
+    raise ValueError(f"no claim is called {name!r}; the anchors of the page are the names.")

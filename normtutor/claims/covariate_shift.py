@@ -1,0 +1,588 @@
+"""Claims about why BatchNorm works; chapter 1 explains them."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import stats
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from normtutor import experiments, norms, probes
+from normtutor.claims.ledger import (
+    EXPLANATION,
+    GUIDE,
+    NOTES,
+    REVIEW,
+    TUTORIALS,
+    Evidence,
+    Finding,
+    Interval,
+    Place,
+    Unsettled,
+    above,
+    below,
+    claim,
+    near,
+    over_seeds,
+)
+from normtutor.data import Digits, image_batches, load_digits
+from normtutor.experiments import (
+    covariate_shift_gradients,
+    input_drift,
+    learning_rate_sweep,
+    noisy_batch_norm,
+)
+from normtutor.experiments.descent import split, xavier
+from normtutor.models import MLP
+from normtutor.training import start
+
+CHAPTER = "01_internal_covariate_shift"
+
+
+def _step(model: nn.Module, batch: tuple[Tensor, Tensor], rate: float) -> None:
+    images, labels = batch
+    loss = F.cross_entropy(model(images), labels)
+    parameters = list(model.parameters())
+    with torch.no_grad():
+        for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            p.sub_(gradient, alpha=rate)
+
+
+def _half_trained() -> tuple[MLP, Iterator[tuple[Tensor, Tensor]], Digits]:
+    """A sigmoid network that has learned for a while, the batches to come, and the digits."""
+    order = start(0)
+    digits = Digits(*(part._replace(images=part.images.double()) for part in load_digits()))
+    network = xavier(MLP((64, 100, 100, 100, 10), activation=torch.sigmoid)).double()
+    stream = image_batches(digits.train, 60, order)
+    for _ in range(150):
+        _step(network, next(stream), rate=1.0)
+    return network, stream, digits
+
+
+def _travelled(mean: np.ndarray, spread: np.ndarray) -> float:
+    """From the first ten rows to the last ten, in standard deviations; median over the units."""
+    way = mean[-10:].mean(axis=0) - mean[:10].mean(axis=0)
+    return float(np.median(np.abs(way) / spread))
+
+
+@claim(
+    "Internal covariate shift means that the data differ from batch to batch.",
+    met=f"{GUIDE}, and {REVIEW}",
+    place=Place(CHAPTER, "What moves, and why"),
+    recorded="false",
+    condition="It is the change that comes from the *parameters*, at a fixed distribution of the "
+    "data ({prf:ref}`def-ics`). Batches differ in a network that learns nothing, too.",
+)
+def shift_between_batches() -> Evidence:
+    network, stream, digits = _half_trained()
+    layer, still = ["linears.2"], digits.train.images[:300]
+    with probes.record_statistics(network, layer, of="output") as frozen:
+        for _ in range(100):
+            network(next(stream)[0])
+    with probes.record_statistics(
+        network, layer, of="output", fixed=lambda model: model(still)
+    ) as training:
+        for _ in range(100):
+            _step(network, next(stream), rate=0.3)
+    spread = np.sqrt(training[layer[0]].variance[0])
+    why = "less than a tenth of a standard deviation is what sampling moves a mean of ten batches."
+    return [
+        Finding(
+            "way of a unit's mean over 100 training steps on *one fixed batch*, in standard "
+            "deviations",
+            _travelled(training[layer[0]].mean, spread),
+            below(0.1),
+            f"With the same batch there would be no shift; {why}",
+        ),
+        Finding(
+            "way of a unit's mean over 100 *new batches*, parameters frozen",
+            _travelled(frozen[layer[0]].mean, spread),
+            above(0.1),
+            f"With new batches there would be shift without learning; {why}",
+        ),
+    ]
+
+
+@claim(
+    "ICS stands for internal covariance shift.",
+    met=REVIEW,
+    place=Place(CHAPTER, "What moves, and why"),
+    recorded="false",
+    condition="A *covariate* is an input variable. The title of {cite:t}`ioffe2015` says "
+    "“internal covariate shift”; BatchNorm touches no correlation between units.",
+)
+def covariance_shift() -> Evidence:
+    x = np.random.default_rng(0).normal(size=(200, 8)) @ np.random.default_rng(1).normal(
+        size=(8, 8)
+    )
+    before, after = (np.corrcoef(a, rowvar=False) for a in (x, norms.batch_norm(x)[0]))
+    return [
+        Finding(
+            "largest change of a correlation between two units through BatchNorm",
+            float(np.abs(after - before).max()),
+            above(0.01),
+            "A cure for a shift of covariances would change them; a correlation runs from −1 to "
+            "1, and a hundredth is far above rounding.",
+            form=".0e",
+        )
+    ]
+
+
+@claim(
+    "BatchNorm makes activations normally distributed, N(0, 1).",
+    met=REVIEW,
+    place=Place(CHAPTER, "BatchNorm, forward"),
+    recorded="false",
+    condition="It sets the mean and the variance. The shape of the distribution stays what it "
+    "was, because the map is affine.",
+)
+def standard_normal() -> Evidence:
+    x = np.random.default_rng(0).exponential(size=(5000, 1))
+    y = norms.batch_norm(x)[0]
+    return [
+        Finding(
+            "skewness of exponential values after BatchNorm",
+            float(stats.skew(y)[0]),
+            near(0, 0.2),
+            "A normal distribution has none; with 5000 values 0.2 is six standard errors.",
+            form=".2f",
+        ),
+        Finding(
+            "change of that skewness through BatchNorm",
+            float(np.abs(stats.skew(y) - stats.skew(x))[0]),
+            above(0.2),
+            "To make it normal, BatchNorm would have to change it.",
+            form=".0e",
+        ),
+        Finding("mean after BatchNorm", float(y.mean()), form=".2f"),
+        Finding("variance after BatchNorm", float(y.var()), form=".2f"),
+    ]
+
+
+@claim(
+    "Gradients vanish because the dimension of the data grows.",
+    met=REVIEW,
+    place=Place(CHAPTER, "Does the input still drift?"),
+    recorded="half",
+    condition="True if weights keep their size as the dimension grows *and* the activation "
+    "saturates. Initial weights are scaled with the dimension {cite:p}`glorot2010`; then only "
+    "depth is left.",
+)
+def dimension_and_gradient() -> Evidence:
+    rng = np.random.default_rng(0)
+
+    def slope(dimension: int, scaled: bool) -> float:
+        """Mean derivative of a sigmoid of w·x."""
+        w = rng.normal(size=(2000, dimension)) / (dimension**0.5 if scaled else 1.0)
+        z = (w * rng.normal(size=(2000, dimension))).sum(axis=1)
+        sigmoid = 1 / (1 + np.exp(-z))
+        return float((sigmoid * (1 - sigmoid)).mean())
+
+    why = (
+        "If the dimension were the cause, 64 times the dimension would cost at least half of the "
+        "slope."
+    )
+    order = start(0)
+    digits = load_digits()
+    images, labels = next(image_batches(digits.train, 100, order))
+    deep = xavier(MLP((64, *(64,) * 6, 10), activation=torch.sigmoid))
+    gradients = probes.gradients(deep, lambda model: F.cross_entropy(model(images), labels))
+    lengths = [gradients[f"linears.{i}.weight"].norm().item() for i in (0, 5)]
+    return [
+        Finding(
+            "a sigmoid's mean slope in 4096 dimensions over that in 64, weights of fixed size",
+            slope(4096, scaled=False) / slope(64, scaled=False),
+            below(0.5),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "the same with weights of variance 1/d",
+            slope(4096, scaled=True) / slope(64, scaled=True),
+            below(0.5),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "gradient of the first over that of the last hidden weights, six sigmoid layers of "
+            "*one* width",
+            lengths[0] / lengths[1],
+            above(0.5),
+            "Where the dimension does not change, the gradient should not vanish either.",
+            form=".0e",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm works because it smooths the loss.",
+    met=f"{REVIEW}, and {TUTORIALS} since {{cite:t}}`santurkar2018`",
+    place=Place(CHAPTER, "Another account: a smoother loss"),
+    recorded="half",
+    condition="At the same learning rate, after the first steps, the loss is smoother along the "
+    "gradient. That this is *why* networks learn faster is not shown: of equally smooth networks "
+    "one ends much better than the other. Other accounts are alive.",
+)
+def smoother_loss() -> Evidence:
+    land = experiments.load("loss_landscape")
+
+    def smoothness(norm: str, rate: float) -> np.ndarray:
+        return np.log2(np.median(land.values("smoothness", norm=norm, rate=rate), axis=1))
+
+    gain = smoothness("none", 0.1) - smoothness("batch", 0.1)
+    first = land.values("smoothness", norm="none", rate=0.1)[:, 0]
+    first_batch = land.values("smoothness", norm="batch", rate=0.1)[:, 0]
+    alike = smoothness("none", 0.3) - smoothness("batch", 0.1)
+    loss = np.log2(
+        land.values("loss", norm="batch", rate=0.1) / land.values("loss", norm="none", rate=0.3)
+    )
+    return [
+        Finding(
+            "effective smoothness without a norm over that with BatchNorm, both at rate 0.1, log2",
+            over_seeds(gain),
+            above(0),
+            "The account says that BatchNorm has the smaller one; 0 is equality.",
+            form=".2f",
+        ),
+        Finding(
+            "the same at the very first step",
+            over_seeds(np.log2(first / first_batch)),
+            above(0),
+            "A smoother loss from the start would show here as well.",
+            form=".2f",
+        ),
+        Finding(
+            "no norm at rate 0.3 is about as smooth as BatchNorm at 0.1, log2 of the ratio",
+            over_seeds(alike),
+            form=".2f",
+        ),
+        Finding(
+            "loss at the end of BatchNorm at 0.1 over that of no norm at 0.3, log2",
+            over_seeds(loss),
+            near(0, 0.5),
+            "If smoothness decided, equally smooth networks would end alike; half a doubling is "
+            "more than the seeds scatter.",
+            form=".2f",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm works because it reduces internal covariate shift.",
+    met=f"{{cite:t}}`ioffe2015`, and {TUTORIALS} since",
+    place=Place(CHAPTER, "First doubt: put the shift back"),
+    recorded="false",
+    condition="BatchNorm holds the mean and variance of its *output*. Shift can be put back "
+    "behind it at a modest price, and the shift measured by gradients can grow while training "
+    "improves.",
+)
+def works_by_reducing_shift() -> Evidence:
+    saved = experiments.load("noisy_batch_norm")
+    rates = noisy_batch_norm.best_rates(saved)
+    _, noisy = split(saved, noisy_batch_norm.TUNING)
+
+    def values(key: str, norm: str) -> np.ndarray:
+        return noisy.values(key, norm=norm, rate=rates[norm])
+
+    loss = {norm: values("mean_loss", norm) for norm in ("none", "batch", "noisy batch")}
+    kept = (loss["none"] - loss["noisy batch"]) / (loss["none"] - loss["batch"])
+
+    saved = experiments.load("covariate_shift_gradients")
+    _, shifts = split(saved, covariate_shift_gradients.TUNING)
+
+    def change(key: str) -> Interval:
+        """BatchNorm minus no norm in the linear network, at the same rate."""
+        where = {"task": "linear", "rate": 0.03}
+        return over_seeds(
+            shifts.values(key, norm="batch", **where) - shifts.values(key, norm="none", **where)
+        )
+
+    return [
+        Finding(
+            "shift in a step, BatchNorm with noise behind it minus no norm (standard deviations)",
+            over_seeds(values("shift", "noisy batch") - values("shift", "none")),
+            form=".2f",
+        ),
+        Finding(
+            "share of BatchNorm's gain in training loss that is left when noise puts so much "
+            "shift back",
+            over_seeds(kept),
+            below(0.5),
+            "If the gain came from less shift, more shift than without a norm would undo most of "
+            "it.",
+            form=".2f",
+        ),
+        Finding(
+            "deep linear network: cosine of a layer's gradient before and after the layers below "
+            "move, BatchNorm minus no norm",
+            change("cosine"),
+            above(0),
+            "Less shift means a larger cosine.",
+            form=".2f",
+        ),
+        Finding("its loss at the end, BatchNorm minus no norm", change("loss"), form=".2f"),
+    ]
+
+
+@claim(
+    "After BatchNorm, the inputs of a layer hardly drift any more.",
+    met=f"{TUTORIALS}, after figure 1 of {{cite:t}}`ioffe2015`",
+    place=Place(CHAPTER, "Does the input still drift?"),
+    recorded="half",
+    condition="What leaves BatchNorm has the mean β and the spread |γ|, by arithmetic. What "
+    "enters it drifts all the same.",
+)
+def inputs_stand_still() -> Evidence:
+    saved = experiments.load("input_drift")
+    rate = input_drift.best_rates(saved)["batch"]
+    _, reported = split(saved, input_drift.TUNING)
+
+    def path(place: str) -> Interval:
+        return over_seeds(
+            [
+                record[place]["path"]
+                for run in reported.runs
+                for record in run["records"]
+                if (record["norm"], record["rate"]) == ("batch", rate)
+            ]
+        )
+
+    why = "Hardly to drift is to stay within one standard deviation over the whole training."
+    return [
+        Finding("way of the mean at the sigmoid, behind BatchNorm", path("sigmoid"), below(1), why),
+        Finding("way of the mean in front of BatchNorm", path("before"), below(1), why),
+    ]
+
+
+@claim(
+    "BatchNorm permits larger learning rates.",
+    met=f"{{cite:t}}`ioffe2015`, and {GUIDE}",
+    place=Place(CHAPTER, "Which learning rates train?"),
+    recorded="true",
+    condition="Measured on small networks. Whether the larger rates explain the whole gain is "
+    "another question {cite:p}`bjorck2018`.",
+)
+def larger_rates() -> Evidence:
+    _, sweep = split(experiments.load("learning_rate_sweep"), learning_rate_sweep.TUNING)
+
+    def largest(norm: str, activation: str, optimizer: str) -> float:
+        """The largest rate with a mean validation error below 10%; 0 if there is none."""
+        where = {"norm": norm, "activation": activation, "optimizer": optimizer}
+        rates = learning_rate_sweep.RATES[optimizer]
+        fine = [r for r in rates if sweep.values("validation_error", rate=r, **where).mean() < 0.1]
+        return max(fine, default=0.0)
+
+    pairs = [(a, o) for a in learning_rate_sweep.ACTIVATIONS for o in learning_rate_sweep.RATES]
+    found = {pair: (largest("none", *pair), largest("batch", *pair)) for pair in pairs}
+    return [
+        Finding(
+            "of four pairs of activation and optimizer, those whose largest working rate is "
+            "higher with BatchNorm",
+            sum(batch > none for none, batch in found.values()),
+            near(len(pairs), 0),
+            "The claim makes no exception.",
+        ),
+        *(
+            Finding(f"largest working rate, ReLU, {optimizer}, {words}", value, form="g")
+            for (activation, optimizer), values in found.items()
+            if activation == "relu"
+            for words, value in zip(("no norm", "BatchNorm"), values, strict=True)
+        ),
+    ]
+
+
+@claim(
+    "Thanks to BatchNorm, ImageNet training takes 14 times fewer steps.",
+    met="the abstract of {cite:t}`ioffe2015`, and nearly every summary of it",
+    place=Place(CHAPTER, "What is settled, and what is open"),
+    recorded="half",
+    condition="The 14 belong to a model that also has a five times higher learning rate, no "
+    "dropout, a weaker weight penalty and other changes. BatchNorm by itself is in another row of "
+    "the same table. Rests on the paper's table, not on a run of ours.",
+)
+def fourteen_times() -> Evidence:
+    steps = {"Inception": 31.0, "BN-Baseline": 13.3, "BN-x5": 2.1}
+    why = "The claim says 14 times; 13 leaves room for rounding."
+    return [
+        Finding(
+            "steps of Inception over steps of BN-x5, to 72.2%",
+            steps["Inception"] / steps["BN-x5"],
+            above(13),
+            why,
+            reported="ioffe2015",
+        ),
+        Finding(
+            "steps of Inception over steps of BN-Baseline, which adds BatchNorm and nothing else",
+            steps["Inception"] / steps["BN-Baseline"],
+            above(13),
+            why,
+            reported="ioffe2015",
+        ),
+    ]
+
+
+@claim(
+    "In the backward pass one may take the batch's mean and variance for constants.",
+    met="home-made implementations, and code that detaches the statistics",
+    place=Place(CHAPTER, "Why the statistics belong inside the gradient"),
+    recorded="false",
+    condition="The result is not the gradient of the loss. Parameters walk where the loss cannot "
+    "follow ({prf:ref}`thm-ics-outside`). In our networks that slows learning and blows nothing "
+    "up.",
+)
+def constant_statistics() -> Evidence:
+    x = 5 + 2 * torch.randn(64, 8, dtype=torch.float64, generator=torch.manual_seed(0))
+    bias = torch.zeros(8, dtype=torch.float64, requires_grad=True)
+    target = torch.randn(64, 8, dtype=torch.float64, generator=torch.manual_seed(1)) + 1
+
+    def gradient(detached: bool) -> Tensor:
+        z = x + bias
+        source = z.detach() if detached else z
+        variance, mean = torch.var_mean(source, dim=0, correction=0)
+        y = (z - mean) / torch.sqrt(variance + 1e-5)
+        return torch.autograd.grad(0.5 * (y - target).square().mean(), bias)[0]
+
+    return [
+        Finding(
+            "length of the gradient of a bias in front of BatchNorm, statistics held constant; "
+            "the true one is 0, since the mean takes the bias away",
+            gradient(True).norm().item(),
+            below(1e-9),
+            "A permitted shortcut gives the same gradient; rounding is below 1e-9.",
+        ),
+        Finding("the same with the statistics inside", gradient(False).norm().item(), form=".0e"),
+    ]
+
+
+@claim(
+    "BatchNorm makes the gradients that pass through it smaller.",
+    met="summaries of the theorem of {cite:t}`santurkar2018`",
+    place=Place(CHAPTER, "A theorem on the size of the gradient"),
+    recorded="half",
+    condition="The factor γ²/σ² in front decides ({prf:ref}`thm-ics-norm`). BatchNorm shrinks "
+    "gradients where its input spreads more than |γ|, and magnifies them where it spreads less.",
+)
+def smaller_gradients() -> Evidence:
+    rng = np.random.default_rng(0)
+    g = rng.normal(size=(128, 32))
+
+    def ratio(spread: float) -> float:
+        x = spread * rng.normal(size=(128, 32))
+        _, cache, _ = norms.batch_norm(x)
+        return float(np.linalg.norm(norms.batch_norm_backward(g, cache).x) / np.linalg.norm(g))
+
+    why = "Smaller means a ratio below 1."
+    return [
+        Finding("gradient below over above BatchNorm, σ = 0.5, γ = 1", ratio(0.5), below(1), why),
+        Finding("gradient below over above BatchNorm, σ = 3, γ = 1", ratio(3.0), below(1), why),
+    ]
+
+
+@claim(
+    "Fluctuating gradients of the statistics lead to overfitting.",
+    met=EXPLANATION,
+    place=Place(CHAPTER, "What is settled, and what is open"),
+    recorded="open",
+    condition="No evidence is offered with the claim, and noise in gradients is more often said "
+    "to work against overfitting.",
+)
+def fluctuation_and_overfitting() -> Evidence:
+    return [
+        Unsettled(
+            "Nobody has varied the fluctuation with everything else fixed and looked at the gap "
+            "between training and test loss.",
+            "Train with batch statistics and add noise of known size to the two statistics in the "
+            "backward pass alone; compare test loss at equal training loss, over seeds.",
+        )
+    ]
+
+
+def _change_in_other_company(norm: Callable[..., Any]) -> float:
+    """How far the output for one example moves when the other examples of its batch change."""
+    x = np.random.default_rng(0).normal(size=(15, 16))
+    company = [[0, *range(1, 8)], [0, *range(8, 15)]]
+    first, second = (norm(x[rows])[0][0] for rows in company)
+    return float(np.abs(first - second).max())
+
+
+NOISE = (
+    "A regularizer that adds no penalty works by noise: the same example must come out "
+    "differently in other company, by more than rounding."
+)
+
+
+@claim(
+    "LayerNorm is a regularization technique.",
+    met=NOTES,
+    place=Place(CHAPTER, "Which learning rates train?"),
+    recorded="false",
+    condition="*Normalization* and *regularization* are two words. LayerNorm adds no penalty to "
+    "the loss and no noise; it changes what is easy to learn, which can show in the test loss "
+    "either way.",
+)
+def layer_norm_regularizes() -> Evidence:
+    saved, where = experiments.load("text_batches"), {"order": "shuffled", "batch_size": 16}
+    layer, none = ({"norm": norm, **where} for norm in ("layer", "none"))
+    return [
+        Finding(
+            "change of an example's LayerNorm output when the batch around it changes",
+            _change_in_other_company(norms.layer_norm),
+            above(1e-6),
+            NOISE,
+        ),
+        Finding(
+            "test loss of a small language model with LayerNorm minus without (nats per token)",
+            over_seeds(saved.values("all", **layer) - saved.values("all", **none)),
+            below(0),
+            "A regularizer gives up training loss for test loss.",
+            form=".3f",
+        ),
+        Finding(
+            "its training loss over the last 60 steps, likewise",
+            over_seeds(
+                saved.values("curve", **layer)[:, -3:].mean(axis=1)
+                - saved.values("curve", **none)[:, -3:].mean(axis=1)
+            ),
+            form=".3f",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm acts as a regularizer.",
+    met="the abstract of {cite:t}`ioffe2015`",
+    place=Place("03_batch_norm_vs_layer_norm", "Images, where BatchNorm comes from"),
+    recorded="half",
+    condition="In training it adds noise through the other examples of the batch, and evaluation "
+    "takes the noise away. If a batch differs in kind from the data, evaluation takes away "
+    "something that the model has come to rely on.",
+)
+def batch_norm_regularizes() -> Evidence:
+    digits = experiments.load("digit_batches")
+
+    def gap(norm: str, size: int) -> np.ndarray:
+        where = {"norm": norm, "batch_size": size}
+        return digits.values("loss", **where) - digits.values("train_loss", **where)
+
+    why = "A regularizer makes the test loss closer to the training loss."
+    return [
+        Finding(
+            "change of an example's BatchNorm output when the batch around it changes",
+            _change_in_other_company(norms.batch_norm),
+            above(1e-6),
+            NOISE,
+        ),
+        *(
+            Finding(
+                f"test loss minus training loss on digits, {size} images a batch: BatchNorm's "
+                "minus that without a norm",
+                over_seeds(gap("batch", size) - gap("none", size)),
+                below(0),
+                why,
+                form=".3f",
+            )
+            for size in (8, 1)
+        ),
+    ]

@@ -1,0 +1,510 @@
+"""Claims about what each norm computes and about LayerNorm's geometry; chapter 2 explains them."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from normtutor import layers, norms
+from normtutor.claims.ledger import (
+    EXPLANATION,
+    GUIDE,
+    NOTES,
+    REVIEW,
+    TUTORIALS,
+    Evidence,
+    Finding,
+    Place,
+    above,
+    below,
+    claim,
+    near,
+)
+
+CHAPTER = "02_family_of_norms"
+GEOMETRY = Place(CHAPTER, "LayerNorm's geometry")
+WIDTH = 768  # of a usual small Transformer
+
+
+def _tokens(count: int = 1000, width: int = WIDTH) -> np.ndarray:
+    """Tokens whose means and scales differ."""
+    rng = np.random.default_rng(0)
+    scale, offset = np.exp(rng.normal(size=(count, 1))), rng.normal(size=(count, 1))
+    return scale * rng.normal(size=(count, width)) + offset
+
+
+@claim(
+    "LayerNorm puts every embedding on the sphere of radius 1 around the origin.",
+    met=EXPLANATION,
+    place=GEOMETRY,
+    recorded="false",
+    condition="Without γ and β the radius is √d, inside the hyperplane of vectors with mean 0 "
+    "({prf:ref}`thm-norms-sphere`). With them it is a shifted ellipsoid.",
+)
+def unit_sphere() -> Evidence:
+    x, rng = _tokens(), np.random.default_rng(1)
+    lengths = np.linalg.norm(norms.layer_norm(x)[0], axis=1)
+    weight, bias = 1 + 0.3 * rng.normal(size=(2, WIDTH))
+    learned = np.linalg.norm(norms.layer_norm(x, weight, bias)[0], axis=1)
+    return [
+        Finding(
+            f"mean length of an output, d = {WIDTH}",
+            float(lengths.mean()),
+            near(1, 0.01),
+            "A hundredth allows for ε.",
+            form=".3f",
+        ),
+        Finding(
+            "longest over shortest output with random γ and β",
+            float(learned.max() / learned.min()),
+            near(1, 0.01),
+            "On a sphere around the origin all have one length.",
+            form=".2f",
+        ),
+    ]
+
+
+@claim(
+    "LayerNorm's outputs fill a ball, the sparser the further from the sphere.",
+    met=EXPLANATION,
+    place=GEOMETRY,
+    recorded="false",
+    condition="They fill no ball. Without γ and β all lie *on* the sphere, and only ε moves them "
+    "inwards; with γ and β all lie on one ellipsoid.",
+)
+def ball() -> Evidence:
+    x, rng = _tokens(), np.random.default_rng(1)
+    weight, bias = 1 + 0.3 * rng.normal(size=(2, WIDTH))
+    radius = np.linalg.norm(norms.layer_norm(x)[0], axis=1) / WIDTH**0.5
+    y = norms.layer_norm(x, weight, bias)[0]
+    ellipsoid = np.linalg.norm((y - bias) / weight, axis=1) / WIDTH**0.5
+    why = "In a ball that is only sparser there, more than one in a hundred lies so far inside."
+    return [
+        Finding(
+            "share of 1000 outputs that lie further than 5% of the radius from the sphere",
+            float((np.abs(radius - 1) > 0.05).mean()),
+            above(0.01),
+            why,
+        ),
+        Finding(
+            "the same for the ellipsoid of random γ and β",
+            float((np.abs(ellipsoid - 1) > 0.05).mean()),
+            above(0.01),
+            why,
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm wipes out the differences between tokens; LayerNorm loses nothing.",
+    met=EXPLANATION,
+    place=Place(CHAPTER, "Which norm loses the differences between tokens?"),
+    recorded="false",
+    condition="The other way round. BatchNorm is one invertible affine map for all tokens; "
+    "LayerNorm forgets the mean and the scale of each ({prf:ref}`thm-norms-forgets`). True is "
+    "that BatchNorm makes a token *depend* on others.",
+)
+def differences_between_tokens() -> Evidence:
+    x = _tokens(2000, 32)
+    x[1] = 3 * x[0] + 2
+    batch, layer = norms.batch_norm(x)[0], norms.layer_norm(x)[0]
+    design = np.column_stack([batch, np.ones(len(x))])
+    left = x - design @ np.linalg.lstsq(design, x, rcond=None)[0]
+    return [
+        Finding(
+            "share of the tokens' variance that one affine map recovers from BatchNorm's output",
+            float(1 - (left**2).sum() / ((x - x.mean(axis=0)) ** 2).sum()),
+            below(0.99),
+            "What is wiped out cannot be recovered; 0.99 allows for ε.",
+            form=".4f",
+        ),
+        Finding(
+            "distance of two outputs of LayerNorm over the distance of their inputs x and 3x + 2",
+            float(np.linalg.norm(layer[0] - layer[1]) / np.linalg.norm(x[0] - x[1])),
+            above(0.01),
+            "If nothing were lost, different tokens would stay different.",
+            form=".0e",
+        ),
+    ]
+
+
+@claim(
+    "LayerNorm's code is the mean, and the mean of the squares, over the last axis.",
+    met=EXPLANATION,
+    place=Place(CHAPTER, "Three choices"),
+    recorded="half",
+    condition="The axis is right. The mean of the squares is the variance only of a token whose "
+    "mean has been subtracted first; ε, γ and β are missing.",
+)
+def layer_norm_in_two_lines() -> Evidence:
+    x = _tokens(100, 16)
+
+    def two_lines(x: np.ndarray) -> np.ndarray:
+        mean = x.mean(axis=-1, keepdims=True)
+        square = (x**2).mean(axis=-1, keepdims=True)
+        return (x - mean) / np.sqrt(square)
+
+    def gap(x: np.ndarray) -> float:
+        return float(np.abs(two_lines(x) - norms.layer_norm(x)[0]).max())
+
+    why = "The same layer gives the same numbers, but for the missing ε of 1e-5."
+    return [
+        Finding("largest difference to LayerNorm, tokens of any mean", gap(x), below(0.01), why),
+        Finding(
+            "the same for tokens of mean 0",
+            gap(x - x.mean(axis=-1, keepdims=True)),
+            below(0.01),
+            why,
+        ),
+    ]
+
+
+@claim(
+    "torch.var gives the variance that LayerNorm divides by.",
+    met=f"the code in {GUIDE}",
+    place=Place(CHAPTER, "Two variances"),
+    recorded="false",
+    condition="torch.var divides by d − 1, LayerNorm by d; the outputs differ by the factor "
+    "√((d−1)/d) ({prf:ref}`prop-norms-unbiased`). For wide layers that is little.",
+)
+def torch_variance() -> Evidence:
+    def ratio(width: int) -> float:
+        x = torch.from_numpy(_tokens(100, width))
+        by_hand = (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, keepdim=True) + 1e-5)
+        return (by_hand / nn.functional.layer_norm(x, (width,))).median().item()
+
+    why = "In double precision the same formula agrees to 1e-9."
+    return [
+        Finding(
+            f"output with torch.var over LayerNorm's, d = {width}",
+            ratio(width),
+            near(1, 1e-9),
+            why,
+            form=".5f",
+        )
+        for width in (4, WIDTH)
+    ]
+
+
+@claim(
+    "On (N, C, H, W), LayerNorm averages over C, H and W.",
+    met=NOTES,
+    place=Place(CHAPTER, "Which axes does LayerNorm mean on images?"),
+    recorded="half",
+    condition="Two layers go by one name. The whole image is GroupNorm with one group; "
+    "Transformers, and ConvNeXt {cite:p}`liu2022`, normalize each position over its features.",
+)
+def whole_image() -> Evidence:
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 6, 5, 5)) * 3 + 1)
+    whole = norms.group_norm(x, num_groups=1)[0]
+    flat = nn.functional.layer_norm(x, (6, 5, 5))
+    token = nn.functional.layer_norm(x.movedim(1, -1), (6,)).movedim(-1, 1)
+    why = "The same axes give the same numbers."
+    return [
+        Finding(
+            "LayerNorm([C, H, W]) against the average over the whole image: largest difference",
+            (flat - whole).abs().max().item(),
+            below(1e-9),
+            why,
+        ),
+        Finding(
+            "LayerNorm(C), as in Transformers: largest difference",
+            (token - whole).abs().max().item(),
+            below(1e-9),
+            why,
+        ),
+    ]
+
+
+@claim(
+    "LayerNorm and BatchNorm differ in the axes of their statistics, and in nothing else.",
+    met=REVIEW,
+    place=Place(CHAPTER, "Training and evaluation"),
+    recorded="half",
+    condition="True of the formula in training, without γ and β. BatchNorm also has running "
+    "statistics and a second mode, and its affine map can undo it ({prf:ref}`prop-norms-affine`).",
+)
+def axes_alone() -> Evidence:
+    x = _tokens(12, 8)
+    transposed = norms.batch_norm(x.T)[0].T
+    module = layers.BatchNorm(8).double()
+    module(torch.from_numpy(x))
+    evaluated = module.eval()(torch.from_numpy(x)).detach().numpy()
+    return [
+        Finding(
+            "BatchNorm of the transposed matrix against LayerNorm: largest difference",
+            float(np.abs(transposed - norms.layer_norm(x)[0]).max()),
+            below(1e-9),
+            "Exchanging the axes must turn one into the other.",
+        ),
+        Finding(
+            "running statistics that a BatchNorm of 8 features keeps, LayerNorm keeping none",
+            sum(buffer.numel() for name, buffer in module.named_buffers() if "running" in name),
+            near(0, 0),
+            "If only the axes differed, neither would keep any.",
+        ),
+        Finding(
+            "the same batch in evaluation against training: largest difference in BatchNorm",
+            float(np.abs(evaluated - norms.batch_norm(x)[0]).max()),
+            below(1e-9),
+            "LayerNorm has one mode; if only the axes differed, so would BatchNorm.",
+        ),
+    ]
+
+
+@claim(
+    "With γ and β a network can undo the normalization if it wants to.",
+    met=f"{TUTORIALS}, after a remark in {{cite:t}}`ioffe2015` about BatchNorm",
+    place=Place(CHAPTER, "What γ and β do"),
+    recorded="half",
+    condition="True of BatchNorm, on a given batch. LayerNorm has a mean and a scale for each "
+    "token, and γ and β for each feature ({prf:ref}`prop-norms-affine`).",
+)
+def undone_by_the_affine_map() -> Evidence:
+    x = _tokens(500, 16)
+
+    def restored(y: np.ndarray) -> float:
+        """Share of the variance that the best γ and β bring back, feature by feature."""
+        y, target = y - y.mean(axis=0), x - x.mean(axis=0)
+        weight = (y * target).mean(axis=0) / y.var(axis=0)
+        return float(1 - ((target - weight * y) ** 2).sum() / (target**2).sum())
+
+    why = "To undo is to bring all of it back; 0.999 allows for rounding."
+    return [
+        Finding(
+            f"share of the input that the best γ and β restore, {name}",
+            restored(y),
+            above(0.999),
+            why,
+            form=".3f",
+        )
+        for name, y in (
+            ("BatchNorm", norms.batch_norm(x)[0]),
+            ("LayerNorm", norms.layer_norm(x)[0]),
+        )
+    ]
+
+
+@claim(
+    "LN(x) = LN(αx) for every α other than 0.",
+    met=TUTORIALS,
+    place=GEOMETRY,
+    recorded="half",
+    condition="α must be positive, and the variance of αx large against ε. A negative α flips "
+    "the sign ({prf:ref}`thm-norms-forgets`).",
+)
+def any_factor() -> Evidence:
+    x = _tokens(100, 64)
+    y = norms.layer_norm(x)[0]
+
+    def change(factor: float) -> float:
+        return float(np.abs(norms.layer_norm(factor * x)[0] - y).max())
+
+    why = "Equal means equal but for a trace of ε; outputs are of size 1."
+    return [
+        Finding(f"largest change of an output, α = {words}", change(a), below(0.01), why)
+        for a, words in ((3.0, "3"), (-3.0, "−3"), (1e-3, "0.001"))
+    ]
+
+
+@claim(
+    "LayerNorm gives embeddings excellent properties for similarity and correlation analysis.",
+    met=EXPLANATION,
+    place=Place(CHAPTER, "Dot products, distances, cosines"),
+    recorded="half",
+    condition="It makes the dot product behave like a cosine ({prf:ref}`thm-norms-similarity`). "
+    "Whoever used the cosine or the distance before gains nothing.",
+)
+def similarity() -> Evidence:
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+
+    def right(vectors: np.ndarray, measure: str) -> float:
+        """How often the nearest neighbour of an image shows the same digit."""
+        lengths = np.linalg.norm(vectors, axis=1)
+        scores = vectors @ vectors.T
+        if measure == "cosine":
+            scores = scores / np.outer(lengths, lengths)
+        np.fill_diagonal(scores, -np.inf)
+        return float((labels[scores.argmax(axis=1)] == labels).mean())
+
+    normalized = norms.layer_norm(images)[0]
+    gain = {m: right(normalized, m) - right(images, m) for m in ("dot product", "cosine")}
+    why = "Better means that more neighbours show the same digit; 0.01 is 18 images of 1797."
+    return [
+        Finding(
+            f"gain in right neighbours among images of digits, by {measure}",
+            value,
+            above(0.01),
+            why,
+            form="+.3f",
+        )
+        for measure, value in gain.items()
+    ]
+
+
+@claim(
+    "ε is only there to avoid a division by zero.",
+    met=f"comments in code, and {TUTORIALS}",
+    place=Place(CHAPTER, "What ε does"),
+    recorded="false",
+    condition="Compare ε with the variance of what comes in. An embedding table of standard "
+    "deviation 0.02 has the variance 4e-4, and libraries' defaults run from 1e-7 to 1e-3.",
+)
+def epsilon_is_harmless() -> Evidence:
+    x = 0.02 * np.random.default_rng(0).normal(size=(10, 4096))
+
+    def length(eps: float) -> float:
+        return float((np.linalg.norm(norms.layer_norm(x, eps=eps)[0], axis=1) / 64).mean())
+
+    why = "If ε only guarded a division, no output that is far from 0 would change by a hundredth."
+    return [
+        Finding(
+            f"length of an output over √d, inputs of standard deviation 0.02, ε = {eps:g}",
+            length(eps),
+            near(1, 0.01),
+            why,
+            form=".3f",
+        )
+        for eps in (1e-3, 1e-5)
+    ]
+
+
+@claim(
+    "WeightNorm separates a weight vector's length from its direction.",
+    met=REVIEW,
+    place=Place(CHAPTER, "Where each comes from"),
+    recorded="true",
+    condition="w = g v/‖v‖: the length is |g|, and the length of v has no effect.",
+)
+def length_and_direction() -> Evidence:
+    rng = np.random.default_rng(0)
+    v, g = rng.normal(size=(8, 32)), rng.normal(size=(8, 1))
+    w = norms.weight_norm(v, g)[0]
+    longer = norms.weight_norm(5 * v, g)[0]
+    why = "Separate means that one does not touch the other, but for rounding."
+    return [
+        Finding(
+            "largest difference of ‖w‖ and |g|",
+            float(np.abs(np.linalg.norm(w, axis=1) - np.abs(g[:, 0])).max()),
+            below(1e-9),
+            why,
+            form=".0e",
+        ),
+        Finding(
+            "largest change of w when v becomes five times as long",
+            float(np.abs(longer - w).max()),
+            below(1e-9),
+            why,
+            form=".0e",
+        ),
+    ]
+
+
+@claim(
+    "Instance normalization is of 2017.",
+    met=NOTES,
+    place=Place(CHAPTER, "Where each comes from"),
+    recorded="false",
+    condition="The paper came out in July 2016, in the same month as LayerNorm's; a later paper of "
+    "its authors is of 2017.",
+)
+def year_of_instance_norm() -> Evidence:
+    return [
+        Finding(
+            "year of arXiv:1607.08022, whose number begins with year and month",
+            2016,
+            near(2017, 0),
+            "The claim names the year.",
+            form=".0f",
+            reported="ulyanov2016",
+        )
+    ]
+
+
+@claim(
+    "All normalization layers act on the input of an activation function.",
+    met=NOTES,
+    place=Place("04_invariance", "Where the norm stands"),
+    recorded="false",
+    condition="In a Transformer what follows a norm is a linear map or the next residual step. "
+    "WeightNorm does not act on activations at all.",
+)
+def in_front_of_an_activation() -> Evidence:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(
+        8, 2, 16, dropout=0.0, activation=nn.ReLU(), batch_first=True, norm_first=True
+    )
+    normed: list[torch.Tensor] = []
+    readers: list[str] = []
+
+    def note(module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+        if any(inputs[0] is y for y in normed):
+            readers.append(type(module).__name__)
+        if isinstance(module, nn.LayerNorm):
+            normed.append(output)
+
+    for module in layer.modules():
+        if not list(module.children()):
+            module.register_forward_hook(note)
+    layer(torch.randn(1, 3, 8))
+    return [
+        Finding(
+            "of the norms in torch's TransformerEncoderLayer, those whose output an activation "
+            "function reads",
+            readers.count("ReLU"),
+            near(len(normed), 0),
+            "By the claim every norm stands in front of an activation.",
+        ),
+        Finding("those whose output a linear layer reads", readers.count("Linear")),
+    ]
+
+
+@claim(
+    "GroupNorm with one group and LayerNorm are the same layer.",
+    met=TUTORIALS,
+    place=Place(CHAPTER, "Which axes does LayerNorm mean on images?"),
+    recorded="half",
+    condition="True without positions. With them GroupNorm pools over the positions too, so that "
+    "in a causal model it leaks the future; and its affine map has other shapes.",
+)
+def one_group() -> Evidence:
+    x = np.random.default_rng(0).normal(size=(2, 5, 8))
+
+    def gap(x: np.ndarray) -> float:
+        group = norms.group_norm(x, num_groups=1, feature_axis=-1)[0]
+        return float(np.abs(group - norms.layer_norm(x)[0]).max())
+
+    why = "The same layer gives the same numbers."
+    return [
+        Finding("largest difference on vectors, (B, H)", gap(x[:, 0]), below(1e-9), why),
+        Finding("largest difference on sequences, (B, L, H)", gap(x), below(1e-9), why),
+    ]
+
+
+@claim(
+    "In evaluation BatchNorm is free: it folds into the neighbouring linear layer.",
+    met="the documentation of tools that fold or fuse BatchNorm",
+    place=Place("03_batch_norm_vs_layer_norm", "When BatchNorm is the right choice"),
+    recorded="true",
+    condition="The layer next to it must be linear, with no activation in between. LayerNorm "
+    "cannot be folded away.",
+)
+def folded_away() -> Evidence:
+    rng = np.random.default_rng(0)
+    x, weight, bias = rng.normal(size=(50, 6)), rng.normal(size=(4, 6)), rng.normal(size=4)
+    gamma, beta, mean = rng.normal(size=(3, 4))
+    variance = rng.uniform(0.5, 2, size=4)
+    z = x @ weight.T + bias
+    y = norms.batch_norm(z, gamma, beta, mean, variance, training=False)[0]
+    scale = gamma / np.sqrt(variance + 1e-5)
+    folded = x @ (scale[:, None] * weight).T + scale * (bias - mean) + beta
+    return [
+        Finding(
+            "largest difference of linear layer and BatchNorm in evaluation from one linear layer",
+            float(np.abs(folded - y).max()),
+            below(1e-9),
+            "Folded away means that one linear layer computes the same.",
+            form=".0e",
+        )
+    ]

@@ -1,0 +1,226 @@
+"""What a claim is, what counts as evidence, and how a verdict follows from it.
+
+A claim is a sentence that readers meet elsewhere, with a function that looks for evidence and
+returns it as a list of findings. A finding is a number. Some findings are *judged*: the claim says,
+or implies, in which range the number must lie, and the function states that range and why it ends
+where it does. The others are told for context. From the judged findings the verdict follows:
+
+- **true** if the claim's predictions all came out as it says;
+- **false** if none did;
+- **half** if some did and some did not: the claim leaves out a condition;
+- **open** if a finding's interval reaches over the end of the range, or if the function says that
+  something is unsettled: the evidence does not decide.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+TRUE, FALSE, HALF, OPEN = VERDICTS = ("true", "false", "half", "open")
+
+
+def printed(number: float, form: str) -> str:
+    """A number as a reader expects it: a real minus sign, and no zeros before an exponent."""
+    return re.sub(r"e([+-])0*(\d)", r"e\1\2", f"{number:{form}}").replace("-", "−")
+
+
+class Interval(NamedTuple):
+    """A mean over seeds with the half-width of its 95% t-interval."""
+
+    mean: float
+    half_width: float
+
+
+class Range(NamedTuple):
+    """From ``low`` to ``high``, both included."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        low, high = (printed(end, ".4g") for end in self)
+        if self.low == -math.inf:
+            return f"at most {high}"
+        if self.high == math.inf:
+            return f"at least {low}"
+        return low if low == high else f"{low} to {high}"
+
+
+def above(low: float) -> Range:
+    """Every number from ``low`` on."""
+    return Range(low, math.inf)
+
+
+def below(high: float) -> Range:
+    """Every number up to ``high``."""
+    return Range(-math.inf, high)
+
+
+def near(value: float, tolerance: float) -> Range:
+    """The numbers that differ from ``value`` by at most ``tolerance``."""
+    return Range(value - tolerance, value + tolerance)
+
+
+def over_seeds(values: ArrayLike) -> Interval:
+    """The mean of one number a seed, with its 95% interval."""
+    from scipy import stats
+
+    numbers = np.asarray(values, dtype=np.float64)
+    if numbers.ndim != 1 or len(numbers) < 2 or not np.isfinite(numbers).all():
+        raise ValueError(f"over_seeds needs two finite numbers or more, one a seed; got {numbers}.")
+    half_width = stats.t.ppf(0.975, len(numbers) - 1) * stats.sem(numbers)
+    return Interval(float(numbers.mean()), float(half_width))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One number, and the range in which the claim would have it.
+
+    Parameters
+    ----------
+    what : str
+        What was measured, or reported, in words. MyST markdown.
+    value : float or Interval
+    claimed : Range, optional
+        Where the number must lie if the claim holds. Without it the finding is told for context.
+    why : str
+        Why the claim says so, and why the range ends where it does.
+    form : str
+        How the number is printed: a format specification of Python.
+    reported : str
+        Keys of the bibliography if the number is not ours.
+    """
+
+    what: str
+    value: float | Interval
+    claimed: Range | None = None
+    why: str = ""
+    form: str = ".3g"
+    reported: str = ""
+
+    def __post_init__(self) -> None:
+        if (self.claimed is None) != (self.why == ""):
+            raise ValueError(f"a judged finding, and no other, says why: {self.what!r}.")
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the number is as claimed; None if its interval reaches over an end."""
+        if self.claimed is None:
+            raise ValueError(f"this finding is not judged: {self.what!r}.")
+        mean, half_width = self.value if isinstance(self.value, Interval) else (self.value, 0.0)
+        if math.isnan(mean):
+            raise ValueError(f"not a number: {self.what!r}.")
+        low, high = mean - half_width, mean + half_width
+        if self.claimed.low <= low and high <= self.claimed.high:
+            return True
+        return False if high < self.claimed.low or low > self.claimed.high else None
+
+    @property
+    def number(self) -> str:
+        """The value as it is printed."""
+        values = self.value if isinstance(self.value, Interval) else (self.value,)
+        return " ± ".join(printed(value, self.form) for value in values)
+
+
+@dataclass(frozen=True)
+class Unsettled:
+    """What the evidence does not decide, and the experiment that would. MyST markdown."""
+
+    what: str
+    would_settle: str
+
+
+Evidence = list[Finding | Unsettled]
+
+
+def verdict_of(evidence: Iterable[Finding | Unsettled]) -> str:
+    """The verdict that follows from the evidence; see the head of this module."""
+    items = list(evidence)
+    answers = {
+        item.agrees for item in items if isinstance(item, Finding) and item.claimed is not None
+    }
+    if None in answers or any(isinstance(item, Unsettled) for item in items):
+        return OPEN
+    if not answers:
+        raise ValueError("evidence needs a judged finding, or something unsettled.")
+    if len(answers) == 2:
+        return HALF
+    return TRUE if True in answers else FALSE
+
+
+class Place(NamedTuple):
+    """Where the book explains it: a chapter's file without its ending, and one of its headings."""
+
+    chapter: str
+    section: str
+
+    @property
+    def number(self) -> int:
+        """The chapter's number."""
+        return int(self.chapter.split("_")[0])
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of the ledger.
+
+    Parameters
+    ----------
+    name : str
+        Short, unique: the entry's anchor on the page.
+    words : str
+        The claim in our words. Plain text.
+    met : str
+        Where readers meet it. MyST markdown.
+    place : Place
+        The section of the book that explains it.
+    recorded : str
+        The verdict on record; a test compares it with the evidence.
+    condition : str
+        What the claim leaves out, or what holds instead. MyST markdown.
+    evidence : function
+        Returns the findings.
+    """
+
+    name: str
+    words: str
+    met: str
+    place: Place
+    recorded: str
+    condition: str
+    evidence: Callable[[], Evidence]
+
+
+def claim(
+    words: str, *, met: str, place: Place, recorded: str, condition: str
+) -> Callable[[Callable[[], Evidence]], Claim]:
+    """Turn a function that returns evidence into the claim that it judges."""
+    if recorded not in VERDICTS:
+        raise ValueError(f"a verdict is one of {VERDICTS}; got {recorded!r}.")
+
+    def decorate(evidence: Callable[[], Evidence]) -> Claim:
+        name = evidence.__name__.replace("_", "-")
+        return Claim(name, words, met, place, recorded, condition, evidence)
+
+    return decorate
+
+
+def tally(claims: Iterable[Claim]) -> dict[str, int]:
+    """How many claims have each verdict on record."""
+    counts = Counter(claim.recorded for claim in claims)
+    return {verdict: counts[verdict] for verdict in VERDICTS}
+
+
+# Where readers have met several of the claims.
+EXPLANATION = "a popular explanation of why Transformers use LayerNorm"
+ASSISTANT = "a chat assistant's answer about LayerNorm that is passed around as a tutorial"
+GUIDE = "the quick guide of {cite:t}`vu2023` and its translations"
+NOTES = "study notes on normalization that are copied from site to site"
+REVIEW = "a popular review of the PowerNorm paper"
+TUTORIALS = "many tutorials"

@@ -1,0 +1,148 @@
+"""Claims about PowerNorm; chapter 6 explains them."""
+
+import numpy as np
+import torch
+
+from normtutor import experiments, layers, norms
+from normtutor.claims.ledger import (
+    EXPLANATION,
+    REVIEW,
+    Evidence,
+    Finding,
+    Interval,
+    Place,
+    above,
+    below,
+    claim,
+    over_seeds,
+)
+from normtutor.experiments import power_statistics
+
+CHAPTER = "06_power_norm"
+
+
+@claim(
+    "PowerNorm has no gap between training and evaluation, because it uses running statistics.",
+    met=REVIEW,
+    place=Place(CHAPTER, "PN: a running average, in training too"),
+    recorded="half",
+    condition="In its warm-up it divides by the statistic of the batch, like BatchNorm. After that "
+    "only one step of lag is left between the two modes.",
+)
+def no_gap() -> Evidence:
+    def gap(warmup: int) -> float:
+        """Root mean square of evaluation minus training, in batches that differ in scale."""
+        rng = np.random.default_rng(0)
+        norm = layers.PowerNorm(16, warmup_steps=warmup).double()
+        differences = []
+        for step in range(60):
+            scale = np.exp(0.5 * rng.normal())
+            x = torch.from_numpy(scale * rng.normal(size=(8, 4, 16)))
+            y = norm.train()(x)
+            if step >= 40:
+                evaluated = norm.eval()(x)
+                differences.append(
+                    (evaluated - y).square().mean().item() / y.square().mean().item()
+                )
+        return float(np.sqrt(np.mean(differences)))
+
+    why = (
+        "No gap is a difference of at most 10%, the weight of one batch in the running average; "
+        "the batches of this test differ in scale by half and more."
+    )
+    return [
+        Finding(
+            "difference of the two modes during warm-up, over the output",
+            gap(100),
+            below(0.1),
+            why,
+            form=".2f",
+        ),
+        Finding("difference after warm-up, over the output", gap(0), below(0.1), why, form=".2f"),
+    ]
+
+
+@claim(
+    "PowerNorm's loss has a smaller Lipschitz constant than BatchNorm's: its gradients are smaller.",
+    met="summaries of {cite:t}`shen2020`",
+    place=Place(CHAPTER, "Is its gradient smaller than BatchNorm's?"),
+    recorded="half",
+    condition="True where a feature has a mean that is not small against its spread, which the "
+    "paper's assumption amounts to. Without a mean PN-V's gradient is the larger one.",
+)
+def smaller_gradients_than_batch_norm() -> Evidence:
+    rng = np.random.default_rng(0)
+
+    def larger(mean: float) -> float:
+        """Share of draws in which PN-V's gradient is longer than BatchNorm's."""
+        count = 0
+        for _ in range(300):
+            x = rng.normal(size=(100, 1))
+            x, g = x - x.mean() + mean, rng.normal(size=(100, 1))
+            _, batch, _ = norms.batch_norm(x)
+            power = norms.power_norm_v(x)[1]
+            lengths = [
+                np.linalg.norm(norms.power_norm_v_backward(g, power).x),
+                np.linalg.norm(norms.batch_norm_backward(g, batch).x),
+            ]
+            count += lengths[0] > lengths[1]
+        return count / 300
+
+    why = "Smaller in general means in more than half of the draws."
+    return [
+        Finding(
+            "share of 300 random gradients that PN-V makes longer than BatchNorm does, mean 0",
+            larger(0.0),
+            below(0.5),
+            why,
+            form=".0%",
+        ),
+        Finding("the same, mean 1 standard deviation", larger(1.0), below(0.5), why, form=".0%"),
+    ]
+
+
+@claim(
+    "Batch statistics of text fluctuate more than those of images.",
+    met=f"{EXPLANATION}, and {REVIEW}",
+    place=Place(CHAPTER, "The four quantities, while real models train"),
+    recorded="half",
+    condition="Raw distances depend on how many values are pooled and on the width. Counted alike, "
+    "the mean of text still fluctuates more and the variance does not; images that are read "
+    "pixel by pixel fluctuate like text.",
+)
+def text_fluctuates_more() -> Evidence:
+    saved = experiments.load("power_statistics")
+
+    def ratio(quantity: str, a: str, b: str) -> Interval:
+        """log2 of the scale-free fluctuation of a over that of b; both pool 1024 values."""
+        effect = [power_statistics.first_norm(saved, name, "effect", quantity) for name in (a, b)]
+        return over_seeds(0.5 * np.log2(effect[0] / effect[1]))
+
+    why = "More is a ratio above 1, 0 in log2; all first norms pool 1024 values, in units of σ."
+    return [
+        Finding(
+            "fluctuation of the batch mean: shuffled text over images, log2",
+            ratio("mean", "shuffled", "images"),
+            above(0),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "fluctuation of the gradient's part that goes through the mean: shuffled text over "
+            "images, log2",
+            ratio("g_mu", "shuffled", "images"),
+            above(0),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "fluctuation of the batch variance: shuffled text over images, log2",
+            ratio("variance", "shuffled", "images"),
+            form=".2f",
+        ),
+        Finding(
+            "fluctuation of the batch mean: images read pixel by pixel over images, log2",
+            ratio("mean", "pixels", "images"),
+            form=".2f",
+        ),
+    ]

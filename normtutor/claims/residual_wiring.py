@@ -1,0 +1,273 @@
+"""Claims about Pre-LN and Post-LN; chapter 7 explains them."""
+
+from functools import cache
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from normtutor import experiments, norms
+from normtutor.claims.ledger import (
+    ASSISTANT,
+    NOTES,
+    TUTORIALS,
+    Evidence,
+    Finding,
+    Interval,
+    Place,
+    above,
+    below,
+    claim,
+    near,
+    over_seeds,
+)
+from normtutor.models import TransformerLM
+from normtutor.training import start
+
+CHAPTER = "07_pre_ln_and_post_ln"
+OVER_LAYERS = Place(CHAPTER, "The gradient over the layers")
+SHALLOW = Place(CHAPTER, "Wide and shallow")
+SEEDS = range(5)
+
+
+@cache
+def _at_the_start(wiring: str, depth: int) -> dict[str, np.ndarray]:
+    """Of an untrained language model, one row a seed.
+
+    "gradients": of the feed-forward output matrices, from the lowest layer to the highest;
+    "kept": the cosine of the last state of the residual stream with the first.
+    """
+    gradients, kept = [], []
+    for seed in SEEDS:
+        start(seed)
+        model = TransformerLM(50, depth=depth, max_length=16, wiring=wiring, dropout=0.0)
+        tokens, targets = torch.randint(50, (2, 8, 16))
+        loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
+        matrices = [layer.feed_forward[2].weight for layer in model.layers]
+        gradients.append([g.norm().item() for g in torch.autograd.grad(loss, matrices)])
+        with torch.no_grad():
+            x = first = model.embed(tokens)
+            for layer in model.layers:
+                x = layer(x)
+            kept.append(F.cosine_similarity(first, x, dim=-1).mean().item())
+    return {"gradients": np.array(gradients), "kept": np.array(kept)}
+
+
+def _bottom_over_top(wiring: str, depth: int) -> Interval:
+    """log2 of the lowest layer's gradient over the highest layer's."""
+    gradients = _at_the_start(wiring, depth)["gradients"]
+    return over_seeds(np.log2(gradients[:, 0] / gradients[:, -1]))
+
+
+@claim(
+    "In the first Transformer a LayerNorm stands behind each feed-forward activation.",
+    met=ASSISTANT,
+    place=Place(CHAPTER, "One formula for all wirings"),
+    recorded="false",
+    condition="{cite:t}`vaswani2017` put it behind the residual sum: LN(x + FFN(x)). Between the "
+    "two linear maps of the feed-forward network stands the activation alone.",
+)
+def norm_behind_the_activation() -> Evidence:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).double()
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+    with torch.no_grad():
+        h = layer.norm1(x + layer.self_attn(x, x, x)[0])
+        inside = torch.relu(layer.linear1(h))
+        behind_sum = layer.norm2(h + layer.linear2(inside))
+        behind_activation = layer.norm2(h + layer.linear2(F.layer_norm(inside, (16,))))
+        y = layer(x)
+    return [
+        Finding(
+            "torch's TransformerEncoderLayer against the formula with a norm behind the "
+            "activation: largest difference",
+            (y - behind_activation).abs().max().item(),
+            below(1e-9),
+            "The layer would compute what the claim describes.",
+            form=".2g",
+        ),
+        Finding(
+            "the same against LN(h + FFN(h))",
+            (y - behind_sum).abs().max().item(),
+            form=".0e",
+        ),
+    ]
+
+
+@claim(
+    "In Pre-LN the gradients of the bottom layers are larger than those of the top layers.",
+    met=f"{NOTES}, after a sentence in {{cite:t}}`wang2022`",
+    place=OVER_LAYERS,
+    recorded="true",
+    condition="At initialisation. That the gradient is the same for every layer, as one reads "
+    "after {cite:t}`xiong2020`, holds of the bound and not of the gradient.",
+)
+def larger_at_the_bottom() -> Evidence:
+    why = "Larger is a ratio above 1, which is 0 in log2."
+    return [
+        Finding(
+            f"gradient of the lowest layer over the highest, {depth} layers, Pre-LN, log2",
+            _bottom_over_top("pre", depth),
+            above(0),
+            why,
+            form=".2f",
+        )
+        for depth in (6, 12, 24)
+    ]
+
+
+@claim(
+    "Larger gradients at the bottom mean that Pre-LN is biased towards its identity branch.",
+    met=NOTES,
+    place=OVER_LAYERS,
+    recorded="false",
+    condition="The bottom layers are not the identity branch; both run through every layer. DeepNorm "
+    "leans far more on the identity, and its gradients are level.",
+)
+def bias_to_the_identity() -> Evidence:
+    ratio = _bottom_over_top("deepnorm", 12).mean - _bottom_over_top("pre", 12).mean
+    kept = _at_the_start("deepnorm", 12)["kept"] - _at_the_start("pre", 12)["kept"]
+    out = _bottom_over_top("out", 12).mean - _bottom_over_top("pre", 12).mean
+    nearer = _at_the_start("out", 12)["kept"] - _at_the_start("pre", 12)["kept"]
+    return [
+        Finding(
+            "cosine of the last state with the input, 12 layers: DeepNorm minus Pre-LN",
+            over_seeds(kept),
+            form=".2f",
+        ),
+        Finding(
+            "gradient of the lowest layer over the highest, log2: DeepNorm minus Pre-LN",
+            ratio,
+            above(0),
+            "DeepNorm leans more on the identity; if the ratio showed that, its ratio would be "
+            "the larger one.",
+            form=".2f",
+        ),
+        Finding(
+            "cosine of the last state with the input: norm at the end of the branch minus Pre-LN",
+            over_seeds(nearer),
+            form=".2f",
+        ),
+        Finding(
+            "gradient of the lowest layer over the highest, log2: norm at the end of the branch "
+            "minus Pre-LN",
+            out,
+            below(0),
+            "This wiring leans less on the identity, so its ratio would be the smaller one.",
+            form=".2f",
+        ),
+    ]
+
+
+@claim(
+    "Post-LN is hard to train because its gradients vanish towards the bottom.",
+    met=TUTORIALS,
+    place=OVER_LAYERS,
+    recorded="false",
+    condition="At initialisation they do not vanish: the bottom has about half of the top. In "
+    "training they can, after the update has gone wrong: all tokens become alike first.",
+)
+def vanish_in_post_ln() -> Evidence:
+    why = "To vanish is to lose a factor of ten or more, −3.3 in log2."
+    return [
+        Finding(
+            f"gradient of the lowest layer over the highest before training, Post-LN, {depth} "
+            "layers, log2",
+            _bottom_over_top("post", depth),
+            below(-3.3),
+            why,
+            form=".2f",
+        )
+        for depth in (12, 24)
+    ]
+
+
+@claim(
+    "Each norm of Post-LN weakens the identity branch.",
+    met=NOTES,
+    place=SHALLOW,
+    recorded="true",
+    condition="At initialisation, where a branch adds something orthogonal to the stream. With "
+    "branches as large as the stream the input keeps the share 2^(−L/2) after L steps.",
+)
+def weakened_identity() -> Evidence:
+    rng = np.random.default_rng(0)
+    x = first = norms.layer_norm(rng.normal(size=(500, 768)))[0]
+    shares = []
+    for _ in range(8):
+        x = norms.layer_norm(x + norms.layer_norm(rng.normal(size=x.shape))[0])[0]
+        shares.append(float((x * first).sum() / (first**2).sum()))
+    kept = {wiring: _at_the_start(wiring, 12)["kept"] for wiring in ("post", "pre")}
+    return [
+        Finding(
+            "share of the input after 8 steps with independent branches over 2^(−4)",
+            shares[-1] * 16,
+            near(1, 0.1),
+            "A factor 1/√2 in every step gives 1; a tenth allows for 500 draws.",
+            form=".2f",
+        ),
+        Finding(
+            "cosine of the last state with the input, 12 untrained layers: Post-LN minus Pre-LN",
+            over_seeds(kept["post"] - kept["pre"]),
+            below(0),
+            "Weaker in Post-LN is a negative difference.",
+            form=".2f",
+        ),
+    ]
+
+
+@claim(
+    "Pre-LN is wide and shallow: its depth is not real.",
+    met=f"{NOTES}, after {{cite:t}}`su2022pre`",
+    place=SHALLOW,
+    recorded="half",
+    condition="Its relative increments fall with depth, before training more than after it, and "
+    "upper layers can be exchanged at less cost than in Post-LN. But the cost is not nothing: "
+    "trained layers do not work side by side.",
+)
+def wide_and_shallow() -> Evidence:
+    saved = experiments.load("wide_and_shallow")
+
+    def fall(when: str) -> Interval:
+        """log2 of the last relative increment over the first."""
+        increments = saved.values(f"{when}_increments", wiring="pre")
+        return over_seeds(np.log2(increments[:, -1] / increments[:, 0]))
+
+    def accuracy(key: str, wiring: str, layer: int) -> np.ndarray:
+        return saved.values(key, wiring=wiring)[:, layer]
+
+    swapped = accuracy("swapped_accuracy", "pre", -1) - accuracy("swapped_accuracy", "post", -1)
+    in_reverse = accuracy("reversed_accuracy", "pre", 0) - saved.values(
+        "whole_accuracy", wiring="pre"
+    ).reshape(len(saved.runs))
+    return [
+        Finding(
+            "relative increment of the last of 8 layers over the first, before training, log2",
+            fall("start"),
+            below(0),
+            "Shallow means that upper layers add less; 0 is as much.",
+            form=".2f",
+        ),
+        Finding(
+            "the same after training",
+            fall("end"),
+            below(0),
+            "As before training.",
+            form=".2f",
+        ),
+        Finding(
+            "accuracy with the two top layers swapped: Pre-LN minus Post-LN",
+            over_seeds(swapped),
+            above(0),
+            "Layers that work side by side do not care for their order.",
+            form=".3f",
+        ),
+        Finding(
+            "accuracy lost by Pre-LN when its upper half runs in reverse order",
+            over_seeds(in_reverse),
+            above(-0.05),
+            "Layers side by side lose next to nothing.",
+            form=".3f",
+        ),
+    ]

@@ -1,0 +1,705 @@
+"""Claims about BatchNorm and LayerNorm on sequences and batches; chapter 3 explains them."""
+
+from functools import cache
+
+import numpy as np
+import torch
+
+from normtutor import data, experiments, layers, norms
+from normtutor.claims.ledger import (
+    ASSISTANT,
+    EXPLANATION,
+    GUIDE,
+    NOTES,
+    REVIEW,
+    TUTORIALS,
+    Evidence,
+    Finding,
+    Interval,
+    Place,
+    Unsettled,
+    above,
+    below,
+    claim,
+    near,
+    over_seeds,
+)
+from normtutor.experiments import text_batches
+from normtutor.experiments.records import Saved
+
+CHAPTER = "03_batch_norm_vs_layer_norm"
+PARTED = Place(CHAPTER, "Why vision and language parted ways")
+MEASURED = Place(CHAPTER, "BatchNorm and LayerNorm on text, measured")
+
+
+@cache
+def _text() -> Saved:
+    return experiments.load("text_batches")
+
+
+def _against_layer_norm(norm: str, order: str, batch_size: int) -> Interval:
+    """Test loss minus LayerNorm's on the same batches, nats per token, paired by seed."""
+    where = {"order": order, "batch_size": batch_size}
+    loss, layer = (_text().values("all", norm=name, **where) for name in (norm, "layer"))
+    return over_seeds(loss - layer)
+
+
+@claim(
+    "On (B, L, H), BatchNorm's statistics have the shape (1, 1, H).",
+    met=REVIEW,
+    place=Place(CHAPTER, "What BatchNorm pools over"),
+    recorded="true",
+    condition="This is the pooled statistic, the usual one ({prf:ref}`def-seq-statistics`). Per "
+    "step, in some recurrent networks, it is (1, L, H).",
+)
+def one_statistic_a_feature() -> Evidence:
+    x = np.random.default_rng(0).normal(size=(4, 5, 6))
+    mean = x.mean(axis=(0, 1), keepdims=True)
+    variance = x.var(axis=(0, 1), keepdims=True)
+    y = norms.batch_norm(x, feature_axis=-1)[0]
+    return [
+        Finding(
+            "largest difference of BatchNorm from a formula with statistics of shape (1, 1, H)",
+            float(np.abs((x - mean) / np.sqrt(variance + 1e-5) - y).max()),
+            below(1e-9),
+            "The same statistics give the same numbers.",
+            form=".0e",
+        )
+    ]
+
+
+@claim(
+    "Padding shifts BatchNorm's statistics.",
+    met=f"{EXPLANATION}, and {REVIEW}",
+    place=Place(CHAPTER, "Padding"),
+    recorded="true",
+    condition="Unless the padding is masked, which removes the effect completely "
+    "({prf:ref}`prop-seq-masked`). By how much follows in closed form "
+    "({prf:ref}`cor-seq-padding`).",
+)
+def padding_shifts() -> Evidence:
+    z = np.random.default_rng(0).normal(size=400)
+    real = 2 + (z - z.mean()) / z.std()
+    share = 0.6
+    padded = np.concatenate([real, np.zeros(600)])[:, None]
+    start = np.zeros(1), np.ones(1)
+    mask = np.arange(1000) < 400
+    seen, masked = (
+        norms.batch_norm(padded, None, None, *start, momentum=1.0, mask=m)[2] for m in (None, mask)
+    )
+    assert seen.mean is not None and seen.var is not None and masked.mean is not None
+    formula = (1 - share) * 2, (1 - share) + share * (1 - share) * 4
+    return [
+        Finding(
+            "mean that BatchNorm sees when 60% of the positions are zeros and real tokens have "
+            "mean 2 and standard deviation 1",
+            float(seen.mean[0]),
+            below(1.9),
+            "Shifted means off by a tenth of a standard deviation or more; a mean of zeros and "
+            "twos is lower.",
+            form=".2f",
+        ),
+        Finding(
+            "largest difference of that mean and variance from the closed form",
+            max(abs(seen.mean[0] - formula[0]), abs(seen.var[0] * 999 / 1000 - formula[1])),
+            form=".0e",
+        ),
+        Finding("mean with a mask", float(masked.mean[0]), form=".2f"),
+    ]
+
+
+@claim(
+    "Batch statistics of text fluctuate more than those of images, hence the gap between training "
+    "and evaluation.",
+    met=f"{EXPLANATION}, and {REVIEW}",
+    place=Place(CHAPTER, "When training and evaluation disagree"),
+    recorded="half",
+    condition="What fluctuates depends on how many independent values a batch pools, and the gap "
+    "on how batches are composed: the same text has none when it is shuffled and a large one "
+    "in batches of equal length.",
+)
+def fluctuation_of_text() -> Evidence:
+    saved = _text()
+
+    def gap(order: str) -> Interval:
+        where = {"norm": "masked batch", "order": order, "batch_size": 16}
+        return over_seeds(saved.values("kept_all", **where) - saved.values("batch_all", **where))
+
+    rng = np.random.default_rng(0)
+
+    def fluctuation(correlation: float) -> float:
+        means = [
+            data.correlated_tokens(rng, 16, 20, 32, correlation=correlation).mean(axis=(0, 1))
+            for _ in range(200)
+        ]
+        return float(np.sqrt(np.mean(np.square(means))))
+
+    why = "A gap of 0.05 nats is 5% of probability per token; smaller ones break nothing."
+    return [
+        Finding(
+            "loss in evaluation minus with batch statistics, masked BatchNorm, batches of 16 "
+            "sentences of equal length (nats per token)",
+            gap("length"),
+            above(0.05),
+            f"If the fluctuation of text makes the gap, it is there. {why}",
+            form=".3f",
+        ),
+        Finding(
+            "the same, the same text shuffled",
+            gap("shuffled"),
+            above(0.05),
+            f"If the fluctuation of text makes the gap, it is there. {why}",
+            form=".3f",
+        ),
+        Finding(
+            "fluctuation of a batch mean of 320 tokens with correlation 0.1 within a sentence, "
+            "over that of independent tokens",
+            fluctuation(0.1) / fluctuation(0.0),
+            form=".2f",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm cannot handle sequences of different length.",
+    met=ASSISTANT,
+    place=Place(CHAPTER, "Sentences of different length"),
+    recorded="half",
+    condition="Pooled and masked it does not see lengths at all. True of statistics per step, and "
+    "of unmasked padding.",
+)
+def variable_lengths() -> Evidence:
+    rng = np.random.default_rng(0)
+    tokens = rng.normal(loc=1, size=(3, 8, 4))
+    mask = np.arange(8) < np.array([[8], [5], [3]])
+    longer_mask = np.concatenate([mask, np.zeros((3, 8), dtype=bool)], axis=1)
+
+    def change(masked: bool) -> float:
+        """Largest change of a real token when the batch is padded to twice the length."""
+        padded = np.where(mask[..., None], tokens, 0.0)
+        short = norms.batch_norm(padded, feature_axis=-1, mask=mask if masked else None)[0]
+        long = np.concatenate([padded, np.zeros((3, 8, 4))], axis=1)
+        wide = norms.batch_norm(long, feature_axis=-1, mask=longer_mask if masked else None)[0]
+        return float(np.abs(wide[:, :8] - short)[mask].max())
+
+    why = "If lengths were the trouble, more padding would change the outputs of real tokens."
+    return [
+        Finding(
+            "largest change of a real token when a batch is padded to twice the length, no mask",
+            change(False),
+            above(0.01),
+            why,
+            form=".2f",
+        ),
+        Finding("the same with a mask", change(True), above(0.01), why, form=".0e"),
+        Finding(
+            "sentences of 3 that still go on at position 8, for a statistic per step",
+            int(mask[:, 7].sum()),
+        ),
+    ]
+
+
+@claim(
+    "A token is normalized with its neighbour's padding, and a token at a position never seen in "
+    "training has no statistics.",
+    met=GUIDE,
+    place=Place(CHAPTER, "Sentences of different length"),
+    recorded="half",
+    condition="The first is true without a mask, the second of statistics per step. Neither is "
+    "true of pooled, masked BatchNorm, whose statistic belongs to the feature and not to the "
+    "position.",
+)
+def unseen_position() -> Evidence:
+    rng = np.random.default_rng(0)
+    norm = layers.BatchNorm(4, feature_axis=-1).double()
+    norm(torch.from_numpy(rng.normal(size=(2, 20, 4))))
+    norm.eval()
+    y = norm(torch.from_numpy(rng.normal(size=(1, 30, 4))))
+    short, long = np.zeros((10, 4)), rng.normal(size=(20, 4))
+    batch = np.stack([np.concatenate([short + 1, np.zeros((10, 4))]), long])
+    mask = np.arange(20) < np.array([[10], [20]])
+    moved = norms.batch_norm(batch, feature_axis=-1)[0][1, 10]
+    alone = norms.batch_norm(batch, feature_axis=-1, mask=mask)[0][1, 10]
+    return [
+        Finding(
+            "outputs that are not finite in a sentence of 30 tokens, after training on 20",
+            int((~torch.isfinite(y)).sum()),
+            above(1),
+            "Without a statistic there is no output.",
+        ),
+        Finding(
+            "how far padding beside it moves token 11 of the longer of two sentences, no mask",
+            float(np.abs(moved - alone).max()),
+            above(0.01),
+            "If it takes part, it moves the token by more than rounding.",
+            form=".2f",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm has trouble with parallel training; LayerNorm parallelises.",
+    met=f"{ASSISTANT}, and {GUIDE}",
+    place=Place(CHAPTER, "Two devices"),
+    recorded="half",
+    condition="With local statistics the gradient is another one. With synchronised statistics it "
+    "is that of the whole batch, at the price of an exchange in every layer. LayerNorm has "
+    "nothing to exchange.",
+)
+def parallel_training() -> Evidence:
+    rng = np.random.default_rng(3)
+    document = np.repeat(rng.normal(size=(2, 1, 6)), 4, axis=0)
+    x = torch.from_numpy(document + rng.normal(size=(8, 16, 6)))
+    target = torch.from_numpy(rng.normal(size=(8, 16, 6)))
+    weight = torch.from_numpy(rng.normal(size=(6, 6))).requires_grad_()
+
+    def gradient(statistics: str) -> torch.Tensor:
+        h = (x @ weight).reshape(2, -1, 6)  # (device, token, feature)
+        shared = (1,) if statistics == "local" else (0, 1)
+        mean = h.mean(dim=shared, keepdim=True)
+        if statistics == "local":
+            variance = ((h - mean) ** 2).mean(dim=1, keepdim=True)
+        else:  # from what each device can send: its own mean and variance
+            local = h.mean(dim=1, keepdim=True)
+            variance = ((h - local) ** 2).mean(dim=1, keepdim=True) + (local - mean) ** 2
+            variance = variance.mean(dim=0, keepdim=True)
+        y = ((h - mean) / torch.sqrt(variance + 1e-5)).reshape(x.shape)
+        return torch.autograd.grad((y - target).square().mean(), weight)[0]
+
+    y = norms.batch_norm(x @ weight, feature_axis=-1)[0]
+    whole = torch.autograd.grad((y - target).square().mean(), weight)[0]
+
+    def off(statistics: str) -> float:
+        return ((gradient(statistics) - whole).norm() / whole.norm()).item()
+
+    why = "Trouble means a gradient that differs from that of the whole batch by 1% or more."
+    return [
+        Finding(
+            "relative error of the gradient, a batch of two documents on two devices, local "
+            "statistics",
+            off("local"),
+            above(0.01),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "the same, statistics combined from what each device sends",
+            off("synchronised"),
+            above(0.01),
+            why,
+            form=".0e",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm cannot learn online, with a batch of one.",
+    met=GUIDE,
+    place=Place(CHAPTER, "Small batches"),
+    recorded="half",
+    condition="True of single vectors, (1, H). A single sentence (1, L, H) or image has many "
+    "values a feature; what is learned from their statistics is another question.",
+)
+def batch_of_one() -> Evidence:
+    def refused(shape: tuple[int, ...]) -> int:
+        norm = layers.BatchNorm(8, feature_axis=-1)
+        try:
+            norm(torch.randn(shape, generator=torch.manual_seed(0)))
+        except ValueError:
+            return 1
+        return 0
+
+    why = "1 is an error, 0 is an output; “cannot” means an error."
+    return [
+        Finding("training on x of shape (1, 8) is refused", refused((1, 8)), near(1, 0), why),
+        Finding("training on x of shape (1, 5, 8) is refused", refused((1, 5, 8)), near(1, 0), why),
+    ]
+
+
+@claim(
+    "BatchNorm makes a model less sensitive to outliers.",
+    met=GUIDE,
+    place=Place(CHAPTER, "One bad token"),
+    recorded="half",
+    condition="The outlier itself is bounded, in training. The other tokens of the batch pay "
+    "({prf:ref}`cor-seq-outlier`), and in evaluation nothing is bounded. Whether trained models "
+    "are more accurate on data with outliers is not measured.",
+)
+def outliers() -> Evidence:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 1))
+    calm = norms.batch_norm(x)[0]
+    x[-1] = 1000
+    y = norms.batch_norm(x)[0]
+    evaluated = norms.batch_norm(x, None, None, np.zeros(1), np.ones(1), training=False)[0]
+    return [
+        Finding(
+            "output for an outlier of 1000 standard deviations among 100 values, training",
+            float(y[-1, 0]),
+            below(100),
+            "Less sensitive means that it comes out ten times smaller or more.",
+            form=".1f",
+        ),
+        Finding(
+            "spread of the other 99 outputs over what it was",
+            float(y[:-1].std() / calm[:-1].std()),
+            near(1, 0.1),
+            "A model that is less sensitive leaves the others as they were, to a tenth.",
+        ),
+        Finding(
+            "output for the outlier in evaluation",
+            float(evaluated[-1, 0]),
+            below(100),
+            "As in training.",
+            form=".0f",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm does not suit recurrent networks.",
+    met=f"{NOTES}, and {REVIEW}",
+    place=Place(CHAPTER, "Sentences of different length"),
+    recorded="half",
+    condition="The first attempts agree with it. With statistics of its own for every step, and γ "
+    "starting at 0.1, BatchNorm worked between the states, too {cite:p}`cooijmans2017`. Rests on "
+    "the papers, not on runs of ours.",
+)
+def recurrent_networks() -> Evidence:
+    why = "1 is that the paper's abstract reports a benefit, 0 that it reports none."
+    return [
+        Finding(
+            "BatchNorm from state to state helps: pooled over time",
+            0,
+            near(0, 0),
+            why,
+            reported="laurent2016",
+        ),
+        Finding(
+            "BatchNorm from state to state helps: statistics per step",
+            1,
+            near(0, 0),
+            why,
+            reported="cooijmans2017",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm fails on text.",
+    met=f"{EXPLANATION}, and {ASSISTANT}",
+    place=MEASURED,
+    recorded="half",
+    condition="In batches of equal length it does. With 16 shuffled sentences a batch and a mask "
+    "it was better than LayerNorm, in a model of two layers.",
+)
+def fails_on_text() -> Evidence:
+    why = (
+        "To fail is to lose clearly: by a tenth of a nat a token or more, as much as the norms' "
+        "choice of learning rate matters."
+    )
+    return [
+        Finding(
+            "test loss minus LayerNorm's, 16 sentences of equal length (nats per token)",
+            _against_layer_norm("masked batch", "length", 16),
+            above(0.1),
+            why,
+            form=".3f",
+        ),
+        Finding(
+            "the same, 16 shuffled sentences, masked",
+            _against_layer_norm("masked batch", "shuffled", 16),
+            above(0.1),
+            why,
+            form=".3f",
+        ),
+    ]
+
+
+@claim(
+    "A padding mask makes BatchNorm work on text.",
+    met="bug trackers and forums",
+    place=MEASURED,
+    recorded="half",
+    condition="A mask mends what padding does, and nothing else. Where there is no padding there "
+    "is nothing to mask.",
+)
+def mask_mends() -> Evidence:
+    saved = _text()
+
+    def gain(order: str, size: int) -> Interval:
+        where = {"order": order, "batch_size": size}
+        plain = saved.values("all", norm="batch", **where)
+        return over_seeds(plain - saved.values("all", norm="masked batch", **where))
+
+    return [
+        Finding(
+            "gain in test loss by the mask, 16 shuffled sentences (nats per token)",
+            gain("shuffled", 16),
+            above(0),
+            "A mask that works lowers the loss.",
+            form=".3f",
+        ),
+        Finding(
+            "masked BatchNorm minus LayerNorm, 16 sentences of equal length (nats per token)",
+            _against_layer_norm("masked batch", "length", 16),
+            below(0.1),
+            "To work is to stay within a tenth of a nat of LayerNorm.",
+            form=".3f",
+        ),
+    ]
+
+
+@claim(
+    "Batches of equal length need no padding, so they suit BatchNorm best.",
+    met="advice on data loaders",
+    place=MEASURED,
+    recorded="false",
+    condition="They need no padding, and they are the worst batches for BatchNorm: running "
+    "statistics go wrong, and a model learns to read the length off its batch.",
+)
+def equal_lengths() -> Evidence:
+    saved = _text()
+    loss = {
+        order: saved.values("all", norm="masked batch", order=order, batch_size=16)
+        for order in ("length", "shuffled")
+    }
+    corpus = text_batches.corpus_of(text_batches.CONFIG)
+    batches = data.sentence_batches(corpus.train, 16, "length", np.random.default_rng(0))
+    padding = 1 - np.mean([batch.mask.double().mean().item() for batch in batches])
+    return [
+        Finding(
+            "test loss of masked BatchNorm, equal length minus shuffled (nats per token)",
+            over_seeds(loss["length"] - loss["shuffled"]),
+            below(0),
+            "The batches that suit best give the smaller loss.",
+            form=".2f",
+        ),
+        Finding("share of padding in batches of equal length", float(padding), form=".1%"),
+    ]
+
+
+@claim(
+    "A BatchNorm model cannot write text token by token, because there is no batch.",
+    met="forums",
+    place=MEASURED,
+    recorded="false",
+    condition="In evaluation every BatchNorm is a fixed affine map of each token. Nothing is "
+    "computed from a batch.",
+)
+def writing_without_a_batch() -> Evidence:
+    rng = np.random.default_rng(0)
+    norm = layers.BatchNorm(8, feature_axis=-1).double()
+    norm(torch.from_numpy(rng.normal(size=(4, 9, 8))))
+    norm.eval()
+    x = torch.from_numpy(rng.normal(size=(4, 9, 8)))
+    together, alone = norm(x), norm(x[:1, :1])
+    return [
+        Finding(
+            "difference of one token alone from the same token in a batch, evaluation",
+            (alone - together[:1, :1]).abs().max().item(),
+            above(1e-9),
+            "If it needed the batch, a token alone would come out differently.",
+        )
+    ]
+
+
+@claim(
+    "BatchNorm fails with small batches.",
+    met=TUTORIALS,
+    place=Place(CHAPTER, "Images, where BatchNorm comes from"),
+    recorded="half",
+    condition="Reported for a full training on ImageNet with 2 images a device. On digits, in a "
+    "short training, it was the best norm with 2 and 8 images and lost its lead with 1.",
+)
+def small_batches() -> Evidence:
+    digits = experiments.load("digit_batches")
+
+    def ratio(size: int) -> Interval:
+        """log2 of BatchNorm's test loss over GroupNorm's."""
+        loss = {n: digits.values("loss", norm=n, batch_size=size) for n in ("batch", "group")}
+        return over_seeds(np.log2(loss["batch"] / loss["group"]))
+
+    return [
+        Finding(
+            "ImageNet, 2 images a device: error of BatchNorm minus GroupNorm, percentage points",
+            10.6,
+            above(1),
+            "To fail is to be behind by a point or more.",
+            reported="wu2018",
+        ),
+        Finding(
+            "digits, 2 images: test loss of BatchNorm over GroupNorm's, log2",
+            ratio(2),
+            above(0),
+            "To fail is to have the larger loss.",
+            form=".2f",
+        ),
+        Finding("digits, 1 image: the same", ratio(1), form=".2f"),
+    ]
+
+
+@claim(
+    "The larger the batch, the better BatchNorm.",
+    met=f"{TUTORIALS} that explain batch statistics as estimates",
+    place=Place(CHAPTER, "Images, where BatchNorm comes from"),
+    recorded="half",
+    condition="The statistics become more exact. With a fixed number of images a larger batch also "
+    "means fewer steps, and less of the noise that may help.",
+)
+def larger_is_better() -> Evidence:
+    digits = experiments.load("digit_batches")
+
+    def ratio(large: int, small: int) -> Interval:
+        loss = [digits.values("loss", norm="batch", batch_size=size) for size in (large, small)]
+        return over_seeds(np.log2(loss[0] / loss[1]))
+
+    why = "Better is a smaller test loss; every run saw the same number of images."
+    return [
+        Finding("digits: test loss with 2 images over 1, log2", ratio(2, 1), below(0), why),
+        Finding("test loss with 32 images over 8, log2", ratio(32, 8), below(0), why),
+    ]
+
+
+@claim(
+    "Batches in NLP are small.",
+    met=ASSISTANT,
+    place=Place(CHAPTER, "Small batches"),
+    recorded="false",
+    condition="Not in pre-training, where a batch holds millions of tokens. It can be true of the "
+    "part of a batch that one device sees. Rests on published settings.",
+)
+def small_batches_in_language() -> Evidence:
+    why = "BatchNorm's own paper used 32 images a batch {cite:p}`ioffe2015`; small is below that."
+    return [
+        Finding("sequences a batch, BERT", 256, below(31), why, form=".0f", reported="devlin2019"),
+        Finding(
+            "sequences of 4096 tokens a batch, Llama 2, from 4 million tokens",
+            4e6 / 4096,
+            below(31),
+            why,
+            form=".0f",
+            reported="touvron2023llama2",
+        ),
+        Finding(
+            "source tokens a batch, the first Transformer",
+            25000,
+            form=".0f",
+            reported="vaswani2017",
+        ),
+    ]
+
+
+@claim(
+    "Vaswani et al. show that LayerNorm improves training speed and quality.",
+    met=ASSISTANT,
+    place=PARTED,
+    recorded="false",
+    condition="They use it and do not study it: no experiment of the paper leaves it out or moves "
+    "it. Rests on the paper's table of variations.",
+)
+def ablation_of_layer_norm() -> Evidence:
+    return [
+        Finding(
+            "of the five groups of variations in its table 3 (A heads, B key size, C model size, "
+            "D dropout and label smoothing, E position encoding), those that vary the norm",
+            0,
+            above(1),
+            "To show that it improves something, one experiment must be without it.",
+            reported="vaswani2017",
+        )
+    ]
+
+
+@claim(
+    "ConvNeXt and Swin Transformer combine BatchNorm and LayerNorm.",
+    met=ASSISTANT,
+    place=PARTED,
+    recorded="false",
+    condition="Both use LayerNorm alone. Counted in the authors' published definitions, not run.",
+)
+def mixed_norms() -> Evidence:
+    why = "To combine both there must be a BatchNorm."
+    return [
+        Finding(
+            "BatchNorm layers in the published definition of ConvNeXt",
+            0,
+            above(1),
+            why,
+            reported="liu2022",
+        ),
+        Finding(
+            "BatchNorm layers in that of Swin Transformer",
+            0,
+            above(1),
+            why,
+            reported="liu2021swin",
+        ),
+        Finding("LayerNorm layers in ConvNeXt-T: stem 1, downsampling 3, blocks 18, head 1", 23),
+    ]
+
+
+@claim(
+    "LayerNorm is not mainstream in computer vision.",
+    met=ASSISTANT,
+    place=PARTED,
+    recorded="half",
+    condition="True of convolutional networks until about 2020. Vision Transformers have it, and "
+    "so has ConvNeXt. Counted in a public collection of architectures, not run.",
+)
+def layer_norm_in_vision() -> Evidence:
+    why = "Mainstream means at least half of them."
+    return [
+        Finding(
+            "architectures of torchvision with LayerNorm, of 15 up to RegNet (2012 to spring 2020)",
+            0,
+            below(7),
+            why,
+            reported="torchvision2016",
+        ),
+        Finding(
+            "with LayerNorm, of 5 since then (ViT, EfficientNetV2, Swin, ConvNeXt, MaxViT)",
+            4,
+            below(2),
+            why,
+            reported="torchvision2016",
+        ),
+    ]
+
+
+@claim(
+    "LayerNorm improves generalization.",
+    met=ASSISTANT,
+    place=MEASURED,
+    recorded="open",
+    condition="Generalization is test loss at equal training loss. Nobody has offered that "
+    "comparison; a better test loss after equally many steps is optimization.",
+)
+def generalization() -> Evidence:
+    saved, where = _text(), {"order": "shuffled", "batch_size": 16}
+    loss = {n: saved.values("all", norm=n, **where) for n in ("layer", "none")}
+    gru = experiments.load("gru_statistics")
+    return [
+        Finding(
+            "test loss with LayerNorm minus without, two-layer language model (nats per token)",
+            over_seeds(loss["layer"] - loss["none"]),
+            form=".3f",
+        ),
+        Finding(
+            "validation loss with LayerNorm minus without, GRU (nats per character)",
+            over_seeds(gru.values("loss", norm="layer") - gru.values("loss", norm="none")),
+            form=".3f",
+        ),
+        Finding(
+            "test error on CIFAR-10 with LayerNorm minus without, percentage points, where "
+            "LayerNorm converged faster",
+            10.49 - 8.96,
+            form=".2f",
+            reported="zhang2019rms",
+        ),
+        Unsettled(
+            "The differences have both signs and mix speed with generalization.",
+            "Train with and without LayerNorm to the same training loss, on several tasks and "
+            "sizes, and compare the test losses.",
+        ),
+    ]

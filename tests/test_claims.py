@@ -1,0 +1,454 @@
+"""The claims ledger: verdicts, the evidence they follow from, its page and its filter."""
+
+import dataclasses
+import functools
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+from bs4 import BeautifulSoup
+from docutils.nodes import make_id
+
+from normtutor import claims, experiments, norms
+from normtutor.claims import ledger, page
+from normtutor.claims.ledger import (
+    Finding,
+    Interval,
+    Place,
+    Range,
+    Unsettled,
+    above,
+    below,
+    near,
+    over_seeds,
+    verdict_of,
+)
+
+ROOT = Path(__file__).resolve().parent.parent
+BOOK = ROOT / "book"
+NAMES = [claim.name for claim in claims.CLAIMS]
+
+sys.path.insert(0, str(BOOK / "_ext"))
+import claims_page  # noqa: E402
+
+
+@functools.cache
+def judged(name: str) -> page.Judged:
+    """A claim's evidence, gathered once for all tests."""
+    return page.judge(claims.named(name))
+
+
+def findings(name: str) -> list[Finding]:
+    """The judged findings of a claim."""
+    return [f for f in judged(name).evidence if isinstance(f, Finding) and f.claimed is not None]
+
+
+# --- every claim ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_verdict_on_record_follows_from_the_evidence(name):
+    assert judged(name).verdict == claims.named(name).recorded
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_entry_says_what_a_reader_needs(name):
+    claim, evidence, verdict = judged(name)
+    assert claim.words.endswith(".") and len(claim.words) <= 130
+    assert not re.search(r"[`{}$*]", claim.words)
+    assert claim.met and len(claim.condition) >= 20
+    assert (verdict == "open") == (
+        any(isinstance(item, Unsettled) for item in evidence)
+        or any(finding.agrees is None for finding in findings(name))
+    )
+    for item in evidence:
+        if isinstance(item, Unsettled):
+            assert len(item.would_settle) >= 40, "say what experiment would settle it"
+        elif item.claimed is not None:
+            assert item.why.rstrip().endswith("."), item.what
+
+
+def other_side(finding: Finding) -> Finding:
+    """The same finding with a number on the other side of an end of its range."""
+    low, high = finding.claimed
+    outside = low - 1 if math.isfinite(low) else high + 1
+    inside = low if math.isfinite(low) else high
+    return dataclasses.replace(finding, value=outside if finding.agrees else inside)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if claims.named(name).recorded != "open"])
+def test_other_numbers_would_give_another_verdict(name):
+    before = findings(name)
+    assert before
+    turned = [other_side(finding) for finding in before]
+    for old, new in zip(before, turned, strict=True):
+        assert new.agrees is not old.agrees
+    opposite = {"true": "false", "false": "true", "half": "half"}
+    assert verdict_of(turned) == opposite[judged(name).verdict]
+    # One number that is turned alone matters, too.
+    agreeing = [new if old.agrees is not True else old for old, new in zip(before, turned)]
+    assert verdict_of(agreeing) == "true"
+
+
+def test_there_are_enough_claims_and_all_are_in_the_list():
+    assert len(claims.CLAIMS) >= 54
+    assert len(set(NAMES)) == len(NAMES)
+    assert len({claim.words for claim in claims.CLAIMS}) == len(NAMES)
+    in_modules = [
+        entry
+        for path in (ROOT / "normtutor" / "claims").glob("*.py")
+        for entry in vars(sys.modules.get(f"normtutor.claims.{path.stem}", page)).values()
+        if type(entry) is ledger.Claim
+    ]
+    assert {claim.name for claim in in_modules} == set(NAMES)
+    decorated = sum(
+        path.read_text(encoding="utf-8").count("\n@claim(")
+        for path in (ROOT / "normtutor" / "claims").glob("*.py")
+    )
+    assert decorated == len(NAMES)
+
+
+# --- evidence that would be different ---------------------------------------------------------------
+
+
+def evidence_of(name: str) -> str:
+    return verdict_of(claims.named(name).evidence())
+
+
+def test_a_layer_norm_of_length_one_would_make_the_sphere_true(monkeypatch):
+    original = norms.layer_norm
+
+    def of_length_one(x, weight=None, bias=None, **options):
+        y = original(x, **options)[0]
+        return y / np.linalg.norm(y, axis=-1, keepdims=True), None
+
+    monkeypatch.setattr(norms, "layer_norm", of_length_one)
+    assert evidence_of("unit-sphere") == "true"
+
+
+def test_a_batch_norm_that_clips_would_lose_differences(monkeypatch):
+    original = norms.batch_norm
+    monkeypatch.setattr(
+        norms, "batch_norm", lambda x, *a, **k: (np.sign(original(x, *a, **k)[0]), *[None] * 2)
+    )
+    assert evidence_of("differences-between-tokens") == "half"
+
+
+def test_an_rms_norm_that_centres_would_normalize_the_variance(monkeypatch):
+    monkeypatch.setattr(norms, "rms_norm", lambda x, **k: norms.layer_norm(x))
+    assert evidence_of("variance-only") == "true"
+
+
+def test_a_batch_norm_without_statistics_would_not_see_padding(monkeypatch):
+    original = norms.batch_norm
+
+    def real_tokens_only(x, *arguments, mask=None, **options):
+        return original(x, *arguments, mask=(x != 0).any(axis=-1), **options)
+
+    monkeypatch.setattr(norms, "batch_norm", real_tokens_only)
+    assert evidence_of("padding-shifts") == "false"
+    assert evidence_of("variable-lengths") == "false"
+
+
+def changed_runs(monkeypatch, change) -> None:
+    """Let every saved run pass through ``change``, which gets each record."""
+    original = experiments.load
+
+    def load(name, *arguments):
+        saved = original(name, *arguments)
+        runs = json.loads(json.dumps(saved.runs))
+        for run in runs:
+            for record in run["records"]:
+                change(name, record)
+        return dataclasses.replace(saved, runs=tuple(runs))
+
+    monkeypatch.setattr(experiments, "load", load)
+
+
+def test_a_worse_rms_norm_would_not_be_as_good(monkeypatch):
+    def worse(name, record):
+        if record.get("norm") == "rms" and name in ("rms_against_layer", "gru_statistics"):
+            record["loss"] += 0.1
+
+    changed_runs(monkeypatch, worse)
+    assert evidence_of("as-good") == "false"
+
+
+def test_scattered_seeds_would_leave_it_open(monkeypatch):
+    def scatter(name, record):
+        if name == "rms_against_layer" and record["norm"] == "rms":
+            record["loss"] += 10 * (record["loss"] - 4.0)
+
+    changed_runs(monkeypatch, scatter)
+    assert evidence_of("as-good") == "open"
+
+
+def test_another_order_of_batches_would_suit_batch_norm(monkeypatch):
+    from normtutor.claims import sequences
+
+    def mended(name, record):
+        if name == "text_batches" and record["order"] == "length":
+            record["all"] -= 3
+
+    sequences._text.cache_clear()
+    changed_runs(monkeypatch, mended)
+    assert evidence_of("equal-lengths") == "true"
+    sequences._text.cache_clear()
+
+
+def test_a_fast_fused_rms_norm_would_be_faster(monkeypatch):
+    def fused(name, record):
+        if name == "norm_speed" and record.get("way") == "torch":
+            record["to_layer"] = [0.5, 0.5, 0.5]
+
+    changed_runs(monkeypatch, fused)
+    assert evidence_of("always-faster") == "true"
+
+
+# --- how a verdict follows ------------------------------------------------------------------------
+
+
+def finding(value, claimed=None, why="Because."):
+    return Finding("a number", value, claimed, why if claimed else "")
+
+
+def test_a_verdict_follows_from_the_judged_findings():
+    yes, no = finding(1, above(0)), finding(-1, above(0))
+    told, undecided = finding(5), finding(Interval(0.1, 0.2), above(0))
+    assert verdict_of([yes, told]) == "true"
+    assert verdict_of([no, told]) == "false"
+    assert verdict_of([yes, no]) == "half"
+    assert verdict_of([yes, undecided]) == "open"
+    assert verdict_of([yes, no, Unsettled("x", "y")]) == "open"
+    with pytest.raises(ValueError, match="judged finding"):
+        verdict_of([told])
+
+
+def test_an_interval_decides_only_if_it_lies_on_one_side():
+    assert finding(Interval(0.5, 0.4), above(0)).agrees is True
+    assert finding(Interval(0.5, 0.6), above(0)).agrees is None
+    assert finding(Interval(-0.5, 0.4), above(0)).agrees is False
+    assert finding(Interval(0.0, 0.1), near(0, 0.2)).agrees is True
+    assert finding(Interval(0.1, 0.2), near(0, 0.2)).agrees is None
+    assert finding(1.0, below(1.0)).agrees is True
+    with pytest.raises(ValueError, match="not judged"):
+        _ = finding(1.0).agrees
+    with pytest.raises(ValueError, match="not a number"):
+        _ = finding(math.nan, above(0)).agrees
+
+
+def test_a_judged_finding_says_why():
+    with pytest.raises(ValueError, match="says why"):
+        Finding("a number", 1.0, above(0))
+    with pytest.raises(ValueError, match="says why"):
+        Finding("a number", 1.0, why="Because.")
+
+
+def test_intervals_over_seeds_are_those_of_student():
+    mean, half_width = over_seeds([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    assert half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
+    for values in ([1.0], [1.0, math.nan], [[1.0, 2.0]]):
+        with pytest.raises(ValueError, match="two finite numbers"):
+            over_seeds(values)
+
+
+def test_numbers_are_printed_for_readers():
+    assert finding(-0.5).number == "−0.5"
+    assert finding(1e-9).number == "1e−9"
+    assert finding(Interval(-1, 0.25)).number == "−1 ± 0.25"
+    assert str(above(0.1)) == "at least 0.1"
+    assert str(below(-2)) == "at most −2"
+    assert str(near(2017, 0)) == "2017"
+    assert str(Range(0.9, 1.1)) == "0.9 to 1.1"
+
+
+def test_a_verdict_is_one_of_four():
+    with pytest.raises(ValueError, match="one of"):
+        ledger.claim("x.", met="m", place=Place("01_x", "y"), recorded="maybe", condition="c")
+    with pytest.raises(ValueError, match="no claim is called"):
+        claims.named("nothing")
+
+
+# --- where the book explains it -------------------------------------------------------------------
+
+
+def headings(path: Path) -> list[str]:
+    """The headings of a notebook, as written."""
+    cells = nbformat.read(path, as_version=4).cells
+    text = "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    text = re.sub(r"^(`{3,}).*?^\1\s*$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^#+ (.*?)\s*$", text, re.MULTILINE)
+
+
+@functools.cache
+def headings_of(chapter: str) -> tuple[str, ...]:
+    return tuple(headings(BOOK / f"{chapter}.ipynb"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_section_that_explains_a_claim_exists(name):
+    place = claims.named(name).place
+    assert place.section in headings_of(place.chapter)
+
+
+def test_the_chapters_of_the_page_are_the_chapters_of_the_book():
+    for chapter, title in page.CHAPTERS.items():
+        assert headings_of(chapter)[0].startswith(title)
+    assert set(page.CHAPTERS) == {path.stem for path in BOOK.glob("0*.ipynb")}
+
+
+def test_anchors_are_those_of_the_site():
+    for chapter in page.CHAPTERS:
+        for heading in headings_of(chapter):
+            if not re.search(r"[`$\\*]", heading):
+                assert page.anchor(heading) == make_id(heading), heading
+
+
+def test_every_source_is_in_the_bibliography():
+    keys = set(re.findall(r"^@\w+\{([^,\s]+),", (BOOK / "references.bib").read_text(), re.M))
+    for name in NAMES:
+        claim, evidence, _ = judged(name)
+        text = page.entry(judged(name))
+        cited = {
+            key.strip()
+            for group in re.findall(r"\{cite:[tp]\}`([^`]+)`", text)
+            for key in group.split(",")
+        }
+        assert cited <= keys, (claim.name, cited - keys)
+        assert "{{" not in text
+        reported = [f.reported for f in evidence if isinstance(f, Finding) and f.reported]
+        assert set(reported) <= cited
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def whole_page():
+    """The page, from evidence that other tests have gathered already."""
+    made = page.Page([])
+    made.judged = [judged(name) for name in NAMES]
+    return made
+
+
+def test_the_page_shows_every_claim_once(whole_page):
+    soup = BeautifulSoup(whole_page._repr_markdown_(), "html.parser")
+    entries = soup.find_all("details", class_="claim")
+    assert [entry["id"] for entry in entries] == [f"claim-{name}" for name in NAMES]
+    for entry, name in zip(entries, NAMES, strict=True):
+        assert entry["data-verdict"] == judged(name).verdict
+        assert entry.find(class_="claim-verdict").get_text() == judged(name).verdict
+        assert int(entry["data-chapter"]) == claims.named(name).place.number
+        assert entry.find("a")["href"].startswith(claims.named(name).place.chapter)
+        summary = entry.find("summary").get_text()
+        assert claims.named(name).words in summary and not re.search(r"[`{}]", summary)
+    for choice in ("claims-verdict", "claims-chapter"):
+        assert soup.find("label", attrs={"for": choice}) and soup.find("select", id=choice)
+
+
+def test_the_tally_counts(whole_page):
+    assert whole_page.tally == claims.tally(claims.CLAIMS)
+    assert sum(whole_page.tally.values()) == len(NAMES)
+    by_chapter = whole_page.by_chapter()
+    for verdict, count in whole_page.tally.items():
+        assert sum(row[verdict] for row in by_chapter.values()) == count
+    assert repr(whole_page).count("\n") == len(NAMES) - 1
+
+
+def test_a_wrong_verdict_on_record_stops_the_page():
+    right = claims.named("covariance-shift")
+    assert page.Page([right]).tally["false"] == 1
+    with pytest.raises(ValueError, match="'true', and the evidence says 'false'"):
+        page.Page([dataclasses.replace(right, recorded="true")])
+
+
+def test_the_deciding_number_is_one_that_is_not_as_claimed():
+    evidence = [finding(1.0, above(0)), finding(-1.0, above(0)), finding(7.0)]
+    assert page.deciding(evidence) == "a number: −1; by the claim: at least 0"
+    assert page.deciding(evidence[:1]) == "a number: 1; by the claim: at least 0"
+    assert page.deciding(evidence[2:]) == "no number decides it yet"
+    assert page.plain_text("{prf:ref}`thm-x` of *this* `code`") == "thm-x of this code"
+
+
+def test_the_index_says_what_the_page_says(whole_page):
+    words = claims_page.tally_in_words()
+    assert [int(number) for number in re.findall(r"\d+", words)] == [
+        len(NAMES),
+        *whole_page.tally.values(),
+    ]
+    source = [f"The ledger holds {claims_page.MARK}."]
+    claims_page.put_tally(None, "book/index", source)
+    assert source == [f"The ledger holds {words}."]
+
+
+# --- the filter, in a browser ---------------------------------------------------------------------
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+
+def after(whole_page, tmp_path: Path, actions: str) -> BeautifulSoup:
+    """The page after a reader's actions, with the script that the site gives it."""
+    script = (BOOK / "_static" / "claims.js").read_text(encoding="utf-8")
+    html = f"""<!doctype html><html><body>{whole_page._repr_markdown_()}
+<script>{script}</script><script>
+document.addEventListener("DOMContentLoaded", () => {{
+  const choose = (id, value) => {{
+    const select = document.getElementById(id);
+    select.value = value;
+    select.dispatchEvent(new Event("change"));
+  }};
+  {actions}
+}});
+</script></body></html>"""
+    path = tmp_path / "page.html"
+    path.write_text(html, encoding="utf-8")
+    result = subprocess.run(
+        [
+            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
+            *("--disable-background-networking", "--disable-dev-shm-usage"),
+            *("--virtual-time-budget=5000", f"--user-data-dir={tmp_path / 'profile'}"),
+            *("--dump-dom", path.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return BeautifulSoup(result.stdout, "html.parser")
+
+
+def shown(soup: BeautifulSoup) -> list[str]:
+    return [entry["id"] for entry in soup.find_all("details") if not entry.has_attr("hidden")]
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_the_filter_shows_what_fits_and_counts_it(whole_page, tmp_path):
+    soup = after(whole_page, tmp_path, "")
+    assert len(shown(soup)) == len(NAMES)
+    assert not soup.find("form").has_attr("hidden")
+    soup = after(
+        whole_page,
+        tmp_path,
+        'choose("claims-verdict", "half"); choose("claims-chapter", "2");'
+        'document.getElementById("claims-open").click();',
+    )
+    fitting = [
+        f"claim-{claim.name}"
+        for claim in claims.CLAIMS
+        if claim.recorded == "half" and claim.place.number == 2
+    ]
+    assert shown(soup) == fitting
+    opened = [entry["id"] for entry in soup.find_all("details") if entry.has_attr("open")]
+    assert opened == fitting
+    count = f"{len(fitting)} of {len(NAMES)} claims shown"
+    assert soup.find(id="claims-shown").get_text() == count
+    assert soup.find(id="claims-open").get_text() == "Close all"
