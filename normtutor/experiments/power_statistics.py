@@ -37,7 +37,7 @@ from normtutor.training import classification_loss, language_model_loss, start, 
 CHAPTER = "06_power_norm"
 FIGURE = "fig-pn-four"
 FINDING = "most of the raw contrast between text and images is count and scale; batches do the rest"
-XLABEL = "fluctuation of the batch mean, n times its square (1: independent tokens)"
+XLABEL = "squared fluctuation of the mean, times n"
 SEEDS = tuple(range(10, 15))
 
 # name -> what it is; each first norm pools about 1024 values a feature, the last 4096.
@@ -313,7 +313,6 @@ def run_condition(config: Config, name: str, seed: int) -> dict[str, Any]:
         "norms": list(norms.values()),
         "medians": over_blocks(raw, np.median),  # of the first norm, raw, by blocks of steps
         "largest": over_blocks(raw, np.max),
-        "free_medians": over_blocks(free, np.median),
     }
     if name in ("masked", "padded"):
         record["padding"] = float(np.mean(padding))
