@@ -208,16 +208,21 @@ def load_corpus(
             f"1 <= shortest <= longest must hold; got shortest={shortest} and longest={longest}."
         )
     path = _own_text.get() if path is None else Path(path)
-    name, texts = _python_reference() if path is None else _text_file(path)
-    return _cut(name, tuple(texts), level, min_count, shortest, longest)
+    name, digest, texts = _python_reference() if path is None else _text_file(path)
+    return _cut(name, digest, tuple(texts), level, min_count, shortest, longest)
 
 
 @lru_cache(maxsize=8)
 def _cut(
-    name: str, texts: tuple[str, ...], level: Level, min_count: int, shortest: int, longest: int
+    name: str,
+    digest: str,
+    texts: tuple[str, ...],
+    level: Level,
+    min_count: int,
+    shortest: int,
+    longest: int,
 ) -> Corpus:
     """Documents as a corpus."""
-    digest = hashlib.sha256("".join(texts).encode("utf-8")).hexdigest()
     documents = [_sentences(text, level, shortest, longest) for text in texts]
     parts: tuple[list, list, list] = ([], [], [])
     for document in documents:
@@ -241,13 +246,18 @@ def _cut(
     return Corpus(name, digest, vocabulary, train, validation, test)
 
 
-def _python_reference() -> tuple[str, list[str]]:
+def _python_reference() -> tuple[str, str, list[str]]:
     from pydoc_data.topics import topics
 
-    return "Python language reference", [topics[topic] for topic in sorted(topics)]
+    texts = [topics[topic] for topic in sorted(topics)]
+    return "Python language reference", _sha256("".join(texts).encode("utf-8")), texts
 
 
-def _text_file(path: Path) -> tuple[str, list[str]]:
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _text_file(path: Path) -> tuple[str, str, list[str]]:
     """Read a user's file; group its paragraphs into documents of about 5000 characters."""
     if path.is_dir():
         raise IsADirectoryError(
@@ -255,8 +265,9 @@ def _text_file(path: Path) -> tuple[str, list[str]]:
         )
     if not path.is_file():
         raise FileNotFoundError(f"the text file {str(path)!r} does not exist or is not a file.")
+    content = path.read_bytes()
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{str(path)!r} is not UTF-8: byte {error.start} cannot be decoded. Save the file as "
@@ -276,7 +287,7 @@ def _text_file(path: Path) -> tuple[str, list[str]]:
             current, length = [], 0
     if current:
         documents.append("\n".join(current))
-    return path.name, documents
+    return path.name, _sha256(content), documents
 
 
 def _sentences(text: str, level: Level, shortest: int, longest: int) -> list[list[str]]:

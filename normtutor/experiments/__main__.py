@@ -5,9 +5,11 @@ import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from normtutor.experiments.records import (
     NAMES,
+    Saved,
     load,
     module_of,
     read,
@@ -89,13 +91,32 @@ def _show(name: str, directory: Path | None, output: Path) -> None:
     saved = load(name, directory)
     print(saved.provenance())
     module = module_of(name)
+    if hasattr(module, "best_rates"):
+        _print_rates(module.best_rates(saved), saved)
     if hasattr(module, "rows"):
-        plotting.intervals(module.rows(saved), xlabel=module.XLABEL)
-        plt.savefig(output, dpi=200)
+        with plt.rc_context():
+            plotting.use_book_style()
+            axes = plotting.intervals(
+                module.rows(saved),
+                xlabel=module.XLABEL,
+                reference=getattr(module, "REFERENCE", 0.0),
+            )
+            plt.savefig(output, dpi=200, bbox_inches="tight")
+            plt.close()
         print(f"drawn: {output}")
-    else:
-        for condition, rate in module.best_rates(saved).items():
-            print(*condition, f"learning rate {rate:g}")
+
+
+def _print_rates(best: dict[Any, float], saved: Saved) -> None:
+    """The learning rates that were tried, each with its mean loss, and the one that was taken."""
+    for cell, rate in best.items():
+        cell = cell if isinstance(cell, tuple) else (cell,)
+        tried = [
+            f"{condition['learning_rate']:g} ({saved.values('loss', **condition).mean():.3f})"
+            for condition in saved.config["conditions"]
+            if tuple(v for k, v in condition.items() if k != "learning_rate") == cell
+        ]
+        losses = f"; tried (loss): {', '.join(tried)}" if tried else ""
+        print(f"{' '.join(map(str, cell))}: learning rate {rate:g}{losses}")
 
 
 if __name__ == "__main__":
