@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from normtutor import plotting
+from normtutor import experiments, plotting
 from normtutor.experiments import (
     remedies,
     update_size,
@@ -185,3 +185,76 @@ def test_a_map_shows_its_texts_and_checks_its_shape():
     assert [text.get_text() for text in ax.texts] == ["0.1", "0.9"]
     with pytest.raises(ValueError, match=r"\(1, 2\)"):
         plotting.grid_map([[0.1], [0.9]], texts=[["0.1"], ["0.9"]], **options)
+
+
+# --- findings: the sentences of chapter 7, as inequalities on what is saved -----------------------
+
+CHANCE = math.log(10)
+
+
+def interval(values):
+    """The lower and upper end of a 95% t-interval over five seeds; 2.776 is t.ppf(0.975, 4)."""
+    assert len(values) == 5
+    half = 2.776 * values.std(ddof=1) / np.sqrt(5)
+    return values.mean() - half, values.mean() + half
+
+
+def test_what_trains():
+    saved = experiments.load("warmup_map")
+    for condition in saved.config["conditions"]:
+        losses = remedies.losses_by_rate(saved, **condition)
+        assert np.isfinite(losses).all()  # to fail is to stall
+        if condition["wiring"] == "pre":
+            assert (losses < 0.5 * CHANCE).all()
+    unwarmed = {"wiring": "post", "warmup": 0}
+    six = remedies.losses_by_rate(saved, depth=6, **unwarmed)
+    twelve = remedies.losses_by_rate(saved, depth=12, **unwarmed)
+    assert (six[:, :3] < 0.5 * CHANCE).all() and (six[:, 4] > 0.95 * CHANCE).all()
+    assert (twelve[:, 0] < 0.5 * CHANCE).all() and (twelve[:, 2:] > 0.95 * CHANCE).all()
+    warmed = remedies.losses_by_rate(saved, depth=12, wiring="post", warmup=60)
+    assert (warmed[:, :4] < 0.5 * CHANCE).all()
+    assert (warmed[:, 4] > 0.5 * CHANCE).all()
+
+
+def test_the_first_update_over_depth():
+    saved = experiments.load("update_size")
+    where = {"part": "first step", "depth": 32}
+    change = {w: saved.values("change", wiring=w, **where) for w in saved.config["wirings"]}
+    top = {w: saved.values("top", wiring=w, **where) for w in saved.config["wirings"]}
+    assert change["post"].mean() > 3 * change["pre"].mean()
+    assert (change["post-small"] < change["pre"]).all()
+    assert (top["post-small"] > 2 * top["pre"]).all()
+    for wiring in ("post-small", "deepnorm"):
+        assert interval(update_size.exponents(saved, wiring, "change"))[1] < 1
+
+
+def test_the_run_that_fails_makes_all_tokens_alike():
+    saved = experiments.load("update_size")
+    traces = {(t["wiring"], t["warmup"], t["learning_rate"]): t for t in saved.config["traces"]}
+    for key, where in traces.items():
+        likeness = saved.values("likeness", part="trace", **where)
+        bottom = saved.values("bottom", part="trace", **where)
+        fails = key == ("post", 0, 4e-3)
+        assert ((likeness[:, 5:] > 0.999).all(1) == fails).all()
+        assert ((bottom.min(1) < 1e-3 * bottom[:, 0]) == fails).all()
+    # Warm-up changes neither the weights nor the gradient that the run starts with.
+    first, second = (
+        saved.values("top", part="trace", **traces["post", warmup, 4e-3])[:, 0]
+        for warmup in (0, 60)
+    )
+    assert (first == second).all()
+
+
+def test_pre_ln_layers_are_more_exchangeable_and_none_is_idle():
+    saved = experiments.load("wide_and_shallow")
+    for key in ("without_accuracy", "swapped_accuracy", "reversed_accuracy"):
+        pre, post = (saved.values(key, wiring=wiring)[:, -4:].mean(1) for wiring in ("pre", "post"))
+        assert interval(pre - post)[0] > 0
+    whole = saved.values("whole_accuracy", wiring="pre")
+    without = saved.values("without_accuracy", wiring="pre")
+    assert (interval(whole[:, 0] - without[:, -4:].mean(1))[0]) > 0.02
+    increments = saved.values("end_increments", wiring="pre").mean(0)
+    before = saved.values("start_increments", wiring="pre").mean(0)
+    assert increments[-1] / increments[0] > 0.75 > before[-1] / before[0]
+    deepnorm = saved.values("swapped_accuracy", wiring="deepnorm")[:, 4:].mean(1)
+    assert deepnorm.mean() > 0.98
