@@ -12,6 +12,7 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from joblib.parallel import ThreadingBackend
 
 from normtutor import data, experiments, models, training
 from normtutor.experiments import __main__ as command_line
@@ -257,6 +258,25 @@ class Together:
         return [[{"loss": float(seed)}] for seed in seeds]
 
 
+class OneByOne:
+    """An experiment that trains one seed at a time, and can fail at one."""
+
+    SEEDS, CONFIG = Together.SEEDS, Together.CONFIG
+
+    def __init__(self):
+        self.finished = []
+        self.broken = None
+
+    def fingerprint(self, config):
+        return {}
+
+    def run(self, config, seed):
+        if seed == self.broken:
+            raise ArithmeticError
+        self.finished.append(seed)
+        return [{"thread": threading.get_ident()}]
+
+
 @pytest.fixture
 def together(monkeypatch):
     experiment = Together()
@@ -284,12 +304,30 @@ def test_several_workers_share_the_seeds_and_each_process_runs_one_at_a_time(tog
     assert saved.values("loss").tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 
-def test_what_measures_time_runs_alone(together, tmp_path, monkeypatch):
-    monkeypatch.setattr(Together, "ALONE", True, raising=False)
-    monkeypatch.delattr(Together, "run_seeds")
-    monkeypatch.setattr(
-        Together, "run", lambda self, config, seed: [{"thread": threading.get_ident()}]
-    )
+def test_a_backend_that_returns_all_or_nothing_loses_one_round_at_most(monkeypatch, tmp_path):
+    """Ray's is one: it derives from joblib's multiprocessing backend."""
+
+    class AllOrNothing(ThreadingBackend):
+        supports_return_generator = False
+
+    joblib.register_parallel_backend("all or nothing", AllOrNothing)
+    experiment = OneByOne()
+    monkeypatch.setattr(records, "module_of", lambda name: experiment)
+    with joblib.parallel_config(backend="all or nothing", n_jobs=2):
+        experiment.broken = 4
+        with pytest.raises(ArithmeticError):
+            experiments.run_experiment("x", directory=tmp_path, progress=False)
+        assert records.read("x", tmp_path).seeds == [1, 2]
+        experiment.broken = None
+        saved = experiments.run_experiment("x", directory=tmp_path, progress=False)
+    assert saved.seeds == [1, 2, 3, 4, 5]
+    assert experiment.finished.count(1) == 1
+
+
+def test_what_measures_time_runs_alone(tmp_path, monkeypatch):
+    experiment = OneByOne()
+    experiment.ALONE = True
+    monkeypatch.setattr(records, "module_of", lambda name: experiment)
     with joblib.parallel_config(backend="threading", n_jobs=2):
         saved = experiments.run_experiment("x", directory=tmp_path, progress=False)
     assert set(saved.values("thread")) == {float(threading.get_ident())}

@@ -1,14 +1,55 @@
 """Experiments that take longer than a page may: run beforehand, saved, loaded and drawn.
 
-One file an experiment. Each holds a frozen dataclass ``Config`` and the one ``CONFIG`` that the
-book reports, the ``SEEDS``, and ``run(config, seed)``, which returns a list of records. Saving,
-resuming and loading are the business of :mod:`normtutor.experiments.records`; the command line is
+The command line lists, runs and draws them:
 
 .. code-block:: sh
 
-    python -m normtutor.experiments                          # what there is
-    python -m normtutor.experiments run text_batches --jobs 2
-    python -m normtutor.experiments show text_batches
+    python -m normtutor.experiments                      # what there is, and what it costs
+    python -m normtutor.experiments run text_batches --jobs 2 --directory rerun
+    python -m normtutor.experiments show text_batches --directory rerun
+
+A run that is interrupted goes on where it stopped. Without ``--directory`` it goes on with the
+book's own record in ``book/results``, where nothing is missing.
+
+**On a text of your own, on a GPU.** The experiments with language models take any UTF-8 text and a
+CUDA device, and then need a directory of their own:
+
+.. code-block:: sh
+
+    python -m normtutor.experiments run text_batches --text-file corpus.txt --device cuda \\
+        --directory my_results
+
+The learning rates stay the book's. To choose new ones, run ``text_rates`` in the same way, and look
+at ``show text_rates``.
+
+**On a cluster.** Seeds run in parallel through joblib, so that its configuration says where. One
+line moves them onto a Dask cluster:
+
+.. code-block:: python
+
+    import joblib
+    from dask.distributed import Client
+    from normtutor import experiments
+
+    client = Client("scheduler:8786")
+    with joblib.parallel_config(backend="dask"):
+        experiments.run_experiment("text_batches", directory="rerun")
+
+All machines need the same Python and the same normtutor. Ray registers a backend of its own with
+joblib (``ray.util.joblib.register_ray()``, then ``backend="ray"``); the tests cover Dask alone.
+
+**To write one.** One file an experiment, named in :data:`normtutor.experiments.records.NAMES`. It
+holds
+
+- ``CHAPTER``, ``FIGURE``, ``FINDING`` and ``SEEDS``;
+- a frozen dataclass ``Config``, and the one ``CONFIG`` that the book reports;
+- ``run(config, seed)``, which returns a list of records;
+- ``fingerprint(config)``, which identifies the data;
+- ``rows(saved)`` with ``XLABEL``, what its figure shows, or ``best_rates(saved)``.
+
+Where it needs them: ``run_seeds(config, seeds)``, which trains several seeds at once and returns a
+list of records for each; ``REDUCED``, values of fields for a run of seconds in the tests;
+``ALONE = True`` for what measures time; ``REFERENCE``, where the line of "no difference" stands.
 """
 
 from normtutor.experiments.records import NAMES, Saved, load, module_of, run_experiment

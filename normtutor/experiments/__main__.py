@@ -96,7 +96,7 @@ def _show(name: str, directory: Path | None, output: Path) -> None:
     if hasattr(module, "rows"):
         with plt.rc_context():
             plotting.use_book_style()
-            axes = plotting.intervals(
+            plotting.intervals(
                 module.rows(saved),
                 xlabel=module.XLABEL,
                 reference=getattr(module, "REFERENCE", 0.0),

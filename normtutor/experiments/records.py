@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -311,7 +311,7 @@ def run_experiment(
         If what is saved must not be mixed with this run; if a device or a text does not exist, is
         none, or is too short; if ``directory`` is missing beside ``device`` or ``text_file``.
     """
-    from joblib import Parallel, delayed, effective_n_jobs
+    from joblib import delayed, effective_n_jobs
     from tqdm import tqdm
 
     module = module_of(name)
@@ -343,16 +343,30 @@ def run_experiment(
     if hasattr(module, "run_seeds"):
         parts = min(len(missing), effective_n_jobs(jobs))
         groups = [missing[part::parts] for part in range(parts)]
-    # Unordered, so that a seed is saved as soon as it is finished.
-    finished = Parallel(n_jobs=jobs, return_as="generator_unordered")(
+    calls = [
         delayed(_run_seeds)(name, config, group, device, text_file, fingerprint) for group in groups
-    )
+    ]
     with tqdm(total=len(missing), desc=name, unit="seed", disable=not progress) as bar:
-        for runs in finished:
+        for runs in _as_finished(calls, jobs):
             done |= {run["seed"]: run for run in runs}
             save(Saved(name, plain, tuple(done[seed] for seed in sorted(done))), directory)
             bar.update(len(runs))
     return Saved(name, plain, tuple(done[seed] for seed in sorted(done)))
+
+
+def _as_finished(calls: list[Any], jobs: int | None) -> Iterator[list[dict[str, Any]]]:
+    """What joblib's delayed ``calls`` return, each as soon as the backend hands it over."""
+    from joblib import Parallel, effective_n_jobs
+
+    try:
+        parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
+    except ValueError:
+        # Some backends, Ray's among them, return all or nothing: one call a worker, then save.
+        parallel, workers = Parallel(n_jobs=jobs), effective_n_jobs(jobs)
+        for first in range(0, len(calls), workers):
+            yield from parallel(calls[first : first + workers])
+    else:
+        yield from parallel(calls)
 
 
 def _fingerprint(name: str, config: Any, text_file: str | Path | None) -> dict[str, str]:
