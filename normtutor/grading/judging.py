@@ -1,0 +1,293 @@
+"""What a task is, and how an answer is compared: shapes first, then dtypes, then numbers.
+
+A check calls the answer on inputs drawn afresh and raises :class:`Mistake` with words for the
+student. The words never hold an expected number. Where the answer equals what a known mistake gives
+on the same inputs, the words are those of that mistake.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from normtutor.grading import child
+
+SECONDS = 10.0  # for one call
+
+
+class Mistake(Exception):
+    """What is wrong with an answer, in words for the student; ``known`` if they are a diagnosis."""
+
+    def __init__(self, words: str, *, known: bool = False) -> None:
+        super().__init__(words)
+        self.known = known
+
+
+class Answer(Protocol):
+    """How checks reach an answer, wherever it runs."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the student's function, or return the student's value when called without."""
+
+    def drive(self, arguments: Sequence[Any], steps: Sequence[Any]) -> tuple:
+        """Build the student's torch module and lead it through steps."""
+
+
+def received(reply: dict[str, Any]) -> Any:
+    """The value in a reply, or a Mistake that says why there is none."""
+    if reply.get("missing"):
+        raise Mistake("it is not defined: keep the name that the exercise gives")
+    if "error" in reply:
+        raise Mistake(f"it stopped: {str(reply['error'])[:600]}")
+    try:
+        value = child.decode(reply["value"], arrays=True)
+    except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise Mistake("what it returned is not readable as numbers") from error
+    changed = reply.get("changed") or []
+    if changed:
+        numbers = ", ".join(str(int(i) + 1) for i in changed[:5])
+        raise Mistake(
+            f"it changes its input (argument {numbers}): work on a copy. A cache or a residual "
+            "connection still needs the old values.",
+            known=True,
+        )
+    return value
+
+
+class Local:
+    """An answer that runs right here, as in a notebook."""
+
+    def __init__(self, answer: Any, seconds: float = SECONDS) -> None:
+        self.answer, self.seconds = answer, seconds
+
+    def __call__(self, *arguments: Any) -> Any:
+        return received(child.call(self.answer, arguments, self.seconds))
+
+    def drive(self, arguments: Sequence[Any], steps: Sequence[Any]) -> tuple:
+        return received(child.drive(self.answer, arguments, steps, self.seconds))
+
+
+@dataclass(frozen=True)
+class Check:
+    """One named check. ``run(answer, rng)`` raises :class:`Mistake` unless all is well.
+
+    The points of the other checks count only if those marked ``first`` have passed: a function
+    that returns zeros of the right shape and dtype has earned nothing.
+    """
+
+    name: str
+    run: Callable[[Any, np.random.Generator], None]
+    first: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """An exercise that can be checked.
+
+    Parameters
+    ----------
+    id : str
+        "02.3": chapter and number.
+    kind : "implement", "predict", "explain" or "repair"
+    title : str
+    name : str
+        The name that the answer has in the notebook.
+    points : float
+        Shared equally by the checks.
+    checks : sequence of Check
+    prepared : str
+        What the notebook hands out under ``name``, as code: a stub, or the code to repair.
+    """
+
+    id: str
+    kind: str
+    title: str
+    name: str
+    points: float
+    checks: tuple[Check, ...] = field(default=())
+
+
+class Finding(NamedTuple):
+    """The outcome of one check."""
+
+    check: str
+    passed: bool
+    words: str = ""
+    known: bool = False
+
+
+class Result(NamedTuple):
+    """The outcome of one task."""
+
+    task: Task
+    findings: tuple[Finding, ...]
+    score: float
+
+
+def judge(task: Task, answer: Any, rng: np.random.Generator) -> Result:
+    """Run all checks of a task on an answer."""
+    findings: list[Finding] = []
+    barred = False
+    for check in task.checks:
+        if barred:
+            findings.append(
+                Finding(check.name, False, "not tried: first make the checks above pass")
+            )
+            continue
+        try:
+            with np.errstate(all="ignore"):
+                check.run(answer, rng)
+            findings.append(Finding(check.name, True))
+        except Mistake as mistake:
+            findings.append(Finding(check.name, False, str(mistake), mistake.known))
+            barred = check.first
+        except Exception as error:
+            # A submission may hand back what no check foresaw; that is no reason to stop grading.
+            words = f"what came back could not be checked ({type(error).__name__})"
+            findings.append(Finding(check.name, False, words))
+            barred = check.first
+    right = 0 if barred else sum(finding.passed for finding in findings)
+    score = round(task.points * right / max(len(task.checks), 1), 2)
+    return Result(task, tuple(findings), score)
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+class Known(NamedTuple):
+    """A known mistake: what it says to the student, and what it gives in place of each output.
+
+    None where that output is right, or does not matter.
+    """
+
+    words: str
+    outputs: tuple[Any, ...]
+
+
+def close(a: Any, b: Any, tolerance: float) -> bool:
+    """Whether two arrays agree, measured by the largest entry of the second."""
+    a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
+    if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+        return False
+    finite = np.isfinite(b)
+    if not finite.any():
+        return True
+    scale = max(float(np.abs(b[finite]).max()), 1e-300)
+    return float(np.abs(a[finite] - b[finite]).max()) <= tolerance * scale
+
+
+def outputs_of(value: Any, names: Sequence[str]) -> list[child.Array]:
+    """The answer's outputs as arrays, one for each name."""
+    if value is None:
+        raise Mistake("it returns None: is a return statement missing?", known=True)
+    if len(names) == 1 and type(value) is tuple and len(value) == 1:
+        value = value[0]
+    values = value if type(value) is tuple else (value,)
+    if len(values) != len(names):
+        wanted = f"{len(names)} results ({', '.join(names)})" if len(names) > 1 else "one result"
+        raise Mistake(f"it must return {wanted}; it returned {len(values)}")
+    arrays = []
+    for name, item in zip(names, values, strict=True):
+        if isinstance(item, (bool, int, float)):
+            item = child.Array(np.asarray(item, np.float64), "float64")
+        if item is None:
+            raise Mistake(f"{name} is None")
+        if not isinstance(item, child.Array):
+            kind = item.name if isinstance(item, child.Other) else type(item).__name__
+            raise Mistake(f"{name} must be an array of numbers; it is a {kind}")
+        arrays.append(item)
+    return arrays
+
+
+def compare(
+    value: Any,
+    expected: Sequence[Any],
+    names: Sequence[str],
+    known: Sequence[Known] = (),
+    *,
+    tolerance: float = 1e-8,
+    dtype: str | None = None,
+) -> None:
+    """Raise Mistake unless the outputs are the expected ones: shapes, then dtypes, then values."""
+    got = outputs_of(value, names)
+    wanted = [np.asarray(e) for e in expected]
+    for name, g, w in zip(names, got, wanted, strict=True):
+        if g.values.shape != w.shape:
+            hint = ""
+            if g.values.size == w.size:
+                hint = ". The number of entries is right: an axis of length one, or a transpose?"
+            elif g.values.ndim > w.ndim:
+                hint = ". Something was not summed, or was broadcast."
+            raise Mistake(f"{name} must have shape {w.shape}; it has {g.values.shape}{hint}")
+    for name, g in zip(names, got, strict=True):
+        if dtype is not None and g.dtype != dtype:
+            words = f"{name} must come back as {dtype}, like the input; it is {g.dtype}"
+            raise Mistake(words, known=True)
+    wrong = [
+        i for i, (g, w) in enumerate(zip(got, wanted, strict=True))
+        if not close(g.values, w, tolerance)
+    ]  # fmt: skip
+    if not wrong:
+        return
+    for mistake in known:
+        told = [(i, o) for i, o in enumerate(mistake.outputs) if o is not None]
+        tells = any(i in wrong and not close(o, wanted[i], tolerance) for i, o in told)
+        if tells and all(close(got[i].values, o, max(tolerance, 1e-7)) for i, o in told):
+            raise Mistake(mistake.words, known=True)
+    i = wrong[0]
+    raise described(names[i], np.asarray(got[i].values, np.float64), wanted[i], tolerance)
+
+
+def described(name: str, got: np.ndarray, wanted: np.ndarray, tolerance: float) -> Mistake:
+    """Say in which way one output is wrong, without saying what is right."""
+    bad = ~np.isfinite(got) & np.isfinite(wanted)
+    if bad.any():
+        return Mistake(
+            f"{name} holds NaN or infinity in {bad.sum()} of {got.size} entries: is there a "
+            "division by zero, a root of a negative number, or an overflow?"
+        )
+    if not got.any():
+        return Mistake(f"{name} is zero everywhere")
+    flat_got, flat = got.ravel(), wanted.astype(np.float64).ravel()
+    factor = float(flat_got @ flat / max(float(flat @ flat), 1e-300))
+    if close(got, -wanted, 10 * tolerance):
+        return Mistake(f"{name} has the wrong sign everywhere", known=True)
+    if factor and close(got, factor * wanted, 10 * tolerance):
+        return Mistake(
+            f"{name} is {factor:.4g} times what it should be, everywhere: a sum in the place of a "
+            "mean, or a missing factor?",
+            known=True,
+        )
+    scale = max(float(np.abs(wanted).max()), 1e-300)
+    off = np.abs(got - wanted) > tolerance * scale
+    largest = float(np.abs(got - wanted).max()) / scale
+    return Mistake(
+        f"{name} is wrong in {off.sum()} of {off.size} entries; the largest difference is "
+        f"{largest:.2g} of the largest entry"
+    )
+
+
+def prediction(
+    value: Any, truth: float, known: Sequence[tuple[float, str]] = (), tolerance: float = 0.02
+) -> None:
+    """Raise Mistake unless a predicted number is right to 2 %."""
+    if value is None or value is Ellipsis:
+        raise Mistake("there is no prediction yet: enter a number")
+    if isinstance(value, child.Array) and value.values.size == 1:
+        value = float(value.values.reshape(()))
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Mistake("a prediction is one number")
+    if near(value, truth, tolerance):
+        return
+    for wrong, words in known:
+        if near(value, wrong, tolerance):
+            raise Mistake(words, known=True)
+    if truth and near(-value, truth, tolerance):
+        raise Mistake("the size is right, the sign is not", known=True)
+    raise Mistake("that is not the number. Work it out on paper once more before you go on")
+
+
+def near(value: float, truth: float, tolerance: float) -> bool:
+    """Whether a number is right to a share of itself; zero must be met to 1e-6."""
+    return abs(value - truth) <= max(tolerance * abs(truth), 1e-6)

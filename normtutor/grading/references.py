@@ -1,0 +1,67 @@
+"""What answers are compared with: the package's formulas, and autograd through them.
+
+Gradients are those that torch finds by itself, so that no derivation stands here. A known mistake
+is a forward pass with a part held constant or left out.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from normtutor import norms
+
+Array = np.ndarray
+
+
+def gradients(
+    function: Callable[..., Any], arguments: Sequence[Array], grad_outputs: Sequence[Array]
+) -> tuple[Array, ...]:
+    """Gradients of a function's outputs, weighted by ``grad_outputs``, for each argument.
+
+    Computed in float64 by torch, whatever torch's default is.
+    """
+    import torch
+
+    leaves = [torch.tensor(a, dtype=torch.float64, requires_grad=True) for a in arguments]
+    outputs = function(*leaves)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    given = [torch.tensor(g, dtype=torch.float64) for g in grad_outputs]
+    found = torch.autograd.grad(outputs, leaves, given, allow_unused=True)
+    return tuple(
+        np.zeros(leaf.shape) if grad is None else grad.numpy()
+        for leaf, grad in zip(leaves, found, strict=True)
+    )
+
+
+def hidden_from_autograd(x: Any) -> Any:
+    """The same numbers as constants: their gradient is lost."""
+    return x.detach() if hasattr(x, "detach") else x
+
+
+def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
+    """LayerNorm over the last axis."""
+    return norms.layer_norm(x, weight, bias, eps=eps)[0]
+
+
+def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6) -> Any:
+    """RMSNorm over the last axis."""
+    return norms.rms_norm(x, weight, eps=eps)[0]
+
+
+def normal(rng: np.random.Generator, *shape: int, mean: float = 0.7, scale: float = 1.8) -> Array:
+    """Normal numbers whose mean is not zero and whose scale is not one."""
+    return rng.normal(mean, scale, shape)
+
+
+def weights(rng: np.random.Generator, *shape: int) -> Array:
+    """Numbers from 0.4 to 1.9, for a γ that is neither 1 nor 0."""
+    return rng.uniform(0.4, 1.9, shape)
+
+
+def sizes(rng: np.random.Generator, *ranges: tuple[int, int]) -> tuple[int, ...]:
+    """Lengths of axes, each from its range, all different so that no axis is taken for another."""
+    while True:
+        found = tuple(int(rng.integers(low, high + 1)) for low, high in ranges)
+        if len(set(found)) == len(found):
+            return found

@@ -1,0 +1,187 @@
+"""Grade a whole notebook: read it, run it apart, judge its answers, write the reports."""
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from normtutor.grading.judging import Finding, Result, Task, judge
+from normtutor.grading.notebook import explained, points, report
+from normtutor.grading.sandbox import Limits, Sandbox
+
+LARGEST_NOTEBOOK = 20_000_000  # bytes
+LONGEST_EXPLANATION = 3000  # characters that a report repeats
+
+
+class Unreadable(ValueError):
+    """The file is not a notebook."""
+
+
+class Grade(NamedTuple):
+    """What a submission has earned, and what was seen on the way."""
+
+    results: tuple[Result, ...]
+    texts: dict[str, str]  # explanations by task id, for a person to read
+    notes: tuple[str, ...]
+    hidden: frozenset[str]  # ids of tasks that students shall not see at once
+    seconds: float
+
+    @property
+    def score(self) -> float:
+        """The points of all tasks that a program can give."""
+        return round(sum(result.score for result in self.results), 2)
+
+    @property
+    def possible(self) -> float:
+        """The points that could have been earned; explanations have theirs from a person."""
+        return sum(r.task.points for r in self.results if r.task.kind != "explain")
+
+
+def code_cells(path: Path) -> list[str]:
+    """The sources of a notebook's code cells."""
+    try:
+        if path.stat().st_size > LARGEST_NOTEBOOK:
+            raise Unreadable(f"{path.name} is larger than {LARGEST_NOTEBOOK // 10**6} MB")
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        sources = [
+            "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"
+        ]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, Unreadable):
+            raise
+        raise Unreadable(f"{path.name} is not a notebook: {type(error).__name__}") from error
+    return sources
+
+
+def chapter_of(path: Path) -> str:
+    """The chapter that a file's name begins with."""
+    match = re.match(r"\d\d", path.name)
+    if not match:
+        raise ValueError(
+            f"the name of a submission must begin with its chapter, as 02_norms.ipynb; got "
+            f"{path.name}. Name the chapter with --chapter 02."
+        )
+    return match.group()
+
+
+def grade(
+    path: Path,
+    tasks: Sequence[Task],
+    *,
+    limits: Limits | None = None,
+    hidden: Sequence[str] = (),
+    keep_away: Sequence[str] = (),
+    seed: int | None = None,
+) -> Grade:
+    """Grade a notebook.
+
+    Parameters
+    ----------
+    path : Path
+        The submission.
+    tasks : sequence of Task
+    limits : Limits, optional
+    hidden : sequence of str
+        Ids of tasks whose results students shall not see at once.
+    keep_away : sequence of str
+        Files and folders that the submission may not read, beside this package.
+    seed : int, optional
+        For the inputs; drawn afresh without.
+
+    Raises
+    ------
+    Unreadable
+        If the file is not a notebook.
+    """
+    started = time.monotonic()
+    rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
+    results, texts = [], {}
+    with Sandbox(code_cells(path), limits or Limits(), keep_away) as sandbox:
+        for task in tasks:
+            answer = sandbox.answer(task.name)
+            if task.kind == "explain":
+                text = _text(answer)
+                texts[task.id] = text
+                results.append(explained(task, text))
+            else:
+                results.append(judge(task, answer, rng))
+        notes = _notes(sandbox)
+    return Grade(
+        tuple(results), texts, notes, frozenset(hidden), round(time.monotonic() - started, 1)
+    )
+
+
+def _text(answer: Any) -> str:
+    try:
+        value = answer()
+    except Exception:
+        return ""
+    return value[:LONGEST_EXPLANATION] if isinstance(value, str) else ""
+
+
+def _notes(sandbox: Sandbox) -> tuple[str, ...]:
+    notes = list(sandbox.errors)
+    if sandbox.changed:
+        notes.append(
+            f"the submission replaced {', '.join(sandbox.changed)}; it was put back before grading"
+        )
+    if sandbox.printed_bytes > len(sandbox.printed.encode()):
+        notes.append(f"the submission printed {sandbox.printed_bytes} bytes; most were thrown away")
+    return tuple(notes)
+
+
+def as_text(path: Path, found: Grade) -> str:
+    """The report for a student."""
+    lines = [f"{path.name}: {points(found.score, found.possible)}", ""]
+    for result in found.results:
+        if result.task.id in found.hidden:
+            continue
+        lines += [report(result), ""]
+    for id, text in found.texts.items():
+        lines += [f"{id}, for a person to read:", text.strip() or "(nothing)", ""]
+    if found.notes:
+        lines += ["While the notebook ran:", *(f"  {note}" for note in found.notes), ""]
+    return "\n".join(lines)
+
+
+def as_gradescope(found: Grade) -> dict[str, Any]:
+    """The report in the format of Gradescope's results.json."""
+    tests = []
+    for result in found.results:
+        task = result.task
+        if task.kind == "explain":
+            continue
+        tests.append(
+            {
+                "number": task.id,
+                "name": f"{task.title} ({task.kind})",
+                "score": result.score,
+                "max_score": task.points,
+                "status": "passed" if result.score == task.points else "failed",
+                "output": report(result),
+                "output_format": "text",
+                "visibility": "after_published" if task.id in found.hidden else "visible",
+            }
+        )
+    texts = [f"{id}\n{text.strip() or '(nothing)'}" for id, text in found.texts.items()]
+    output = "\n\n".join([*texts, *found.notes])
+    return {
+        "score": found.score,
+        "execution_time": found.seconds,
+        "output": output,
+        "output_format": "text",
+        "visibility": "visible",
+        "stdout_visibility": "hidden",
+        "tests": tests,
+    }
+
+
+def nothing(tasks: Sequence[Task], why: str) -> Grade:
+    """The grade of a file that could not be read."""
+    results = tuple(Result(task, (Finding("the file", False, why),), 0.0) for task in tasks)
+    return Grade(results, {}, (why,), frozenset(), 0.0)

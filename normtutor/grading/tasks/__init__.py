@@ -1,0 +1,45 @@
+"""The tasks, a module a chapter."""
+
+from normtutor.grading.judging import Task
+from normtutor.grading.tasks import (
+    chapter_01,
+    chapter_02,
+    chapter_03,
+    chapter_04,
+    chapter_05,
+    chapter_06,
+    chapter_07,
+    chapter_08,
+)
+
+#: Every task by its id.
+TASKS: dict[str, Task] = {
+    task.id: task
+    for module in (
+        chapter_01,
+        chapter_02,
+        chapter_03,
+        chapter_04,
+        chapter_05,
+        chapter_06,
+        chapter_07,
+        chapter_08,
+    )
+    for task in module.TASKS
+}
+
+
+def task_named(id: str) -> Task:
+    """Look up a task."""
+    if id not in TASKS:
+        raise ValueError(f"there is no task {id!r}; there are {', '.join(TASKS)}.")
+    return TASKS[id]
+
+
+def tasks_of(chapter: str) -> list[Task]:
+    """The tasks of one chapter: "02"."""
+    found = [task for task in TASKS.values() if task.id.split(".")[0] == chapter]
+    if not found:
+        chapters = sorted({id.split(".")[0] for id in TASKS})
+        raise ValueError(f"there is no chapter {chapter!r}; there are {', '.join(chapters)}.")
+    return found

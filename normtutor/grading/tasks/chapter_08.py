@@ -1,0 +1,180 @@
+"""Coursework on what language models use: norms on queries and keys."""
+
+from typing import Any
+
+import numpy as np
+
+from normtutor.grading.judging import Check, Known, Task, compare, prediction
+from normtutor.grading.references import layer_norm, normal, rms_norm, sizes, weights
+
+Rng = np.random.Generator
+
+
+def _bound(answer: Any, rng: Rng) -> None:
+    query = rms_norm(np.linspace(-1.0, 2.0, 64), eps=0.0)
+    known = [
+        (64, "that is the inner product; attention divides it by √d"),
+        (1, "the inner product of unit vectors; RMSNorm gives vectors of length √d"),
+        (1 / 8, "the inner product of unit vectors, divided by √d; RMSNorm gives length √d"),
+        (4096, "q has length √d, not d"),
+        (512, "q has length √d, not d"),
+    ]
+    prediction(answer(), float(query @ query / np.sqrt(64)), known, 0.001)
+
+
+# --- attention with normalized queries and keys ---------------------------------------------------
+
+
+def _attention(
+    qk: list[Any], v: Any, *, causal: bool = True, scale: Any = None, axis: int = -1
+) -> Any:
+    """Attention by torch, and by hand only where a mistake leaves what torch can do."""
+    import torch
+    import torch.nn.functional as F
+
+    q, k, v = (torch.tensor(np.asarray(a)) for a in (*qk, v))
+    if axis == -1:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale).numpy()
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    blocked = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return (scores.masked_fill(blocked, -torch.inf).softmax(axis) @ v).numpy()
+
+
+def _heads(rng: Rng) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    shape = sizes(rng, (2, 2), (3, 4), (5, 6), (7, 9))
+    qkv = [normal(rng, *shape, scale=2.0) for _ in range(3)]
+    return qkv, [weights(rng, shape[-1]) for _ in range(2)]
+
+
+def _compare_qk(
+    answer: Any, qkv: list[np.ndarray], gammas: list[np.ndarray], eps: float = 1e-2, **how: Any
+) -> None:
+    wide = [a.astype(np.float64) for a in qkv]
+    wide_gammas = [a.astype(np.float64) for a in gammas]
+    q, k, v = wide
+    normed = [rms_norm(a, w, eps) for a, w in zip((q, k), wide_gammas, strict=True)]
+    layered = [layer_norm(a, w, None, eps) for a, w in zip((q, k), wide_gammas, strict=True)]
+    lengths = [
+        np.moveaxis(rms_norm(np.moveaxis(a, -2, -1), None, eps), -1, -2) * w
+        for a, w in zip((q, k), wide_gammas, strict=True)
+    ]
+    crossed = [rms_norm(a, w, eps) for a, w in zip((q, k), wide_gammas[::-1], strict=True)]
+    bare = [rms_norm(a, None, eps) for a in (q, k)]
+    known = [
+        Known("queries and keys are not normalized", (_attention([q, k], v),)),
+        Known("a token looks at the tokens after it: the causal mask is missing", (
+            _attention(normed, v, causal=False),)),
+        Known("the factor 1/√d on the scores is missing", (_attention(normed, v, scale=1.0),)),
+        Known("the values are normalized as well; QK-norm leaves them alone", (
+            _attention(normed, rms_norm(v, None, eps)),)),
+        Known("that is LayerNorm on queries and keys: a mean is taken away", (
+            _attention(layered, v),)),
+        Known("the statistics run over the positions; each head of each token has its own", (
+            _attention(lengths, v),)),
+        Known("the softmax runs over the queries; the weights of one query must sum to 1", (
+            _attention(normed, v, axis=-2),)),
+        Known("γ is missing on queries and keys", (_attention(bare, v),)),
+        Known("only the queries are normalized", (_attention([normed[0], k], v),)),
+        Known("only the keys are normalized", (_attention([q, normed[1]], v),)),
+        Known("queries and keys have each other's γ", (_attention(crossed, v),)),
+    ]  # fmt: skip
+    compare(answer(*qkv, *gammas, eps), (_attention(normed, v),), ("the output",), known, **how)
+
+
+def _qk_values(answer: Any, rng: Rng) -> None:
+    _compare_qk(answer, *_heads(rng))
+
+
+def _qk_one(answer: Any, rng: Rng) -> None:
+    qkv, gammas = _heads(rng)
+    _compare_qk(answer, [a[:, :, :1] for a in qkv], gammas)
+
+
+def _qk_large(answer: Any, rng: Rng) -> None:
+    qkv, gammas = _heads(rng)
+    _compare_qk(answer, [1e6 * qkv[0], 1e6 * qkv[1], qkv[2]], [60 * w for w in gammas])
+
+
+def _qk_float32(answer: Any, rng: Rng) -> None:
+    qkv, gammas = _heads(rng)
+    qkv, gammas = ([a.astype(np.float32) for a in arrays] for arrays in (qkv, gammas))
+    _compare_qk(answer, qkv, gammas, tolerance=2e-5, dtype="float32")
+
+
+# --- per head or over all of them -----------------------------------------------------------------
+
+
+def _compare_heads(answer: Any, rng: Rng, heads: int, size: int, spread: float = 3.0) -> None:
+    batch, length = 2, 5
+    scale = np.repeat(np.linspace(1.0, spread, heads), size)  # the heads differ in size
+    q, weight, eps = normal(rng, batch, length, heads * size) * scale, weights(rng, size), 1e-3
+    split = q.reshape(batch, length, heads, size)
+    right = rms_norm(split, weight, eps).reshape(q.shape)
+    tiled = np.tile(weight, heads)
+    whole = rms_norm(q, tiled, eps)
+    mixed = q.reshape(batch, length, size, heads)
+    known = [
+        Known(
+            "one statistic for all heads of a token. Some models do that; here each head of each "
+            "token is to have its own",
+            (whole,),
+        ),
+        Known(
+            "the features are split into heads in the wrong order: neighbours belong together",
+            (
+                rms_norm(np.moveaxis(mixed, -1, -2), None, eps).swapaxes(-1, -2).reshape(q.shape)
+                * tiled,
+            ),
+        ),
+        Known("γ is missing", (rms_norm(split, None, eps).reshape(q.shape),)),
+        Known(
+            "that is LayerNorm: a mean is taken away",
+            (layer_norm(split, weight, None, eps).reshape(q.shape),),
+        ),
+    ]
+    compare(answer(q, weight, heads, eps), (right,), ("the queries",), known)
+
+
+def _heads_values(answer: Any, rng: Rng) -> None:
+    _compare_heads(answer, rng, *sizes(rng, (3, 4), (6, 8)))
+
+
+def _heads_one(answer: Any, rng: Rng) -> None:
+    _compare_heads(answer, rng, 1, 6)
+
+
+def _heads_apart(answer: Any, rng: Rng) -> None:
+    _compare_heads(answer, rng, 4, 4, spread=1e4)
+
+
+TASKS = (
+    Task(
+        "08.1", "predict", "The largest score", "prediction_08_1", 1, (Check("prediction", _bound),)
+    ),
+    Task(
+        "08.2",
+        "implement",
+        "Attention with QK-norm",
+        "qk_norm_attention",
+        4,
+        (
+            Check("values", _qk_values, first=True),
+            Check("edge case: one token", _qk_one),
+            Check("numerics: large queries and keys", _qk_large),
+            Check("dtypes: float32", _qk_float32),
+        ),
+    ),
+    Task(
+        "08.3",
+        "repair",
+        "A norm for each head",
+        "normalize_queries",
+        3,
+        (
+            Check("values", _heads_values, first=True),
+            Check("edge case: one head", _heads_one),
+            Check("numerics: heads of very different size", _heads_apart),
+        ),
+    ),
+    Task("08.4", "explain", "Why RMSNorm, why in front?", "explanation_08_4", 2),
+)

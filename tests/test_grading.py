@@ -1,0 +1,67 @@
+"""Coursework: right answers in every style, wrong answers and what is said about them."""
+
+import pytest
+from coursework_mistakes import MISTAKES
+from coursework_solutions import PREDICTIONS, SOLUTIONS
+
+from normtutor.grading import TASKS
+from normtutor.grading.notebook import examined
+
+STYLES = [(id, style) for id in SOLUTIONS for style in SOLUTIONS[id]]
+MODULES = {"01.3", "03.3"}  # torch modules: there is one style
+
+
+@pytest.mark.parametrize(("id", "style"), STYLES)
+@pytest.mark.parametrize("seed", [0, None])
+def test_a_right_answer_passes_in_every_style(id, style, seed):
+    result = examined(TASKS[id], SOLUTIONS[id][style], seed)
+    assert [f for f in result.findings if not f.passed] == []
+    assert result.score == TASKS[id].points
+
+
+@pytest.mark.parametrize("id", PREDICTIONS)
+def test_a_right_prediction_passes(id):
+    assert examined(TASKS[id], PREDICTIONS[id]).score == TASKS[id].points
+
+
+def test_every_task_has_a_right_answer_in_three_styles():
+    code = [task.id for task in TASKS.values() if task.kind in ("implement", "repair")]
+    assert sorted(code) == sorted(SOLUTIONS)
+    for id in code:
+        wanted = {"torch"} if id in MODULES else {"loops", "numpy", "torch"}
+        assert set(SOLUTIONS[id]) == wanted, id
+    predicted = [task.id for task in TASKS.values() if task.kind == "predict"]
+    assert sorted(predicted) == sorted(PREDICTIONS)
+
+
+# --- wrong answers --------------------------------------------------------------------------------
+
+
+def told(result):
+    """What the failed checks say."""
+    return [f for f in result.findings if not f.passed]
+
+
+@pytest.mark.parametrize("wrong", MISTAKES, ids=lambda w: f"{w.task} {w.name}")
+def test_a_wrong_answer_is_caught_and_diagnosed(wrong):
+    result = examined(TASKS[wrong.task], wrong.answer)
+    failed = told(result)
+    assert failed
+    assert result.score < TASKS[wrong.task].points
+    if wrong.all_lost:
+        assert result.score == 0
+    if wrong.words is not None:
+        said = [f for f in failed if wrong.words in f.words]
+        assert said, [f.words for f in failed]
+        assert any(f.known for f in said)
+
+
+def test_the_catalogue_is_large_and_mostly_diagnosed():
+    code = [w for w in MISTAKES if TASKS[w.task].kind != "predict"]
+    assert len(code) >= 40
+    assert len([w for w in code if w.words]) >= 30
+    assert len({(w.task, w.name) for w in MISTAKES}) == len(MISTAKES)
+    seen = [w for w in MISTAKES if w.seen in ("public code", "rewrite")]
+    assert len(seen) > len(MISTAKES) / 2
+    # Every task that a program judges has a wrong answer that it has been tried on.
+    assert {w.task for w in MISTAKES} == {t.id for t in TASKS.values() if t.kind != "explain"}

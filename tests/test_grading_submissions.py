@@ -1,0 +1,342 @@
+"""Whole notebooks, some of them hostile: graded as what they are, in a process of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from normtutor.grading import TASKS, tasks_of
+from normtutor.grading.__main__ import main
+from normtutor.grading.sandbox import Limits
+from normtutor.grading.submission import (
+    Unreadable,
+    as_gradescope,
+    as_text,
+    chapter_of,
+    code_cells,
+    grade,
+)
+
+PACKAGE = Path(__file__).resolve().parent.parent / "normtutor"
+QUICK = Limits(seconds=1.0, total_seconds=10.0, megabytes=512)
+
+RIGHT = """
+import numpy as np
+from normtutor.grading import check
+
+def merge_moments(n_a, mean_a, var_a, n_b, mean_b, var_b):
+    n = n_a + n_b
+    share, gap = n_b / n, mean_b - mean_a
+    var = var_a + share * (var_b - var_a) + share * (1 - share) * gap**2
+    return n, mean_a + share * gap, var
+
+check("02.3", merge_moments)
+"""
+
+
+def notebook(path, *cells):
+    """Write a notebook of code cells."""
+    content = [
+        {"cell_type": "code", "source": cell, "metadata": {}, "outputs": []} for cell in cells
+    ]
+    path.write_text(json.dumps({"cells": content, "metadata": {}, "nbformat": 4}))
+    return path
+
+
+def graded(tmp_path, *cells, tasks=("02.2", "02.3"), limits=QUICK, **how):
+    """Grade some cells after those of a right answer to 02.3."""
+    path = notebook(tmp_path / "02_submission.ipynb", RIGHT, *cells)
+    found = grade(path, [TASKS[id] for id in tasks], limits=limits, **how)
+    as_text(path, found), json.dumps(as_gradescope(found))  # no submission spoils a report
+    return {result.task.id: result.score for result in found.results}, found
+
+
+def body(lines):
+    """A function layer_norm_dx that does something before it returns zeros."""
+    text = "\n".join(f"    {line}" for line in lines.strip().splitlines())
+    return f"import numpy as np\n\ndef layer_norm_dx(g, x_hat, inverse_std):\n{text}\n    return g"
+
+
+def test_a_right_answer_earns_its_points_from_outside(tmp_path):
+    answer = """
+def layer_norm_dx(g, x_hat, inverse_std):
+    pull = x_hat * (g * x_hat).mean(-1, keepdims=True)
+    return inverse_std * (g - g.mean(-1, keepdims=True) - pull)
+"""
+    scores, found = graded(tmp_path, "%matplotlib inline\n!ls\nx = 1", answer)
+    assert scores == {"02.2": 4, "02.3": 3}
+    assert found.notes == ()
+
+
+# Cells that must not earn the points of 02.2, nor cost those of 02.3.
+HARMLESS_TO_OTHERS = {
+    "nothing": "pass",
+    "a stub": body("pass"),
+    "raises in a cell": "1 / 0",
+    "no Python": "def layer_norm_dx(g:",
+    "raises in the function": body("raise ValueError('x' * 100_000)"),
+    "an error that cannot be shown": body(
+        "class E(Exception):\n    __str__ = property(lambda self: 1 / 0)\nraise E"
+    ),
+    "exits in a cell": "import sys; sys.exit(0)",
+    "exits in the function": body("import sys; sys.exit(0)"),
+    "ends its process in the function": body("import os; os._exit(0)"),
+    "loops in a cell": "while True: pass",
+    "loops in the function": body("while True: pass"),
+    "loops and lets nothing through": body(
+        "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
+    ),
+    "switches the clock off and loops": body(
+        "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0)\nwhile True: pass"
+    ),
+    "sleeps": body("import time; time.sleep(100)"),
+    "recurses": body("layer_norm_dx(g, x_hat, inverse_std)"),
+    "prints megabytes": "print('x' * 20_000_000)",
+    "prints megabytes in the function": body("print('x' * 5_000_000)"),
+    "writes to every descriptor": body(
+        "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'{\"value\": true}\\n')\n"
+        "    except OSError: pass"
+    ),
+    "eats memory": body("return np.ones(10**10)"),
+    "returns too much": body("return np.zeros((3000, 3000))"),
+    "returns a nest": body("x = []\nfor _ in range(100_000): x = [x]\nreturn x"),
+    "returns itself": body("x = {}\nx['x'] = x\nreturn x"),
+    "returns what equals everything": body(
+        "class All(np.ndarray):\n    def __eq__(self, other): return True\n"
+        "return np.zeros(g.shape).view(All)"
+    ),
+    "returns objects": body("return np.array([object()] * 3)"),
+    "returns text": body("return 'passed'"),
+    "is no function": "layer_norm_dx = 4.0",
+    "has a false name": body("pass").replace("layer_norm_dx", "layernorm_dx"),
+    "leaves a thread": "import threading, time\n"
+    "threading.Thread(target=time.sleep, args=(100,), daemon=True).start()",
+    "starts a thread that prints": "import threading\n"
+    "threading.Thread(target=lambda: [print('x') for _ in iter(int, 1)], daemon=True).start()",
+    "replaces the check": "import normtutor.grading as g\ng.check = g.score = lambda *a: 100",
+    "replaces numpy": "import numpy as np\nnp.asarray = np.array_equal = lambda *a, **k: 0",
+    "replaces json": "import json\njson.dumps = lambda *a, **k: '{\"value\": true}'",
+    "replaces builtins": "import builtins\nbuiltins.isinstance = lambda *a: True",
+    "changes the code of the grader": "import sys\n"
+    "sys._getframe(1).f_globals['call'].__code__ = (lambda *a: {'value': True}).__code__",
+    "imports the package": body("from normtutor import norms"),
+    "imports the package by hand": "import importlib, sys\n"
+    "for name in [n for n in sys.modules if n.startswith('normtutor')]: del sys.modules[name]\n"
+    "norms = importlib.import_module('normtutor.norms')\n" + body("norms.layer_norm_backward"),
+    "imports from a file": "import importlib.util as u\n"
+    f"spec = u.spec_from_file_location('m', {str(PACKAGE / 'norms' / 'layer_norm.py')!r})\n"
+    "m = u.module_from_spec(spec); spec.loader.exec_module(m)\n" + body("m.layer_norm"),
+    "starts a process": "import subprocess, sys\n"
+    "subprocess.run([sys.executable, '-c', 'import normtutor.norms'], check=True)\n" + body("pass"),
+    "forks": "import os\nif os.fork() == 0: os._exit(0)\n" + body("pass"),
+    "kills its parent": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
+    "writes the result": "open('results.json', 'w').write('{\"score\": 100}')",
+    "opens a socket": "import socket\nsocket.create_connection(('127.0.0.1', 80))",
+    "uses ctypes": "import ctypes\nctypes.CDLL(None)",
+}
+
+
+@pytest.mark.parametrize("attack", HARMLESS_TO_OTHERS)
+def test_an_attack_earns_nothing_and_breaks_nothing(tmp_path, attack):
+    scores, _ = graded(tmp_path, HARMLESS_TO_OTHERS[attack])
+    assert scores == {"02.2": 0, "02.3": 3}
+
+
+def test_a_submission_that_changes_its_own_side_of_the_grader_earns_nothing(tmp_path):
+    cell = """
+import sys
+frame = sys._getframe()
+while frame:
+    frame.f_globals["call"] = lambda *a: {"value": True, "passed": True, "score": 4}
+    frame.f_globals["encode"] = lambda value: value
+    frame = frame.f_back
+"""
+    scores, _ = graded(tmp_path, cell)
+    assert scores == {"02.2": 0, "02.3": 0}
+
+
+def test_a_submission_that_ends_its_process_earns_nothing(tmp_path):
+    scores, found = graded(tmp_path, "import os; os._exit(0)")
+    assert scores == {"02.2": 0, "02.3": 0}
+    assert "ended its process" in found.notes[0]
+
+
+def test_a_submission_that_cannot_be_interrupted_is_killed(tmp_path):
+    loop = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
+    limits = Limits(seconds=0.5, total_seconds=-58.0, megabytes=512)  # two seconds to start
+    scores, found = graded(tmp_path, loop, limits=limits)
+    assert scores == {"02.2": 0, "02.3": 0}
+    assert found.notes
+
+
+WAYS_TO_READ = (
+    "open({path!r}).read()",
+    "import os; os.chdir({folder!r}); open({name!r}).read()",
+    "import os; os.open({name!r}, os.O_RDONLY, dir_fd=os.open({folder!r}, os.O_RDONLY))",
+    "import pathlib; pathlib.Path('/proc/self/root{path}').read_text()",
+    "import io; io.FileIO({path!r}).read()",
+    "import numpy as np; np.fromfile({path!r}, dtype=np.uint8)",
+    "import linecache; assert not linecache.getlines({path!r}); open({path!r})",
+    "import os; os.symlink({path!r}, 'link'); open('link').read()",
+    "import mmap; mmap.mmap(open({path!r}).fileno(), 0)",
+    "class P(str):\n    pass\nopen(P({path!r})).read()",
+)
+
+
+@pytest.mark.parametrize("name", ["norms/layer_norm.py", "grading/tasks/chapter_02.py"])
+def test_the_grader_and_the_package_cannot_be_read(tmp_path, name):
+    path = PACKAGE / name
+    names = {"path": str(path), "folder": str(path.parent), "name": path.name}
+    _, found = graded(tmp_path, *(way.format(**names) for way in WAYS_TO_READ), tasks=("02.3",))
+    refused = [note for note in found.notes if "graded code may" in note]
+    assert len(refused) == len(WAYS_TO_READ), found.notes
+
+
+def test_nothing_of_the_environment_reaches_a_submission(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_TOKEN", "hidden")
+    cell = "import os\nassert 'COURSE_TOKEN' not in os.environ\nopen('/proc/1/environ')"
+    _, found = graded(tmp_path, cell, tasks=("02.3",))
+    assert "AssertionError" not in str(found.notes)
+
+
+def test_an_instructors_files_are_kept_away(tmp_path):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "answers.txt").write_text("42")
+    cell = f"open({str(hidden / 'answers.txt')!r}).read()"
+    assert graded(tmp_path, cell, tasks=("02.3",))[1].notes == ()
+    _, found = graded(tmp_path, cell, tasks=("02.3",), keep_away=[str(hidden)])
+    assert "may not read" in found.notes[0]
+
+
+TORCH_ATTACKS = {
+    "torch's layer norm": body(
+        "import torch.nn.functional as F\nx = torch.tensor(x_hat)\n"
+        "return F.layer_norm(x, x.shape[-1:])"
+    ),
+    "autograd": body(
+        "x = torch.tensor(x_hat, requires_grad=True)\n"
+        "y = (x - x.mean(-1, keepdim=True)) / x.std(-1, unbiased=False, keepdim=True)\n"
+        "return torch.autograd.grad(y, x, torch.tensor(g))[0] * torch.tensor(inverse_std)"
+    ),
+    "backward": body(
+        "x = torch.tensor(x_hat, requires_grad=True)\n"
+        "y = (x - x.mean(-1, keepdim=True)) / x.std(-1, unbiased=False, keepdim=True)\n"
+        "y.backward(torch.tensor(g))\nreturn x.grad * torch.tensor(inverse_std)"
+    ),
+    "replaces torch": "import torch\ntorch.allclose = torch.equal = lambda *a, **k: True\n"
+    "torch.Tensor.numpy = lambda self: 0",
+}
+
+
+@pytest.mark.parametrize("attack", TORCH_ATTACKS)
+def test_torch_does_not_hand_over_the_answer(tmp_path, attack):
+    cell = "import torch\n" + TORCH_ATTACKS[attack]
+    scores, _ = graded(tmp_path, cell, limits=QUICK._replace(seconds=5))
+    assert scores == {"02.2": 0, "02.3": 3}
+
+
+def test_patching_torch_does_not_repair_a_module(tmp_path):
+    cells = """
+import torch
+
+class RunningScale(torch.nn.Module):
+    def __init__(self, features, alpha=0.9, eps=1e-5):
+        super().__init__()
+        self.alpha, self.eps = alpha, eps
+        self.register_buffer("running_mean_square", torch.ones(features))
+
+    def forward(self, x):
+        y = x / torch.sqrt(self.running_mean_square + self.eps)
+        old = self.running_mean_square
+        self.running_mean_square = self.alpha * old + (1 - self.alpha) * (x**2).mean((0, 1))
+        return y
+
+before = torch.autograd.backward
+torch.autograd.backward = lambda *a, **k: before(*a, retain_graph=True, **k)
+torch.Tensor.requires_grad = False
+"""
+    limits = QUICK._replace(seconds=5)
+    scores, found = graded(tmp_path, cells, tasks=("03.3",), limits=limits)
+    assert scores == {"03.3": 0}
+    assert any("torch.autograd.backward" in note for note in found.notes)
+
+
+# --- files and the command line -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe\x00", b"[1]", b'{"cells": 3}', b"[" * 100_000, b'{"cells": [{}]}']
+)
+def test_what_is_no_notebook_is_graded_as_nothing(tmp_path, content, capsys):
+    path = tmp_path / "02_submission.ipynb"
+    path.write_bytes(content)
+    with pytest.raises(Unreadable):
+        code_cells(path)
+    results = tmp_path / "results.json"
+    assert main(["grade", str(path), "--gradescope", str(results)]) == 0
+    assert json.loads(results.read_text())["score"] == 0
+    assert "is not a notebook" in capsys.readouterr().out
+
+
+def test_a_chapter_is_read_off_the_name():
+    assert chapter_of(Path("02_norms.ipynb")) == "02"
+    with pytest.raises(ValueError, match="--chapter"):
+        chapter_of(Path("norms.ipynb"))
+    with pytest.raises(ValueError, match="there is no chapter"):
+        tasks_of("99")
+
+
+def test_the_command_line_writes_both_reports(tmp_path):
+    explanation = "explanation_02_7 = " + repr("Because of the axes. " * 12)
+    path = notebook(tmp_path / "mine.ipynb", RIGHT, explanation, "prediction_02_1 = -10")
+    text, results = tmp_path / "report.txt", tmp_path / "results.json"
+    command = [sys.executable, "-m", "normtutor.grading", "grade", path, "--chapter", "02"]
+    command += ["--report", text, "--gradescope", results, "--seed", "3"]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    content = json.loads(results.read_text())
+    assert content["score"] == 3
+    assert {test["number"]: test["score"] for test in content["tests"]}["02.3"] == 3
+    assert {test["status"] for test in content["tests"]} == {"passed", "failed"}
+    assert "Because of the axes" in content["output"]
+    written = text.read_text()
+    assert "the sign is not" in written and "for a person to read" in written
+    assert "is not defined" in written  # 02.2 and others
+
+
+OWN = """
+from normtutor.grading import Check, Mistake, Task
+
+def _large(answer, rng):
+    n, mean, var = answer(1.0, 5.0, 0.0, 1e9, 5.0, 1.0)
+    if not abs(mean - 5) < 1e-9:
+        raise Mistake("one value outweighs a billion")
+
+TASKS = [Task("02.3h", "implement", "Hidden", "merge_moments", 2, (Check("large", _large),))]
+"""
+
+
+def test_checks_of_an_instructors_own_stay_hidden(tmp_path):
+    path = notebook(tmp_path / "02_mine.ipynb", RIGHT)
+    (tmp_path / "own.py").write_text(OWN)
+    text, results = tmp_path / "report.txt", tmp_path / "results.json"
+    arguments = ["grade", path, "--checks", tmp_path / "own.py"]
+    arguments += ["--report", text, "--gradescope", results]
+    assert main([str(a) for a in arguments]) == 0
+    tests = {test["number"]: test for test in json.loads(results.read_text())["tests"]}
+    assert tests["02.3h"]["score"] == 2
+    assert tests["02.3h"]["visibility"] == "after_published"
+    assert "Hidden" not in text.read_text()
+
+
+def test_the_graders_own_process_is_left_as_it_was(tmp_path):
+    handler = signal.getsignal(signal.SIGALRM)
+    folder, descriptors = os.getcwd(), len(os.listdir("/proc/self/fd"))
+    graded(tmp_path, "while True: pass", tasks=("02.3",))
+    assert signal.getsignal(signal.SIGALRM) is handler
+    assert os.getcwd() == folder
+    assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
