@@ -86,7 +86,7 @@ def ball() -> Evidence:
             why,
         ),
         Finding(
-            "the same for the ellipsoid of random γ and β",
+            "share of 1000 outputs that lie further than 5% from the ellipsoid of random γ and β",
             float((np.abs(ellipsoid - 1) > 0.05).mean()),
             above(0.01),
             why,
@@ -146,11 +146,11 @@ def layer_norm_in_two_lines() -> Evidence:
     def gap(x: np.ndarray) -> float:
         return float(np.abs(two_lines(x) - norms.layer_norm(x)[0]).max())
 
-    why = "The same layer gives the same numbers, but for the missing ε of 1e-5."
+    why = "The same layer gives the same numbers, but for the missing ε of 0.00001."
     return [
         Finding("largest difference to LayerNorm, tokens of any mean", gap(x), below(0.01), why),
         Finding(
-            "the same for tokens of mean 0",
+            "largest difference to LayerNorm, tokens of mean 0",
             gap(x - x.mean(axis=-1, keepdims=True)),
             below(0.01),
             why,
@@ -349,7 +349,7 @@ def similarity() -> Evidence:
     place=Place(CHAPTER, "What ε does"),
     recorded="false",
     condition="Compare ε with the variance of what comes in. An embedding table of standard "
-    "deviation 0.02 has the variance 4e-4, and libraries' defaults run from 1e-7 to 1e-3.",
+    "deviation 0.02 has the variance 0.0004; libraries' defaults for ε reach from less to more.",
 )
 def epsilon_is_harmless() -> Evidence:
     x = 0.02 * np.random.default_rng(0).normal(size=(10, 4096))
@@ -360,13 +360,13 @@ def epsilon_is_harmless() -> Evidence:
     why = "If ε only guarded a division, no output that is far from 0 would change by a hundredth."
     return [
         Finding(
-            f"length of an output over √d, inputs of standard deviation 0.02, ε = {eps:g}",
+            f"length of an output over √d, inputs of standard deviation 0.02, ε = {words}",
             length(eps),
             near(1, 0.01),
             why,
             form=".3f",
         )
-        for eps in (1e-3, 1e-5)
+        for eps, words in ((1e-3, "0.001"), (1e-5, "0.00001"))
     ]
 
 
@@ -456,7 +456,11 @@ def in_front_of_an_activation() -> Evidence:
             near(len(normed), 0),
             "By the claim every norm stands in front of an activation.",
         ),
-        Finding("those whose output a linear layer reads", readers.count("Linear")),
+        Finding(
+            "those whose output a linear layer reads; the other feeds attention, which begins with "
+            "linear maps",
+            readers.count("Linear"),
+        ),
     ]
 
 

@@ -52,7 +52,7 @@ def recentred_data() -> Evidence:
             above(0.01),
             "Not invariant means a change that is no trace of ε.",
         ),
-        Finding("when 3 is added to all features of the norm's own input", float(own)),
+        Finding("change when 3 is added to all features of the norm's own input", float(own)),
     ]
 
 
@@ -75,8 +75,18 @@ def recentred_weights() -> Evidence:
 
     units = weight - weight.mean(axis=1, keepdims=True)
     return [
-        Finding("one row added to every unit", change(weight + row), below(0.01), SAME),
-        Finding("the mean of each unit's weights removed", change(units), below(0.01), SAME),
+        Finding(
+            "change of an output, one row added to every unit",
+            change(weight + row),
+            below(0.01),
+            SAME,
+        ),
+        Finding(
+            "change of an output, each unit's weights centred by themselves",
+            change(units),
+            below(0.01),
+            SAME,
+        ),
     ]
 
 
@@ -94,12 +104,29 @@ def arbitrary_rescaling() -> Evidence:
     with_bias = [norms.layer_norm(c * x @ weight.T + bias)[0] for c in (1, 10)]
     units = np.random.default_rng(1).uniform(0.5, 2, size=(64, 1))
     return [
-        Finding("all weights times 10", _change(x, 10 * weight), below(0.01), SAME),
-        Finding("all weights times −10", _change(x, -10 * weight), below(0.01), SAME),
-        Finding("all weights times 0.0001", _change(x, 1e-4 * weight), below(0.01), SAME),
-        Finding("each unit by a factor of its own", _change(x, units * weight), below(0.01), SAME),
         Finding(
-            "data times 10, with a bias in the linear map",
+            "change of an output, all weights times 10", _change(x, 10 * weight), below(0.01), SAME
+        ),
+        Finding(
+            "change of an output, all weights times −10",
+            _change(x, -10 * weight),
+            below(0.01),
+            SAME,
+        ),
+        Finding(
+            "change of an output, all weights times 0.0001",
+            _change(x, 1e-4 * weight),
+            below(0.01),
+            SAME,
+        ),
+        Finding(
+            "change of an output, each unit by a factor of its own",
+            _change(x, units * weight),
+            below(0.01),
+            SAME,
+        ),
+        Finding(
+            "change of an output, data times 10, with a bias in the linear map",
             float(np.abs(with_bias[1] - with_bias[0]).max()),
             below(0.01),
             SAME,
@@ -111,9 +138,9 @@ def arbitrary_rescaling() -> Evidence:
     "All the usual normalization methods are invariant to rescaling the data set.",
     met="a sentence below table 1 of {cite:t}`ba2016`",
     place=Place(CHAPTER, "What the papers' tables say"),
-    recorded="half",
-    condition="True of BatchNorm and LayerNorm. WeightNorm is linear in the data; the table itself "
-    "says so, the sentence below it does not.",
+    recorded="false",
+    condition="It holds of BatchNorm and LayerNorm. WeightNorm is linear in the data; the table "
+    "itself says so, the sentence below it does not.",
 )
 def rescaled_data() -> Evidence:
     x, weight = _data()
@@ -123,14 +150,16 @@ def rescaled_data() -> Evidence:
         "LayerNorm": [norms.layer_norm(c * x @ weight.T)[0] for c in (1, 3)],
         "WeightNorm": [c * x @ unit.T for c in (1, 3)],
     }
+    change = {name: float(np.abs(three - one).max()) for name, (one, three) in outputs.items()}
     return [
         Finding(
-            f"largest change of an output of {name}, data times 3",
-            float(np.abs(three - one).max()),
+            "largest change of an output of any of BatchNorm, LayerNorm and WeightNorm, data "
+            "times 3",
+            max(change.values()),
             below(0.01),
-            SAME,
-        )
-        for name, (one, three) in outputs.items()
+            f"“All” is decided by the worst. {SAME}",
+        ),
+        *(Finding(f"of {name} alone", value) for name, value in change.items()),
     ]
 
 
@@ -183,8 +212,8 @@ def initial_scale() -> Evidence:
 
 
 @claim(
-    "Weight decay regularizes a layer that a norm follows.",
-    met="training recipes that decay all weights",
+    "Weight decay keeps a layer that a norm follows simple, by keeping its weights small.",
+    met="explanations of training recipes that decay all weights",
     place=Place(CHAPTER, "What it does to training: weight decay"),
     recorded="false",
     condition="The function does not depend on the length of these weights, so a penalty on the "
@@ -268,13 +297,13 @@ def wherever_it_stands() -> Evidence:
     first = [norms.layer_norm(x)[0] @ (c * weight).T for c in (1, 2)]
     return [
         Finding(
-            "linear map, then norm: weights times 2",
+            "change of an output, linear map, then norm: weights times 2",
             _change(x, 2 * weight),
             below(0.01),
             SAME,
         ),
         Finding(
-            "norm, then linear map: weights times 2",
+            "change of an output, norm, then linear map: weights times 2",
             float(np.abs(first[1] - first[0]).max()),
             below(0.01),
             SAME,

@@ -27,6 +27,8 @@ TRUE, FALSE, HALF, OPEN = VERDICTS = ("true", "false", "half", "open")
 
 def printed(number: float, form: str) -> str:
     """A number as a reader expects it: a real minus sign, and no zeros before an exponent."""
+    if number == 0 and not form.endswith("%"):
+        return "0"
     return re.sub(r"e([+-])0*(\d)", r"e\1\2", f"{number:{form}}").replace("-", "−")
 
 
@@ -43,8 +45,9 @@ class Range(NamedTuple):
     low: float
     high: float
 
-    def __str__(self) -> str:
-        low, high = (printed(end, ".4g") for end in self)
+    def in_words(self, form: str = ".4g") -> str:
+        """The range as a reader's words; ``form`` is how its ends are printed."""
+        low, high = (printed(end, form) for end in self)
         if self.low == -math.inf:
             return f"at most {high}"
         if self.high == math.inf:
@@ -120,6 +123,15 @@ class Finding:
         if self.claimed.low <= low and high <= self.claimed.high:
             return True
         return False if high < self.claimed.low or low > self.claimed.high else None
+
+    @property
+    def prediction(self) -> str:
+        """Where the number must lie by the claim, in words."""
+        return (
+            self.claimed.in_words(".4g" if "%" not in self.form else self.form)
+            if self.claimed
+            else ""
+        )
 
     @property
     def number(self) -> str:

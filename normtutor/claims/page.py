@@ -65,7 +65,7 @@ def deciding(evidence: Evidence) -> str:
         return "no number decides it yet"
     against = [finding for finding in findings if not finding.agrees]
     one = (against or findings)[0]
-    return f"{plain_text(one.what)}: {one.number}; by the claim: {one.claimed}"
+    return f"{plain_text(one.what)}: {one.number}; by the claim: {one.prediction}"
 
 
 def plain_text(markdown: str) -> str:
@@ -77,11 +77,11 @@ def _item(item: Finding | Unsettled) -> str:
     if isinstance(item, Unsettled):
         return f"- *Unsettled:* {item.what} *What would settle it:* {item.would_settle}"
     reported = f" (reported by {{cite:t}}`{item.reported}`)" if item.reported else ""
-    line = f"- {item.what}{reported}: **{item.number}**"
+    line = f"- {item.what[0].upper()}{item.what[1:]}{reported}: **{item.number}**"
     if item.claimed is None:
         return f"{line}."
     answer = ANSWERS[item.agrees].capitalize()
-    return f"{line}. By the claim: {item.claimed}. {item.why} *{answer}.*"
+    return f"{line}. By the claim: {item.prediction}. {item.why} *{answer}.*"
 
 
 def entry(judged: Judged) -> str:
@@ -106,7 +106,7 @@ def entry(judged: Judged) -> str:
             *map(_item, evidence),
             "",
             f'**Explained in** <a href="{link}">{CHAPTERS[place.chapter]}: '
-            f"{escape(place.section, quote=False)}</a>.",
+            f"{escape(place.section, quote=False)}</a>",
             "",
             "</details>",
         ]

@@ -63,7 +63,7 @@ def no_gap() -> Evidence:
 
 
 @claim(
-    "PowerNorm's loss has a smaller Lipschitz constant than BatchNorm's: its gradients are smaller.",
+    "PowerNorm has a smaller Lipschitz constant than BatchNorm: its gradients are smaller.",
     met="summaries of {cite:t}`shen2020`",
     place=Place(CHAPTER, "Is its gradient smaller than BatchNorm's?"),
     recorded="half",
@@ -121,7 +121,7 @@ def text_fluctuates_more() -> Evidence:
     why = "More is a ratio above 1, 0 in log2; all first norms pool 1024 values, in units of σ."
     return [
         Finding(
-            "fluctuation of the batch mean: shuffled text over images, log2",
+            "fluctuation of the batch mean: shuffled text over images, log2 (1 is twice)",
             ratio("mean", "shuffled", "images"),
             above(0),
             why,
@@ -129,19 +129,20 @@ def text_fluctuates_more() -> Evidence:
         ),
         Finding(
             "fluctuation of the gradient's part that goes through the mean: shuffled text over "
-            "images, log2",
+            "images, log2 (1 is twice)",
             ratio("g_mu", "shuffled", "images"),
             above(0),
             why,
             form=".2f",
         ),
         Finding(
-            "fluctuation of the batch variance: shuffled text over images, log2",
+            "fluctuation of the batch variance: shuffled text over images, log2 (1 is twice)",
             ratio("variance", "shuffled", "images"),
             form=".2f",
         ),
         Finding(
-            "fluctuation of the batch mean: images read pixel by pixel over images, log2",
+            "fluctuation of the batch mean: images read pixel by pixel over images, log2 (1 is "
+            "twice)",
             ratio("mean", "pixels", "images"),
             form=".2f",
         ),

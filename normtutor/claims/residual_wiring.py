@@ -44,7 +44,8 @@ def _at_the_start(wiring: str, depth: int) -> dict[str, np.ndarray]:
         model = TransformerLM(50, depth=depth, max_length=16, wiring=wiring, dropout=0.0)
         tokens, targets = torch.randint(50, (2, 8, 16))
         loss = F.cross_entropy(model(tokens).flatten(0, 1), targets.flatten())
-        matrices = [layer.feed_forward[2].weight for layer in model.layers]
+        parameters = dict(model.named_parameters())
+        matrices = [parameters[f"layers.{i}.feed_forward.2.weight"] for i in range(depth)]
         gradients.append([g.norm().item() for g in torch.autograd.grad(loss, matrices)])
         with torch.no_grad():
             x = first = model.embed(tokens)
@@ -107,7 +108,8 @@ def larger_at_the_bottom() -> Evidence:
     why = "Larger is a ratio above 1, which is 0 in log2."
     return [
         Finding(
-            f"gradient of the lowest layer over the highest, {depth} layers, Pre-LN, log2",
+            f"gradient of the lowest layer over the highest, {depth} layers, Pre-LN, log2 (1 is "
+            "twice)",
             _bottom_over_top("pre", depth),
             above(0),
             why,
@@ -122,8 +124,8 @@ def larger_at_the_bottom() -> Evidence:
     met=NOTES,
     place=OVER_LAYERS,
     recorded="false",
-    condition="The bottom layers are not the identity branch; both run through every layer. DeepNorm "
-    "leans far more on the identity, and its gradients are level.",
+    condition="The bottom layers are not the identity branch; both run through every layer. "
+    "DeepNorm leans far more on the identity, and its gradients are level.",
 )
 def bias_to_the_identity() -> Evidence:
     ratio = _bottom_over_top("deepnorm", 12).mean - _bottom_over_top("pre", 12).mean
@@ -173,7 +175,7 @@ def vanish_in_post_ln() -> Evidence:
     return [
         Finding(
             f"gradient of the lowest layer over the highest before training, Post-LN, {depth} "
-            "layers, log2",
+            "layers, log2 (1 is twice)",
             _bottom_over_top("post", depth),
             below(-3.3),
             why,
@@ -243,14 +245,16 @@ def wide_and_shallow() -> Evidence:
     ).reshape(len(saved.runs))
     return [
         Finding(
-            "relative increment of the last of 8 layers over the first, before training, log2",
+            "relative increment of the last of 8 layers over the first, before training, log2 (1 "
+            "is twice)",
             fall("start"),
             below(0),
             "Shallow means that upper layers add less; 0 is as much.",
             form=".2f",
         ),
         Finding(
-            "the same after training",
+            "relative increment of the last of 8 layers over the first, after training, log2 (1 "
+            "is twice)",
             fall("end"),
             below(0),
             "As before training.",
@@ -269,5 +273,129 @@ def wide_and_shallow() -> Evidence:
             above(-0.05),
             "Layers side by side lose next to nothing.",
             form=".3f",
+        ),
+    ]
+
+
+def _final_losses(experiment: str, rate: float, **where: object) -> np.ndarray:
+    """Test loss of sorting at one learning rate, one a seed; chance is ln 10 = 2.30."""
+    saved = experiments.load(experiment)
+    return saved.values("loss", learning_rate=rate, **where)
+
+
+TRAINED = 1.15  # nats a digit: half of chance
+
+
+@claim(
+    "Post-LN does not train without warm-up.",
+    met=f"{TUTORIALS}, after {{cite:t}}`xiong2020`",
+    place=Place(CHAPTER, "What trains: a map"),
+    recorded="half",
+    condition="At large rates, the earlier the deeper the model. At a small rate it trains without "
+    "any.",
+)
+def warm_up_for_post_ln() -> Evidence:
+    def loss(rate: float) -> Interval:
+        return over_seeds(_final_losses("warmup_map", rate, wiring="post", depth=12, warmup=0))
+
+    why = "Not to train is to end above half of chance, which is ln 10 = 2.30 nats a digit."
+    return [
+        Finding(
+            "loss of Post-LN after 200 steps without warm-up, 12 layers, rate 0.004",
+            loss(4e-3),
+            above(TRAINED),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "loss of Post-LN after 200 steps without warm-up, 12 layers, rate 0.001",
+            loss(1e-3),
+            above(TRAINED),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "at rate 0.004 with 60 steps of warm-up",
+            over_seeds(_final_losses("warmup_map", 4e-3, wiring="post", depth=12, warmup=60)),
+            form=".2f",
+        ),
+    ]
+
+
+@claim(
+    "Pre-LN needs no warm-up.",
+    met=f"{TUTORIALS}, after {{cite:t}}`xiong2020`",
+    place=Place(CHAPTER, "What trains: a map"),
+    recorded="true",
+    condition="It trains without, over a factor of 16 in the rate. At the largest rates it ends "
+    "better with some.",
+)
+def no_warm_up_for_pre_ln() -> Evidence:
+    saved = experiments.load("warmup_map")
+    losses = {
+        (depth, rate): _final_losses("warmup_map", rate, wiring="pre", depth=depth, warmup=0)
+        for depth in (6, 12)
+        for rate in saved.config["rates"]
+    }
+    worst = max(losses.values(), key=np.mean)
+    deep = {
+        warmup: _final_losses("warmup_map", 16e-3, wiring="pre", depth=12, warmup=warmup)
+        for warmup in (0, 60)
+    }
+    return [
+        Finding(
+            "loss of Pre-LN after 200 steps without warm-up, the worst of two depths and five "
+            "rates",
+            over_seeds(worst),
+            below(TRAINED),
+            "To train is to end below half of chance, which is ln 10 = 2.30 nats a digit.",
+            form=".2f",
+        ),
+        Finding(
+            "at the largest rate, 12 layers: without warm-up minus with 60 steps",
+            over_seeds(deep[0] - deep[60]),
+            form=".2f",
+        ),
+    ]
+
+
+@claim(
+    "Post-LN needs warm-up because the gradients near its output are large at the start.",
+    met="summaries of {cite:t}`xiong2020`",
+    place=Place(CHAPTER, "The size of the update"),
+    recorded="false",
+    condition="The gradients are large, but Adam divides by their size. With smaller weights in "
+    "the lower layers the top gradient stays large and the model trains without warm-up; what "
+    "shrinks is the update of the output {cite:p}`wang2022`.",
+)
+def large_gradients_and_warm_up() -> Evidence:
+    steps = experiments.load("update_size")
+
+    def first(key: str, wiring: str) -> np.ndarray:
+        return np.log2(steps.values(key, part="first step", wiring=wiring, depth=16))
+
+    return [
+        Finding(
+            "loss after 200 steps without warm-up, rate 0.004: Post-LN of 12 layers with small "
+            "weights below",
+            over_seeds(_final_losses("remedies", 4e-3, wiring="post-small")),
+            above(TRAINED),
+            "Its top gradient is large, so by the claim it stays at chance as Post-LN does.",
+            form=".2f",
+        ),
+        Finding(
+            "Post-LN itself, the same",
+            over_seeds(_final_losses("warmup_map", 4e-3, wiring="post", depth=12, warmup=0)),
+            form=".2f",
+        ),
+        Finding(
+            "its top gradient over Post-LN's, 16 layers, log2 (1 is twice)",
+            over_seeds(first("top", "post-small") - first("top", "post")),
+            form=".2f",
+        ),
+        Finding(
+            "its first update of the output over Post-LN's, log2 (1 is twice)",
+            over_seeds(first("change", "post-small") - first("change", "post")),
+            form=".2f",
         ),
     ]

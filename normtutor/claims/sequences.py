@@ -145,7 +145,8 @@ def fluctuation_of_text() -> Evidence:
             form=".3f",
         ),
         Finding(
-            "the same, the same text shuffled",
+            "loss in evaluation minus with batch statistics, the same text shuffled (nats per "
+            "token)",
             gap("shuffled"),
             above(0.05),
             f"If the fluctuation of text makes the gap, it is there. {why}",
@@ -191,7 +192,14 @@ def variable_lengths() -> Evidence:
             why,
             form=".2f",
         ),
-        Finding("the same with a mask", change(True), above(0.01), why, form=".0e"),
+        Finding(
+            "largest change of a real token when a batch is padded to twice the length, with a "
+            "mask",
+            change(True),
+            above(0.01),
+            why,
+            form=".0e",
+        ),
         Finding(
             "sentences of 3 that still go on at position 8, for a statistic per step",
             int(mask[:, 7].sum()),
@@ -283,7 +291,7 @@ def parallel_training() -> Evidence:
             form=".2f",
         ),
         Finding(
-            "the same, statistics combined from what each device sends",
+            "relative error of the gradient, statistics combined from what each device sends",
             off("synchronised"),
             above(0.01),
             why,
@@ -311,8 +319,15 @@ def batch_of_one() -> Evidence:
 
     why = "1 is an error, 0 is an output; “cannot” means an error."
     return [
-        Finding("training on x of shape (1, 8) is refused", refused((1, 8)), near(1, 0), why),
-        Finding("training on x of shape (1, 5, 8) is refused", refused((1, 5, 8)), near(1, 0), why),
+        Finding(
+            "BatchNorm refuses to train on x of shape (1, 8)", refused((1, 8)), near(1, 0), why
+        ),
+        Finding(
+            "BatchNorm refuses to train on x of shape (1, 5, 8)",
+            refused((1, 5, 8)),
+            near(1, 0),
+            why,
+        ),
     ]
 
 
@@ -341,7 +356,7 @@ def outliers() -> Evidence:
             form=".1f",
         ),
         Finding(
-            "spread of the other 99 outputs over what it was",
+            "spread of 99 other outputs beside an outlier over what it was without",
             float(y[:-1].std() / calm[:-1].std()),
             near(1, 0.1),
             "A model that is less sensitive leaves the others as they were, to a tenth.",
@@ -395,8 +410,8 @@ def recurrent_networks() -> Evidence:
 )
 def fails_on_text() -> Evidence:
     why = (
-        "To fail is to lose clearly: by a tenth of a nat a token or more, as much as the norms' "
-        "choice of learning rate matters."
+        "To fail is to lose clearly: by a tenth of a nat a token or more, more than the "
+        "learning rates next to the best one cost."
     )
     return [
         Finding(
@@ -407,7 +422,7 @@ def fails_on_text() -> Evidence:
             form=".3f",
         ),
         Finding(
-            "the same, 16 shuffled sentences, masked",
+            "test loss minus LayerNorm's, 16 shuffled sentences, masked (nats per token)",
             _against_layer_norm("masked batch", "shuffled", 16),
             above(0.1),
             why,
@@ -529,7 +544,7 @@ def small_batches() -> Evidence:
             reported="wu2018",
         ),
         Finding(
-            "digits, 2 images: test loss of BatchNorm over GroupNorm's, log2",
+            "digits, 2 images: test loss of BatchNorm over GroupNorm's, log2 (1 is twice)",
             ratio(2),
             above(0),
             "To fail is to have the larger loss.",
@@ -556,8 +571,15 @@ def larger_is_better() -> Evidence:
 
     why = "Better is a smaller test loss; every run saw the same number of images."
     return [
-        Finding("digits: test loss with 2 images over 1, log2", ratio(2, 1), below(0), why),
-        Finding("test loss with 32 images over 8, log2", ratio(32, 8), below(0), why),
+        Finding(
+            "digits: test loss with 2 images over 1, log2 (1 is twice)", ratio(2, 1), below(0), why
+        ),
+        Finding(
+            "digits: test loss with 32 images over 8, log2 (1 is twice)",
+            ratio(32, 8),
+            below(0),
+            why,
+        ),
     ]
 
 
@@ -565,14 +587,21 @@ def larger_is_better() -> Evidence:
     "Batches in NLP are small.",
     met=ASSISTANT,
     place=Place(CHAPTER, "Small batches"),
-    recorded="false",
-    condition="Not in pre-training, where a batch holds millions of tokens. It can be true of the "
-    "part of a batch that one device sees. Rests on published settings.",
+    recorded="half",
+    condition="True of fine-tuning, and perhaps of the part of a batch that one device sees. In "
+    "pre-training a batch holds up to millions of tokens. Rests on published settings.",
 )
 def small_batches_in_language() -> Evidence:
     why = "BatchNorm's own paper used 32 images a batch {cite:p}`ioffe2015`; small is below that."
     return [
-        Finding("sequences a batch, BERT", 256, below(31), why, form=".0f", reported="devlin2019"),
+        Finding(
+            "sequences a batch, BERT, pre-training",
+            256,
+            below(31),
+            why,
+            form=".0f",
+            reported="devlin2019",
+        ),
         Finding(
             "sequences of 4096 tokens a batch, Llama 2, from 4 million tokens",
             4e6 / 4096,
@@ -580,6 +609,14 @@ def small_batches_in_language() -> Evidence:
             why,
             form=".0f",
             reported="touvron2023llama2",
+        ),
+        Finding(
+            "sequences a batch, BERT, the smaller setting for fine-tuning",
+            16,
+            below(31),
+            why,
+            form=".0f",
+            reported="devlin2019",
         ),
         Finding(
             "source tokens a batch, the first Transformer",
@@ -629,13 +666,13 @@ def mixed_norms() -> Evidence:
             reported="liu2022",
         ),
         Finding(
-            "BatchNorm layers in that of Swin Transformer",
+            "BatchNorm layers in the published definition of Swin Transformer",
             0,
             above(1),
             why,
             reported="liu2021swin",
         ),
-        Finding("LayerNorm layers in ConvNeXt-T: stem 1, downsampling 3, blocks 18, head 1", 23),
+        Finding("LayerNorm layers in ConvNeXt-T: stem 1, downsampling 3, blocks 18, end 1", 23),
     ]
 
 
@@ -658,7 +695,9 @@ def layer_norm_in_vision() -> Evidence:
             reported="torchvision2016",
         ),
         Finding(
-            "with LayerNorm, of 5 since then (ViT, EfficientNetV2, Swin, ConvNeXt, MaxViT)",
+            "architectures of torchvision with LayerNorm, of 5 since then (ViT, EfficientNetV2, "
+            "Swin, "
+            "ConvNeXt, MaxViT)",
             4,
             below(2),
             why,
@@ -672,8 +711,8 @@ def layer_norm_in_vision() -> Evidence:
     met=ASSISTANT,
     place=MEASURED,
     recorded="open",
-    condition="Generalization is test loss at equal training loss. Nobody has offered that "
-    "comparison; a better test loss after equally many steps is optimization.",
+    condition="Generalization is test loss at equal training loss, and we know of no comparison of "
+    "that kind. A better test loss after equally many steps is optimization.",
 )
 def generalization() -> Evidence:
     saved, where = _text(), {"order": "shuffled", "batch_size": 16}
