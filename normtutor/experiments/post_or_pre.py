@@ -48,8 +48,8 @@ class Config:
     min_count: int = 3
     length: int = 32
     batch_size: int = 16
-    steps: int = 500
-    warmup: int = 100
+    steps: int = 400
+    warmup: int = 80
     evaluate_every: int = 100
 
 
