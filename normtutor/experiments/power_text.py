@@ -91,7 +91,27 @@ class Config:
     warmup: int = 60
 
 
-CONFIG = Config(conditions=())
+# The learning rates that power_rates chose; a test compares them with its saved run.
+CONFIG = Config(
+    conditions=(
+        Condition("power-v", "shuffled", 4, 4e-3),
+        Condition("power", "shuffled", 4, 4e-3),
+        Condition("none", "document", 4, 8e-3),
+        Condition("power-v", "document", 4, 4e-3),
+        Condition("power", "document", 4, 4e-3),
+        Condition("authors", "document", 4, 4e-3),
+        Condition("layer", "document", 2, 4e-3),
+        Condition("masked batch", "document", 2, 4e-3),
+        Condition("power-v", "document", 2, 2e-3),
+        Condition("power", "document", 2, 4e-3),
+        Condition("power-v", "length", 16, 8e-3),
+        Condition("power", "length", 16, 4e-3),
+        Condition("authors", "length", 16, 2e-3),
+        Condition("power, warm-up 60", "document", 4, 4e-3),
+        Condition("power, no nu", "document", 4, 4e-3),
+        Condition("authors, one group", "document", 4, 4e-3),
+    )
+)
 
 
 def corpus_of(config: Config) -> Corpus:
