@@ -720,17 +720,17 @@ def _(q, k, v, weight_q, weight_k, eps):
 
 @wrong("08.3", "one statistic for all heads", "public code", "one statistic for all heads")
 def _(q, weight, heads, eps):
-    return rms_norm(q, np.tile(weight, int(heads)), eps)
+    return rms_norm(q, np.tile(weight, heads), eps)
 
 
 @wrong("08.3", "heads split the wrong way", "public code", "in the wrong order")
 def _(q, weight, heads, eps):
-    split = q.reshape(*q.shape[:-1], -1, int(heads))
+    split = q.reshape(*q.shape[:-1], -1, heads)
     split = split / np.sqrt(mean(split**2, -2) + eps)
-    return split.reshape(q.shape) * np.tile(weight, int(heads))
+    return split.reshape(q.shape) * np.tile(weight, heads)
 
 
 @wrong("08.3", "LayerNorm", "rewrite", "a mean is taken away")
 def _(q, weight, heads, eps):
-    split = q.reshape(*q.shape[:-1], int(heads), -1)
+    split = q.reshape(*q.shape[:-1], heads, -1)
     return layer_norm(split, weight, 0, eps).reshape(q.shape)

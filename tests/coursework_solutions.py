@@ -606,7 +606,6 @@ def _(q, k, v, weight_q, weight_k, eps):
 
 @solves("08.3", "numpy")
 def _(q, weight, heads, eps):
-    heads = int(heads)
     split = q.reshape(*q.shape[:-1], heads, -1)
     split = split / np.sqrt((split**2).mean(-1, keepdims=True) + eps) * weight
     return split.reshape(q.shape)
@@ -615,7 +614,7 @@ def _(q, weight, heads, eps):
 @solves("08.3", "torch")
 def _(q, weight, heads, eps):
     q, weight = torch.as_tensor(q), torch.as_tensor(weight)
-    split = q.unflatten(-1, (int(heads), -1))
+    split = q.unflatten(-1, (heads, -1))
     return (split * torch.rsqrt(split.square().mean(-1, keepdim=True) + eps) * weight).flatten(-2)
 
 
@@ -623,7 +622,7 @@ def _(q, weight, heads, eps):
 def _(q, weight, heads, eps):
     y, size = np.empty_like(q), len(weight)
     for index in np.ndindex(*q.shape[:-1]):
-        for head in range(int(heads)):
+        for head in range(heads):
             part = q[index][head * size : (head + 1) * size]
             rms = math.sqrt(sum(v * v for v in part) / size + eps)
             y[index][head * size : (head + 1) * size] = part / rms * weight
