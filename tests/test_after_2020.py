@@ -1,0 +1,246 @@
+"""The experiments and the table of the chapter on current language models."""
+
+import ast
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+from normtutor import experiments
+from normtutor.experiments import (
+    current_wiring_rates,
+    current_wirings,
+    qk_norm,
+    tanh_against_layer,
+    tanh_rates,
+    text_chunks,
+    variance_growth,
+)
+
+BOOK = Path(__file__).resolve().parents[1] / "book"
+TEXT = text_chunks.Text(width=16, heads=2, length=8, batch_size=4)
+
+
+@pytest.fixture(scope="module")
+def tokens():
+    return text_chunks.some_tokens(TEXT)[:4]
+
+
+def small(wiring="pre", **settings):
+    model, _ = text_chunks.build(TEXT, 0, wiring=wiring, depth=3, norm="rms", **settings)
+    return model
+
+
+# --- what is measured -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wiring", ["pre", "peri", "ln-scaling", "post"])
+def test_streams_end_in_the_hidden_states(wiring, tokens):
+    model = small(wiring)
+    found = text_chunks.streams(model, tokens)
+    assert len(found) == 4
+    assert_close(model.final_norm(found[-1]), model.hidden(tokens))
+
+
+def test_profile_adds_up(tokens):
+    found = {key: np.array(v) for key, v in variance_growth.profile(small(), tokens).items()}
+    after = found["stream"][:-1] + found["branch"] + found["cross"]
+    np.testing.assert_allclose(after, found["stream"][1:], rtol=2e-3)  # four digits are kept
+    assert (
+        np.sqrt(found["stream"][1:])
+        <= np.sqrt(found["stream"][:-1]) + np.sqrt(found["branch"]) + 0.01
+    ).all()
+
+
+def test_logits_are_those_of_the_attention(tokens):
+    model = small(qk_norm="rms").eval()
+    layer = model.layers[0]
+    h = layer.attention_step.norm_in(model.embed(tokens))
+    _, _, value = layer.attention.split(h)
+    weights = qk_norm.logits(model, tokens)[0].softmax(-1)
+    mixed = (weights @ value).transpose(1, 2).reshape(h.shape)
+    assert_close(layer.attention.project_out(mixed), layer.attention(h))
+
+
+def test_no_logit_exceeds_the_bound_whatever_the_weights(tokens):
+    model = small(qk_norm="rms")
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(std=3.0)
+    largest = qk_norm.measure(model, tokens)
+    assert largest["largest"] <= largest["bound"] * 1.001
+    # Without the norms the same weights break every such bound.
+    free = small()
+    with torch.no_grad():
+        for parameter in free.parameters():
+            parameter.normal_(std=3.0)
+    measured = qk_norm.measure(free, tokens)
+    assert measured["largest"] > largest["bound"]
+    assert math.isinf(measured["bound"])
+
+
+def test_entropy_is_a_share(tokens):
+    model = small()
+    assert 0.5 < qk_norm.measure(model, tokens)["entropy"] < 1.0
+    with torch.no_grad():
+        for layer in model.layers:
+            layer.attention.project_in.weight.zero_()  # every logit 0: all tokens weigh the same
+    assert qk_norm.measure(model, tokens)["entropy"] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_saturated_counts_entries_beyond_two(tokens):
+    model, _ = text_chunks.build(TEXT, 0, wiring="pre", depth=1, norm="tanh")
+    assert len(tanh_against_layer.tanh_layers(model)) == 3
+    first = text_chunks.streams(model, tokens)[0]
+    share = (first.abs() > 4).float().mean().item()  # α = 0.5
+    assert tanh_against_layer.saturated(model, tokens)[0] == pytest.approx(share, rel=1e-3)
+
+
+def test_a_smaller_share_of_the_text_is_a_part_of_it():
+    train = text_chunks.corpus_of(TEXT).train
+    first = [s[:-1] for document in train for s in document[: math.ceil(len(document) / 8)]]
+    text = " ".join(map(str, np.concatenate(first)))
+    everything = sum(len(s) - 1 for document in train for s in document)
+    assert 0.1 < sum(map(len, first)) / everything < 0.2
+    stream = text_chunks.training_batches(TEXT, np.random.default_rng(0), share=0.125)
+    for _ in range(20):
+        for chunk in next(stream).inputs:
+            assert " ".join(map(str, chunk.tolist())) in text
+
+
+# --- the designs ----------------------------------------------------------------------------------
+
+
+def test_hybrid_norm_is_what_its_code_computes(tokens):
+    settings = current_wirings.settings_of("hybrid", 2)
+    model, _ = text_chunks.build(TEXT, 0, norm="rms", depth=2, **settings)
+    model = model.double()
+    x = model.embed(tokens)
+    for layer in model.layers:
+        y = x + layer.attention(x)  # queries, keys and values are normalized inside
+        h = layer.attention_step.norm_stream(y)
+        x = h + layer.feed_forward(h)
+    assert_close(model.final_norm(x), model.hidden(tokens))
+    assert model.layers[0].feed_forward_step.norm_in is None
+    assert type(model.layers[0].attention.value_norm) is type(model.layers[0].attention.query_norm)
+
+
+@pytest.mark.parametrize("design", current_wirings.DESIGNS)
+def test_every_design_builds_and_has_a_gradient(design, tokens):
+    settings = current_wirings.settings_of(design, 4)
+    model, _ = text_chunks.build(TEXT, 0, norm="rms", depth=4, **settings)
+    model(tokens).square().mean().backward()
+    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+def test_conditions_are_grouped_by_all_but_the_rate():
+    groups = text_chunks.grouped(tanh_rates.CONFIG.conditions)
+    assert sorted(len(group) for group in groups) == [len(tanh_rates.RATES)] * 6
+    assert all(len({(c.norm, c.share) for c in group}) == 1 for group in groups)
+
+
+def test_models_of_one_group_start_equal():
+    models, _ = text_chunks.train_at(
+        TEXT, (0.0, 0.0), 0, steps=1, warmup=1, wiring="pre", depth=1, norm="rms"
+    )
+    for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert_close(a, b, rtol=0, atol=0)
+
+
+def test_the_rate_with_the_smallest_loss_is_chosen():
+    conditions = [{"norm": "a", "learning_rate": rate} for rate in (1.0, 2.0, 3.0)]
+    losses = {1.0: 3.0, 2.0: 1.0, 3.0: float("nan")}
+    records = [{**c, "loss": losses[c["learning_rate"]]} for c in conditions]
+    saved = experiments.Saved("x", {"conditions": conditions}, ({"seed": 0, "records": records},))
+    assert text_chunks.best_rates(saved) == {("a",): 2.0}
+
+
+# --- the saved runs -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rates", "chosen", "final"),
+    [
+        ("tanh_rates", tanh_rates.chosen, "tanh_against_layer"),
+        ("current_wiring_rates", current_wiring_rates.chosen, "current_wirings"),
+    ],
+)
+def test_the_chosen_rates_are_used_and_no_seed_is_used_twice(rates, chosen, final):
+    tuning, saved = experiments.load(rates), experiments.load(final)
+    used = {
+        tuple(v for k, v in condition.items() if k != "learning_rate"): condition["learning_rate"]
+        for condition in saved.config["conditions"]
+    }
+    assert chosen(tuning) == used
+    assert not set(tuning.seeds) & set(saved.seeds)
+
+
+@pytest.mark.parametrize(
+    "name", ["variance_growth", "qk_norm", "tanh_against_layer", "current_wirings"]
+)
+def test_saved_runs_are_complete_and_small(name):
+    saved = experiments.load(name)
+    assert len(saved.seeds) >= 5
+    assert (BOOK / "results" / f"{name}.json").stat().st_size < 250_000
+    for condition in saved.config["conditions"]:
+        assert saved.values("loss", **condition).shape == (len(saved.seeds),)
+
+
+def test_saved_logits_stay_below_their_bound():
+    saved = experiments.load("qk_norm")
+    for condition in saved.config["conditions"]:
+        if condition["qk_norm"] == "rms":
+            largest, bound = (saved.values(key, **condition) for key in ("largest", "bound"))
+            assert (largest <= bound * 1.001).all()
+
+
+def test_saved_sizes_of_the_stream_add_up():
+    saved = experiments.load("variance_growth")
+    for condition in saved.config["conditions"]:
+        v, b, c = (saved.values(key, **condition) for key in ("stream", "branch", "cross"))
+        np.testing.assert_allclose(v[..., :-1] + b + c, v[..., 1:], rtol=5e-3)
+
+
+# --- the chapter's table --------------------------------------------------------------------------
+
+
+def table_of_the_chapter():
+    notebook = nbformat.read(BOOK / "08_after_2020.ipynb", as_version=4)
+    source = next(c.source for c in notebook.cells if c.source.startswith("COLUMNS = "))
+    assigned = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and node.targets[0].id in ("COLUMNS", "MODELS")
+    }
+    return [dict(zip(assigned["COLUMNS"], row, strict=True)) for row in assigned["MODELS"]]
+
+
+def test_every_line_of_the_table_is_complete():
+    table = table_of_the_chapter()
+    assert len({row["model"] for row in table}) == len(table) >= 25
+    assert [row["year"] for row in table] == sorted(row["year"] for row in table)
+    for row in table:
+        assert row["source"] and 2019 <= row["year"] <= 2026
+        assert row["norm"].startswith(("LayerNorm", "RMSNorm"))
+        assert row["placement"] in ("pre", "parallel", "peri", "out", "streams")
+        assert 1e-8 < row["eps"] < 1e-4
+        assert row["QK-norm"] in ("", "head", "all", "option", "cap 30", "cap 50")
+        assert row["bias"] in ("none", "all", "q, k, v")
+
+
+def test_the_configurations_can_be_cut_for_a_quick_look():
+    config = replace(
+        current_wirings.CONFIG,
+        steps=2,
+        warmup=1,
+        depth=2,
+        conditions=current_wirings.CONFIG.conditions[:1],
+    )
+    (record,) = current_wirings.run(config, 0)
+    assert record["design"] == "pre" and math.isfinite(record["loss"])
