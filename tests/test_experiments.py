@@ -135,6 +135,27 @@ def test_an_interrupted_run_goes_on_without_losing_or_repeating(toy, tmp_path):
     assert records.load("toy", tmp_path).seeds == [2]
 
 
+def test_two_processes_that_run_other_seeds_keep_each_others(toy, tmp_path):
+    def run(config, seed, *, here=toy.run):
+        if seed == 1:  # meanwhile, in another process
+            toy.run = here
+            experiments.run_experiment("toy", seeds=[2], directory=tmp_path, progress=False)
+        return here(config, seed)
+
+    toy.run = run
+    experiments.run_experiment("toy", seeds=[1, 3], directory=tmp_path, progress=False)
+    assert records.load("toy", tmp_path).seeds == [1, 2, 3]
+
+
+def test_seeds_from_two_kinds_of_machines_are_both_named(toy, tmp_path):
+    saved = experiments.run_experiment("toy", directory=tmp_path, progress=False)
+    assert len(saved.provenance().splitlines()) == 3
+    other = {**saved.runs[3], "environment": {**saved.runs[3]["environment"], "processor": "Other"}}
+    mixed = dataclasses.replace(saved, runs=(*saved.runs[:3], other))
+    assert len(mixed.provenance().splitlines()) == 4
+    assert "on Other; " in mixed.provenance()
+
+
 def test_a_write_that_fails_leaves_the_old_file(toy, tmp_path):
     saved = experiments.run_experiment("toy", directory=tmp_path, progress=False)
     broken = dataclasses.replace(saved, runs=({"seed": 1, "records": object()},))

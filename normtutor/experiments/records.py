@@ -124,22 +124,28 @@ class Saved:
 
     def provenance(self) -> str:
         """What was run, on what, how long, and the command that runs it again, as plain text."""
-        environment = self.runs[0]["environment"]
-        processor, options = environment["processor"], "--directory rerun"
+        environment, options = self.runs[0]["environment"], "--directory rerun"
+        places = dict.fromkeys(_place(run["environment"]) for run in self.runs)
         if "gpu" in environment:
-            processor, options = f"{environment['gpu']} and {processor}", f"{options} --device cuda"
+            options += " --device cuda"
         if "text_file" in environment:
             options += f" --text-file {environment['text_file']}"
         minutes = sum(run["cpu_seconds"] for run in self.runs) / 60
-        versions = ", ".join(f"{k} {v}" for k, v in environment["versions"].items())
         lines = [
             f"Saved run {self.name}: {len(self.runs)} seeds "
             f"({', '.join(map(str, self.seeds))}), {minutes:.0f} CPU minutes",
-            f"on {processor}; {versions}",
+            *places,
             *(f"{k} {v[:16]}" for k, v in environment["data"].items()),
             f"Rerun: python -m normtutor.experiments run {self.name} {options}",
         ]
         return "\n".join(lines)
+
+
+def _place(environment: dict[str, Any]) -> str:
+    """On what a seed was run, as a line."""
+    devices = [environment[key] for key in ("gpu", "processor") if key in environment]
+    versions = ", ".join(f"{k} {v}" for k, v in environment["versions"].items())
+    return f"on {' and '.join(devices)}; {versions}"
 
 
 def environment(
@@ -323,11 +329,16 @@ def run_experiment(
         _check_own_run(name, fingerprint, directory)
     directory = results_directory() if directory is None else Path(directory)
     done: dict[int, dict[str, Any]] = {}
-    if not restart and (directory / f"{name}.json").is_file():
-        saved = read(name, directory)
-        _refuse_other_config(saved, plain)
-        _refuse_other_data(saved, fingerprint, device)
-        done = {run["seed"]: run for run in saved.runs}
+
+    def take_in_what_is_saved() -> None:
+        if (directory / f"{name}.json").is_file():
+            saved = read(name, directory)
+            _refuse_other_config(saved, plain)
+            _refuse_other_data(saved, fingerprint, device)
+            done.update({run["seed"]: run for run in saved.runs})
+
+    if not restart:
+        take_in_what_is_saved()
     missing = [seed for seed in wanted if seed not in done]
     if not missing:
         if progress:
@@ -348,7 +359,10 @@ def run_experiment(
     ]
     with tqdm(total=len(missing), desc=name, unit="seed", disable=not progress) as bar:
         for runs in _as_finished(calls, jobs):
-            done |= {run["seed"]: run for run in runs}
+            if not restart:
+                take_in_what_is_saved()  # another process may run other seeds meanwhile
+            restart = False
+            done.update({run["seed"]: run for run in runs})
             save(Saved(name, plain, tuple(done[seed] for seed in sorted(done))), directory)
             bar.update(len(runs))
     return Saved(name, plain, tuple(done[seed] for seed in sorted(done)))
@@ -402,7 +416,7 @@ def _without_nan(value: Any) -> Any:
 
 
 # Some clusters run several threads in a process, which would share torch's random numbers.
-_TURN = threading.Lock()
+_TURN = threading.RLock()
 
 
 def _run_seeds(
