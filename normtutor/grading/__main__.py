@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normtutor.grading.judging import Task
-from normtutor.grading.nbgrader import convert
+from normtutor.grading.nbgrader import convert, enter_scores
 from normtutor.grading.sandbox import Limits
 from normtutor.grading.submission import (
     Unreadable,
@@ -66,6 +66,18 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def run_nbgrader(arguments: argparse.Namespace) -> int:
+    """Grade an nbgrader assignment's submissions."""
+    chapter = arguments.chapter or chapter_of(Path(arguments.assignment))
+    tasks = tasks_of(chapter)
+    scores = enter_scores(
+        arguments.database, arguments.submitted, arguments.assignment, tasks, Limits()
+    )
+    for student, score in scores.items():
+        print(f"{student}: {score:g}")
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m normtutor.grading", description=__doc__)
@@ -88,6 +100,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     two.add_argument("notebook", type=Path)
     two.add_argument("output", type=Path)
     two.set_defaults(run=lambda a: convert(a.notebook, a.output))
+    three = commands.add_parser(
+        "nbgrader-scores", help="grade what nbgrader has collected, and fill its gradebook"
+    )
+    three.add_argument("assignment")
+    three.add_argument("--chapter", help="two digits; by default those of the assignment's name")
+    three.add_argument("--database", default="sqlite:///gradebook.db")
+    three.add_argument("--submitted", type=Path, default=Path("submitted"))
+    three.set_defaults(run=run_nbgrader)
     arguments = parser.parse_args(argv)
     try:
         return arguments.run(arguments)

@@ -5,15 +5,22 @@ fill in; ``check("02.3", name)`` becomes a locked test cell that gives points; a
 becomes a cell that a person grades.
 """
 
+import importlib
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from normtutor.grading.judging import Task
+from normtutor.grading.sandbox import Limits
+from normtutor.grading.submission import Unreadable, as_text, grade, nothing
 from normtutor.grading.tasks import TASKS
 
 CHECK = re.compile(r'^(?:check|explain)\("(\d\d\.\d)", (\w+)\)\s*$', re.MULTILINE)
 SCHEMA = 3
+# nbgrader empties such a region for the students; an instructor may keep an answer in it.
+REGION = "### BEGIN SOLUTION\n### END SOLUTION"
 
 
 def marked(cell: dict[str, Any], name: str, **kind: Any) -> dict[str, Any]:
@@ -30,30 +37,31 @@ def defines(source: str, name: str) -> bool:
     )
 
 
+def named(prefix: str, task: Task) -> str:
+    """nbgrader's name for a cell of a task."""
+    return f"{prefix}_{task.id}".replace(".", "_")
+
+
 def converted(notebook: dict[str, Any]) -> dict[str, Any]:
     """The notebook with every answer, test and locked text marked."""
     cells = []
     sources = ["".join(cell["source"]) for cell in notebook["cells"]]
-    named = {m[2]: TASKS[m[1]] for source in sources for m in CHECK.finditer(source)}
+    asked = {m[2]: TASKS[m[1]] for source in sources for m in CHECK.finditer(source)}
     for number, (cell, source) in enumerate(zip(notebook["cells"], sources, strict=True)):
-        checks = list(CHECK.finditer(source)) if cell["cell_type"] == "code" else []
-        answers = [task for name, task in named.items() if defines(source, name)]
-        if cell["cell_type"] == "code" and answers and answers[0].kind == "explain":
+        is_code = cell["cell_type"] == "code"
+        answers = [task for name, task in asked.items() if is_code and defines(source, name)]
+        checks = [TASKS[m[1]] for m in CHECK.finditer(source)] if is_code else []
+        if answers:
             task = answers[0]
-            cell = marked(
-                cell, f"answer_{task.id}".replace(".", "_"), grade=True, solution=True,
-                points=task.points,
-            )  # fmt: skip
-        elif cell["cell_type"] == "code" and answers:
-            cell = marked(cell, f"answer_{answers[0].id}".replace(".", "_"), solution=True)
-        elif checks and TASKS[checks[0][1]].kind != "explain":
-            task = TASKS[checks[0][1]]
+            graded = {"grade": True, "points": task.points} if task.kind == "explain" else {}
+            # What stands outside the region stays when nbgrader makes the students' version.
+            cell = {**cell, "source": f"{source}\n\n{REGION}"}
+            cell = marked(cell, named("answer", task), solution=True, **graded)
+        elif checks and checks[0].kind != "explain":
+            task = checks[0]
             text = f'from normtutor.grading import score\n\nscore("{task.id}", {task.name})'
-            cell = {**cell, "source": text, "outputs": [], "execution_count": None}
-            cell = marked(
-                cell, f"test_{task.id}".replace(".", "_"), grade=True, locked=True,
-                points=task.points,
-            )  # fmt: skip
+            cell = {**cell, "source": text}
+            cell = marked(cell, named("test", task), grade=True, locked=True, points=task.points)
         else:
             cell = marked(cell, f"text_{number}", locked=True)
         cells.append(cell)
@@ -66,3 +74,51 @@ def convert(source: Path, target: Path) -> int:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return 0
+
+
+def enter_scores(
+    database: str, submitted: Path, assignment: str, tasks: Sequence[Task], limits: Limits
+) -> dict[str, float]:
+    """Grade what students have handed in, each apart, and enter the points in nbgrader's gradebook.
+
+    nbgrader's own way runs a submission and the tests in one process, where the one can change the
+    other. Here nothing of a submission runs beside the gradebook.
+
+    Parameters
+    ----------
+    database : str
+        The gradebook's address, as "sqlite:///gradebook.db".
+    submitted : Path
+        nbgrader's folder of that name: student/assignment/notebook.
+    assignment : str
+    tasks : sequence of Task
+    limits : Limits
+
+    Returns
+    -------
+    dict
+        The points of each student.
+    """
+    # An instructor's tool, and nothing that this package needs.
+    try:
+        gradebook_of = importlib.import_module("nbgrader.api").Gradebook
+    except ModuleNotFoundError as error:
+        raise ValueError("nbgrader is not here; install it with: pip install nbgrader") from error
+    scores = {}
+    with gradebook_of(database) as gradebook:
+        for submission in gradebook.assignment_submissions(assignment):
+            student = submission.student.id
+            for notebook in submission.notebooks:
+                path = submitted / student / assignment / f"{notebook.name}.ipynb"
+                try:
+                    found = grade(path, tasks, limits=limits)
+                except Unreadable as error:
+                    found = nothing(tasks, str(error))
+                points = {named("test", r.task): r.score for r in found.results}
+                for entry in notebook.grades:
+                    if entry.name in points:
+                        entry.auto_score = points[entry.name]
+                path.with_suffix(".txt").write_text(as_text(path, found), encoding="utf-8")
+                scores[student] = found.score
+        gradebook.db.commit()
+    return scores
