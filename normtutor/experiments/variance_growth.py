@@ -61,13 +61,12 @@ CONFIG = Config(
 
 
 def profile(model: TransformerLM, tokens: Tensor) -> dict[str, list[float]]:
-    """Mean squares by layer: of the stream, of the median token, of the contribution, and c."""
+    """Mean squares by layer: of the stream and of the contribution; and the cross term c."""
     with evaluation_mode(model):
         found = text_chunks.streams(model, tokens)
     pairs = list(pairwise(found))
     entries = {
         "stream": [x.square().mean() for x in found],
-        "median": [x.square().mean(-1).median() for x in found],
         "branch": [(after - before).square().mean() for before, after in pairs],
         "cross": [(2 * before * (after - before)).mean() for before, after in pairs],
     }
@@ -123,10 +122,8 @@ def _run_group(
                 "diverged": history.diverged,
                 "loss": text_chunks.loss_of(model, test, history),
                 "steps": [steps[i] for i in kept],
-                **{key: [found[i][key] for i in kept] for key in ("stream", "median")},
-                **{key: [found[i][key] for i in kept] for key in ("branch", "cross")},
-                # How fast the stream's mean square grows, along the whole training.
-                "all_steps": steps,
+                **{key: [found[i][key] for i in kept] for key in first},
+                # Each evaluate_every steps: how fast the mean square grows over the upper half.
                 "last_over_middle": [
                     short(p["stream"][-1] / p["stream"][condition.depth // 2]) for p in found
                 ],
