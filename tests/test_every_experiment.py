@@ -167,66 +167,96 @@ def test_rates_chosen_within_an_experiment_do_not_see_the_reported_seeds(name):
 CHAPTERS = sorted(records.results_directory().parent.glob("[0-9]*.ipynb"))
 
 
-def names_in(node):
-    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+LOADERS = ("experiments.load", "records.load", "load")
+
+
+def read_by(node):
+    """The names that a statement reads from outside: not its own arguments and loop variables."""
+    own = {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
+    for loop in ast.walk(node):
+        if isinstance(loop, ast.comprehension):
+            own |= {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {n.id for n in names if isinstance(n.ctx, ast.Load)} - own
 
 
 def bound_by(node):
-    """The names that a statement binds."""
+    """The names that a statement leaves behind."""
     if isinstance(node, ast.FunctionDef):
         return {node.name}
-    return {
-        n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
+    targets = getattr(node, "targets", None) or [getattr(node, "target", ast.Pass())]
+    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
 
 
-def loads_of(node):
-    """The experiments that a statement loads the saved runs of."""
-    return {
-        call.args[0].value
-        for call in ast.walk(node)
-        if isinstance(call, ast.Call)
-        and ast.unparse(call.func) in ("experiments.load", "load", "records.load")
-        and isinstance(call.args[0], ast.Constant)
-    }
+class Stems(ast.NodeVisitor):
+    """From which saved runs each name of a notebook stems, followed from statement to statement."""
+
+    def __init__(self):
+        self.of = {}
+        self.commands = set()  # experiments whose command the page shows
+        self.shown = set()  # experiments that the present cell reads
+
+    def origin(self, node):
+        loads = {
+            call.args[0].value
+            for call in ast.walk(node)
+            if isinstance(call, ast.Call)
+            and ast.unparse(call.func) in LOADERS
+            and isinstance(call.args[0], ast.Constant)
+        }
+        return loads.union(*(self.of.get(name, set()) for name in read_by(node)))
+
+    def visit_For(self, node):
+        self.take(node.iter, bound_by(node))
+        for statement in (*node.body, *node.orelse):
+            self.visit(statement)
+
+    def visit_If(self, node):
+        for statement in (*node.body, *node.orelse):
+            self.visit(statement)
+
+    def visit_With(self, node):
+        for statement in node.body:
+            self.visit(statement)
+
+    def generic_visit(self, node):
+        if isinstance(node, ast.Module):
+            super().generic_visit(node)
+        else:
+            self.take(node, bound_by(node))
+
+    visit_FunctionDef = generic_visit
+
+    def take(self, node, bound):
+        origin = self.origin(node)
+        self.shown |= origin
+        for attribute in ast.walk(node):
+            if isinstance(attribute, ast.Attribute) and attribute.attr == "provenance":
+                self.commands |= self.origin(attribute.value)
+        for name in bound:
+            self.of[name] = origin
 
 
 def figures_and_commands(notebook):
-    """Figures of saved runs, and the places where a command to rerun one is shown.
-
-    Yields ("figure" or "command", the experiments, the name of the figure). What a variable stems
-    from is followed through assignments and functions, in the order of the cells.
-    """
-    stems = {}
+    """Figures with the saved runs behind them, and the experiments whose command is shown."""
+    stems, figures = Stems(), []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            yield "command", set(re.findall(r"normtutor\.experiments run (\w+)", source)), ""
+            stems.commands |= set(re.findall(r"normtutor\.experiments run (\w+)", source))
             continue
-        shown = set()
-        for node in ast.parse(source).body:
-            origin = loads_of(node).union(*(stems.get(name, set()) for name in names_in(node)))
-            for name in bound_by(node):
-                stems[name] = origin
-            shown |= origin
-            for call in ast.walk(node):
-                if isinstance(call, ast.Attribute) and call.attr == "provenance":
-                    yield "command", stems[ast.unparse(call.value)], ""
+        stems.shown = set()
+        stems.visit(ast.parse(source))
         figure = cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")
         if figure:
-            yield "figure", shown, figure
+            figures.append((figure, stems.shown))
+    return figures, stems.commands
 
 
 def untraceable(notebook):
     """Figures of saved runs whose command the page does not show."""
-    found = list(figures_and_commands(notebook))
-    commands = set().union(*(names for kind, names, _ in found if kind == "command"))
-    return [
-        f"{figure}: {name}"
-        for kind, names, figure in found
-        if kind == "figure"
-        for name in sorted(names - commands)
-    ]
+    figures, commands = figures_and_commands(notebook)
+    return [f"{figure}: {name}" for figure, names in figures for name in sorted(names - commands)]
 
 
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
@@ -238,11 +268,8 @@ def test_every_figure_of_a_saved_run_shows_the_command_that_reruns_it(path):
 def test_the_figure_of_an_experiment_is_drawn_from_its_saved_run(name):
     module = experiments.module_of(name)
     path = records.results_directory().parent / f"{module.CHAPTER}.ipynb"
-    found = list(figures_and_commands(json.loads(path.read_text(encoding="utf-8"))))
-    assert any(
-        kind == "figure" and figure == module.FIGURE and name in names
-        for kind, names, figure in found
-    )
+    figures, _ = figures_and_commands(json.loads(path.read_text(encoding="utf-8")))
+    assert any(figure == module.FIGURE and name in names for figure, names in figures)
 
 
 def test_a_figure_without_a_command_is_found():
@@ -259,5 +286,9 @@ def test_a_figure_without_a_command_is_found():
         "source": ["python -m normtutor.experiments run text_batches"],
     }
     assert untraceable({"cells": [load, figure, words]}) == []
+    loop = cell("for x in [get()]:\n    with style():\n        plt.plot(x)", "fig-x")
+    assert untraceable({"cells": [load, loop]}) == ["fig-x: text_batches"]
+    other = cell("run = [1, 2]\nplt.plot([losses for losses in run])", "fig-y")
+    assert untraceable({"cells": [load, cell("losses = get()"), other]}) == []
     other = cell("plt.plot(np.arange(3))", "fig-y")
     assert untraceable({"cells": [load, other]}) == []
