@@ -258,3 +258,36 @@ def test_pre_ln_layers_are_more_exchangeable_and_none_is_idle():
     assert increments[-1] / increments[0] > 0.75 > before[-1] / before[0]
     deepnorm = saved.values("swapped_accuracy", wiring="deepnorm")[:, 4:].mean(1)
     assert deepnorm.mean() > 0.98
+
+
+def test_the_remedies_train_without_warmup():
+    saved, plain = experiments.load("remedies"), experiments.load("warmup_map")
+    where = {"depth": 12, "warmup": 0}
+    pre = remedies.at_best_rate(remedies.losses_by_rate(plain, wiring="pre", **where))[0]
+    for wiring in saved.config["wirings"]:
+        losses = remedies.losses_by_rate(saved, wiring=wiring, **where)
+        if wiring == "none":
+            assert (losses > CHANCE).all()
+        else:
+            assert (losses[:, 1:4] < 0.5 * CHANCE).all()
+            bears_all = (losses < 0.5 * CHANCE).all()
+            assert bears_all == (wiring in ("deepnorm", "fixup", "rezero", "peri"))
+    for wiring in ("post-small", "fixup"):
+        losses = remedies.losses_by_rate(saved, wiring=wiring, **where)
+        assert interval(remedies.at_best_rate(losses)[0] - pre)[1] < 0
+
+
+def test_in_sorting_the_depth_decides_which_wiring_ends_better():
+    saved = experiments.load("warmup_map")
+    differences = {}
+    for depth in (6, 12):
+        ends = []
+        for wiring in ("post", "pre"):
+            rows = [
+                remedies.losses_by_rate(saved, **c)
+                for c in saved.config["conditions"]
+                if (c["depth"], c["wiring"]) == (depth, wiring)
+            ]
+            ends.append(remedies.at_best_rate(np.concatenate(rows, axis=1))[0])
+        differences[depth] = interval(ends[0] - ends[1])
+    assert differences[6][1] < 0 < differences[12][0]

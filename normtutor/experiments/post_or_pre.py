@@ -54,7 +54,7 @@ class Config:
 
 
 # The learning rates that post_or_pre_rates chose; a test compares them with its saved run.
-CONFIG = Config(conditions=(Condition("post", 4e-3), Condition("pre", 8e-3)))
+CONFIG = Config(conditions=(Condition("post", 2e-3), Condition("pre", 8e-3)))
 
 
 @cache

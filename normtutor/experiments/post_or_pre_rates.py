@@ -26,7 +26,7 @@ CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "none: it chooses the learning rates of post_or_pre"
 FINDING = "the best learning rate of Post-LN is smaller than that of Pre-LN"
 SEEDS = (0, 1)
-RATES = {"post": (2e-3, 4e-3, 8e-3), "pre": (4e-3, 8e-3, 16e-3)}
+RATES = {"post": (1e-3, 2e-3, 4e-3), "pre": (4e-3, 8e-3, 16e-3)}
 
 CONFIG = Config(
     conditions=tuple(Condition(wiring, rate) for wiring, rates in RATES.items() for rate in rates)
