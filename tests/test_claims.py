@@ -1,5 +1,6 @@
 """The claims ledger: verdicts, the evidence they follow from, its page and its filter."""
 
+import ast
 import dataclasses
 import functools
 import itertools
@@ -334,6 +335,21 @@ def test_every_source_is_in_the_bibliography():
         assert "{{" not in text
         reported = [f.reported for f in evidence if isinstance(f, Finding) and f.reported]
         assert set(reported) <= cited
+
+
+def test_the_counts_of_current_models_are_those_of_the_chapter():
+    cells = nbformat.read(BOOK / "08_after_2020.ipynb", as_version=4).cells
+    (source,) = [c.source for c in cells if c.cell_type == "code" and "MODELS = (" in c.source]
+    (table,) = [
+        ast.literal_eval(node.value)
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "MODELS"
+    ]
+    newest = [row for row in table if row[1] >= 2025]
+    rms = sum(row[2].startswith("RMSNorm") for row in newest)
+    pre = sum(row[3] == "pre" for row in newest)
+    assert [f.value for f in findings("pre-ln-with-rms-norm")] == [rms, pre]
+    assert all(f.claimed == near(len(newest), 0) for f in findings("pre-ln-with-rms-norm"))
 
 
 # --- the page -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ explain them. Calling the function ``evidence`` of a claim returns its findings,
 
 from normtutor.claims import (
     covariate_shift,
+    current,
     family,
     invariances,
     power,
@@ -41,6 +42,7 @@ _MODULES = (
     root_mean_square,
     power,
     residual_wiring,
+    current,
 )
 
 #: Every claim, by the chapter that explains it, and within a chapter as written.

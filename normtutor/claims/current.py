@@ -1,7 +1,6 @@
 """Claims about what models do since 2020; chapter 8 explains them."""
 
 import numpy as np
-import torch
 
 from normtutor import experiments, norms
 from normtutor.claims.ledger import (
@@ -9,14 +8,14 @@ from normtutor.claims.ledger import (
     TUTORIALS,
     Evidence,
     Finding,
+    Interval,
     Place,
     above,
     below,
     claim,
+    near,
     over_seeds,
 )
-from normtutor.models import TransformerLM
-from normtutor.training import start
 
 CHAPTER = "08_after_2020"
 
@@ -24,7 +23,7 @@ CHAPTER = "08_after_2020"
 @claim(
     "A Transformer does not train without normalization.",
     met=f"{ASSISTANT}, and {TUTORIALS}",
-    place=Place(CHAPTER, "?"),
+    place=Place("07_pre_ln_and_post_ln", "Remedies: variations of one formula"),
     recorded="half",
     condition="True of a deep model that is merely stripped of its norms. With an initialisation "
     "made for it, or with few layers, it trains.",
@@ -78,10 +77,10 @@ def without_normalization() -> Evidence:
 @claim(
     "Query-key normalization bounds the attention logits.",
     met="reports on large models, for instance {cite:t}`dehghani2023`",
-    place=Place(CHAPTER, "?"),
+    place=Place(CHAPTER, "QK-norm: a bound on the logits"),
     recorded="true",
-    condition="The bound is √d times the largest product of the two learned weights γ; it is fixed "
-    "at the start and can grow in training.",
+    condition="The bound is √d times the largest product of the two learned weights γ "
+    "({prf:ref}`thm-after-qk`), so that it can grow in training.",
 )
 def bounded_logits() -> Evidence:
     rng = np.random.default_rng(0)
@@ -90,6 +89,13 @@ def bounded_logits() -> Evidence:
     direction = rng.normal(size=d)
     query[0] = key[0] = 1e4 * direction  # as aligned as two tokens can be
     normed = [norms.rms_norm(x)[0] for x in (query, key)]
+    saved = experiments.load("qk_norm")
+
+    def largest(norm: str) -> np.ndarray:
+        """The largest logit at the end of training at the largest rate, one a seed."""
+        return saved.values("largest", qk_norm=norm, learning_rate=0.128)[:, -1]
+
+    bound = saved.values("bound", qk_norm="rms", learning_rate=0.128)
     return [
         Finding(
             "largest logit with RMSNorm on queries and keys, d = 64, over √d = 8",
@@ -99,44 +105,129 @@ def bounded_logits() -> Evidence:
             form=".4f",
         ),
         Finding(
-            "the same without a norm",
-            float(np.abs(query @ key.T).max() / d**0.5 / d**0.5),
-            form=".0e",
+            "largest logit after a training at a very large rate over the bound of that moment",
+            over_seeds(largest("rms") / bound[:, -1]),
+            below(1.000001),
+            "The bound holds of the weights at every moment.",
+            form=".2f",
+        ),
+        Finding(
+            "largest logit of that training without a norm on queries and keys, log10",
+            over_seeds(np.log10(largest("none"))),
+            form=".1f",
+        ),
+        Finding(
+            "growth of the bound in that training",
+            over_seeds(bound[:, -1] / bound[:, 0]),
+            form=".1f",
         ),
     ]
 
 
 @claim(
-    "In Pre-LN the variance of the residual stream grows with depth.",
-    met="papers on the depth of language models, for instance {cite:t}`sun2025`",
-    place=Place(CHAPTER, "?"),
-    recorded="true",
-    condition="At initialisation about in proportion to the depth, not exponentially. What "
-    "training makes of it is another matter.",
+    "In Pre-LN the variance of the residual stream grows exponentially with depth.",
+    met="the abstract of {cite:t}`sun2025`",
+    place=Place(CHAPTER, "How the residual stream grows"),
+    recorded="false",
+    condition="It grows, at initialisation in proportion to the depth {cite:p}`xiong2020`. Early "
+    "in "
+    "training it grows faster than that; at no moment here do later layers multiply it as an "
+    "exponential would ({prf:ref}`thm-after-growth`).",
 )
-def growing_stream() -> Evidence:
-    rows = []
-    for seed in range(5):
-        start(seed)
-        model = TransformerLM(50, depth=24, max_length=16, wiring="pre", dropout=0.0)
-        with torch.no_grad():
-            stream = [model.embed(torch.randint(50, (8, 16)))]
-            for layer in model.layers:
-                stream.append(layer(stream[-1]))
-        rows.append([x.square().mean().item() for x in stream])
-    squares = np.array(rows)  # (seeds, layers + 1)
+def exponential_growth() -> Evidence:
+    saved = experiments.load("variance_growth")
+
+    def doubling(when: int) -> Interval:
+        """Growth over layers 7 to 12 over that of layers 1 to 6, each as a factor, log2."""
+        stream = saved.values("stream", wiring="pre", depth=12, learning_rate=0.004)[:, when]
+        return over_seeds(
+            np.log2(stream[:, 12] / stream[:, 6]) - np.log2(stream[:, 6] / stream[:, 0])
+        )
+
+    steps = saved.runs[0]["records"][0]["steps"]
+    why = (
+        "An exponential multiplies by the same factor in each half of the layers, so that the "
+        "logarithms are equal."
+    )
     return [
-        Finding(
-            "mean square of the stream after 24 untrained layers over that of the embedding, "
-            "log2 (1 is twice)",
-            over_seeds(np.log2(squares[:, -1] / squares[:, 0])),
-            above(0),
-            "Growth is a ratio above 1, 0 in log2.",
-            form=".2f",
+        *(
+            Finding(
+                f"12 layers, {words}: factor of the upper half minus that of the lower half, log2 "
+                "(1 is twice)",
+                doubling(steps.index(step)),
+                near(0, 0.2),
+                why,
+                form=".2f",
+            )
+            for words, step in (("untrained", 0), ("after 24 steps", 24), ("after training", 240))
         ),
         Finding(
-            "what layers 13 to 24 add over what layers 1 to 12 add: 1 is growth in proportion",
-            over_seeds((squares[:, 24] - squares[:, 12]) / (squares[:, 12] - squares[:, 0])),
-            form=".2f",
+            "mean square behind 12 layers over that of the embedding, after 24 steps",
+            over_seeds(
+                np.divide(
+                    *saved.values("stream", wiring="pre", depth=12, learning_rate=0.004)[
+                        :, steps.index(24), [12, 0]
+                    ].T
+                )
+            ),
+            form=".0f",
+        ),
+    ]
+
+
+@claim(
+    "Today's language models all use Pre-LN with RMSNorm.",
+    met=f"{TUTORIALS}",
+    place=Place(CHAPTER, "What current models do"),
+    recorded="half",
+    condition="RMSNorm, yes. A third of the newest has a norm at the end of the branch, alone or "
+    "beside the one in front. Counted in published code, in one choice of decoders.",
+)
+def pre_ln_with_rms_norm() -> Evidence:
+    # A test compares these numbers with the table of the chapter.
+    models, with_rms, with_pre = 15, 15, 9
+    why = f"All of them would be {models}."
+    return [
+        Finding(
+            f"of {models} models of 2025 and 2026, those with RMSNorm",
+            with_rms,
+            near(models, 0),
+            why,
+            form=".0f",
+            reported="wolf2020",
+        ),
+        Finding(
+            f"of {models} models of 2025 and 2026, those wired plainly as Pre-LN",
+            with_pre,
+            near(models, 0),
+            why,
+            form=".0f",
+            reported="wolf2020",
+        ),
+    ]
+
+
+@claim(
+    "Dynamic tanh replaces normalization without loss.",
+    met="summaries of {cite:t}`zhu2025`",
+    place=Place(CHAPTER, "Doing without: dynamic tanh"),
+    recorded="half",
+    condition="With little data it was better than LayerNorm, with more data worse, by a later "
+    "report. The verdict rests on that report; our own models are small.",
+)
+def dynamic_tanh() -> Evidence:
+    why = "Without loss is at most 2% worse."
+    return [
+        *(
+            Finding(
+                f"change of the validation loss by dynamic tanh, 64 million parameters, {tokens} "
+                "million tokens",
+                change,
+                below(0.02),
+                why,
+                form="+.1%",
+                reported="verma2026",
+            )
+            for tokens, change in ((1, -0.273), (118, 0.188))
         ),
     ]

@@ -11,6 +11,7 @@ from normtutor.claims.ledger import (
     Finding,
     Interval,
     Place,
+    Unsettled,
     above,
     below,
     claim,
@@ -145,5 +146,36 @@ def text_fluctuates_more() -> Evidence:
             "twice)",
             ratio("mean", "pixels", "images"),
             form=".2f",
+        ),
+    ]
+
+
+@claim(
+    "PowerNorm beats LayerNorm in Transformers.",
+    met=f"the abstract of {{cite:t}}`shen2020`, and {REVIEW}",
+    place=Place(CHAPTER, "PowerNorm on text, measured"),
+    recorded="open",
+    condition="Reported on two translation tasks and two language models. Users of the published "
+    "code could not reproduce it, and our models are too small to decide it for large ones.",
+)
+def better_than_layer_norm() -> Evidence:
+    why = "To beat is to be better."
+    return [
+        *(
+            Finding(
+                f"BLEU of PowerNorm minus LayerNorm, {task}",
+                gain,
+                above(0),
+                why,
+                form=".1f",
+                reported="shen2020",
+            )
+            for task, gain in (("IWSLT14", 0.4), ("WMT14", 0.6))
+        ),
+        Unsettled(
+            "One group reports gains, others report none, and we know of no comparison "
+            "at that size with seeds and intervals.",
+            "Train both on one of the paper's tasks with the published code, each at its own "
+            "learning rate, five seeds or more, and compare the test scores paired by seed.",
         ),
     ]
