@@ -2,7 +2,6 @@
 
 import ast
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -13,8 +12,6 @@ from torch.testing import assert_close
 
 from normtutor import experiments
 from normtutor.experiments import (
-    current_wiring_rates,
-    current_wirings,
     qk_norm,
     tanh_against_layer,
     tanh_rates,
@@ -114,29 +111,7 @@ def test_a_smaller_share_of_the_text_is_a_part_of_it():
             assert " ".join(map(str, chunk.tolist())) in text
 
 
-# --- the designs ----------------------------------------------------------------------------------
-
-
-def test_hybrid_norm_is_what_its_code_computes(tokens):
-    settings = current_wirings.settings_of("hybrid", 2)
-    model, _ = text_chunks.build(TEXT, 0, norm="rms", depth=2, **settings)
-    model = model.double()
-    x = model.embed(tokens)
-    for layer in model.layers:
-        y = x + layer.attention(x)  # queries, keys and values are normalized inside
-        h = layer.attention_step.norm_stream(y)
-        x = h + layer.feed_forward(h)
-    assert_close(model.final_norm(x), model.hidden(tokens))
-    assert model.layers[0].feed_forward_step.norm_in is None
-    assert type(model.layers[0].attention.value_norm) is type(model.layers[0].attention.query_norm)
-
-
-@pytest.mark.parametrize("design", current_wirings.DESIGNS)
-def test_every_design_builds_and_has_a_gradient(design, tokens):
-    settings = current_wirings.settings_of(design, 4)
-    model, _ = text_chunks.build(TEXT, 0, norm="rms", depth=4, **settings)
-    model(tokens).square().mean().backward()
-    assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in model.parameters())
+# --- training and choosing ----------------------------------------------------------------------------------
 
 
 def test_conditions_are_grouped_by_all_but_the_rate():
@@ -164,26 +139,17 @@ def test_the_rate_with_the_smallest_loss_is_chosen():
 # --- the saved runs -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("rates", "chosen", "final"),
-    [
-        ("tanh_rates", tanh_rates.chosen, "tanh_against_layer"),
-        ("current_wiring_rates", current_wiring_rates.chosen, "current_wirings"),
-    ],
-)
-def test_the_chosen_rates_are_used_and_no_seed_is_used_twice(rates, chosen, final):
-    tuning, saved = experiments.load(rates), experiments.load(final)
+def test_the_chosen_rates_are_used_and_no_seed_is_used_twice():
+    tuning, saved = experiments.load("tanh_rates"), experiments.load("tanh_against_layer")
     used = {
         tuple(v for k, v in condition.items() if k != "learning_rate"): condition["learning_rate"]
         for condition in saved.config["conditions"]
     }
-    assert chosen(tuning) == used
+    assert tanh_rates.chosen(tuning) == used
     assert not set(tuning.seeds) & set(saved.seeds)
 
 
-@pytest.mark.parametrize(
-    "name", ["variance_growth", "qk_norm", "tanh_against_layer", "current_wirings"]
-)
+@pytest.mark.parametrize("name", ["variance_growth", "qk_norm", "tanh_against_layer"])
 def test_saved_runs_are_complete_and_small(name):
     saved = experiments.load(name)
     assert len(saved.seeds) >= 5
@@ -232,15 +198,3 @@ def test_every_line_of_the_table_is_complete():
         assert 1e-8 < row["eps"] < 1e-4
         assert row["QK-norm"] in ("", "head", "all", "option", "cap 30", "cap 50")
         assert row["bias"] in ("none", "all", "q, k, v")
-
-
-def test_the_configurations_can_be_cut_for_a_quick_look():
-    config = replace(
-        current_wirings.CONFIG,
-        steps=2,
-        warmup=1,
-        depth=2,
-        conditions=current_wirings.CONFIG.conditions[:1],
-    )
-    (record,) = current_wirings.run(config, 0)
-    assert record["design"] == "pre" and math.isfinite(record["loss"])

@@ -6,6 +6,7 @@ the GPU, and the fingerprint of the data. It names no machine and no path.
 """
 
 import dataclasses
+import hashlib
 import importlib
 import json
 import math
@@ -52,8 +53,6 @@ NAMES = (
     "topic_share",
     "variance_growth",
     "qk_norm",
-    "current_wiring_rates",
-    "current_wirings",
     "tanh_rates",
     "tanh_against_layer",
 )
@@ -326,7 +325,7 @@ def run_experiment(
     plain = as_plain(config)
     fingerprint = _fingerprint(name, config, text_file)
     if device != "cpu" or text_file is not None:
-        _check_own_run(name, fingerprint, directory)
+        _check_own_run(name, fingerprint, directory, text_file)
     directory = results_directory() if directory is None else Path(directory)
     done: dict[int, dict[str, Any]] = {}
 
@@ -354,6 +353,8 @@ def run_experiment(
     if hasattr(module, "run_seeds"):
         parts = min(len(missing), effective_n_jobs(jobs))
         groups = [missing[part::parts] for part in range(parts)]
+    if jobs is not None and len(groups) == 1:
+        jobs = 1  # starting another process would take longer
     calls = [
         delayed(_run_seeds)(name, config, group, device, text_file, fingerprint) for group in groups
     ]
@@ -390,7 +391,12 @@ def _fingerprint(name: str, config: Any, text_file: str | Path | None) -> dict[s
         return module_of(name).fingerprint(config)
 
 
-def _check_own_run(name: str, fingerprint: dict[str, str], directory: str | Path | None) -> None:
+def _check_own_run(
+    name: str,
+    fingerprint: dict[str, str],
+    directory: str | Path | None,
+    text_file: str | Path | None,
+) -> None:
     """Refuse a device or a text of one's own where it means nothing, or would harm the record."""
     if "text_sha256" not in fingerprint:
         raise ValueError(
@@ -402,6 +408,13 @@ def _check_own_run(name: str, fingerprint: dict[str, str], directory: str | Path
             "with --device or --text-file, name a place for the results with --directory, for "
             "instance --directory my_results: those of the book stay what they are."
         )
+    if text_file is not None:
+        digest = hashlib.sha256(Path(text_file).read_bytes()).hexdigest()
+        if fingerprint["text_sha256"] != digest:
+            raise ValueError(
+                f"{name!r} keeps a text that it has read before, and would not read {text_file}. "
+                "Let its module call load_corpus each time, without a cache of its own."
+            )
 
 
 def _without_nan(value: Any) -> Any:
