@@ -111,7 +111,7 @@ def test_a_smaller_share_of_the_text_is_a_part_of_it():
             assert " ".join(map(str, chunk.tolist())) in text
 
 
-# --- training and choosing ----------------------------------------------------------------------------------
+# --- training and choosing ------------------------------------------------------------------------
 
 
 def test_conditions_are_grouped_by_all_but_the_rate():
