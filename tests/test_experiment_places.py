@@ -132,6 +132,13 @@ def test_an_own_text_holds_inside_its_block_only(text_file):
     assert data.load_corpus().name == "Python language reference"
 
 
+def test_an_experiment_that_keeps_a_text_is_found_out(small, text_file, tmp_path, monkeypatch):
+    kept = rms_rates.fingerprint(small)
+    monkeypatch.setattr(rms_rates, "fingerprint", lambda config: kept)
+    with pytest.raises(ValueError, match="keeps a text that it has read before"):
+        experiments.run_experiment("rms_rates", text_file=text_file, directory=tmp_path)
+
+
 def test_a_worker_that_finds_another_text_refuses(small, text_file):
     with pytest.raises(ValueError, match="finds other data here than where it was started"):
         records._run_seeds("rms_rates", small, [5], "cpu", text_file, {"text_sha256": "0" * 64})

@@ -5,7 +5,7 @@ The command line lists, runs and draws them:
 .. code-block:: sh
 
     python -m normtutor.experiments                      # what there is, and what it costs
-    python -m normtutor.experiments run text_batches --jobs 2 --directory rerun
+    python -m normtutor.experiments run text_batches --directory rerun
     python -m normtutor.experiments show text_batches --directory rerun
 
 A run that is interrupted goes on where it stopped. Without ``--directory`` it goes on with the

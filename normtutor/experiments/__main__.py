@@ -28,7 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("list", help="list the experiments")
     run = commands.add_parser("run", help="run an experiment, or go on with one")
     run.add_argument("name", choices=NAMES)
-    run.add_argument("--jobs", type=int, default=1, help="seeds that run at the same time")
+    run.add_argument(
+        "--jobs", type=int, default=-1, help="seeds that run at the same time (default: one a core)"
+    )
     run.add_argument("--seeds", type=int, nargs="+", help="other seeds than the book's")
     run.add_argument("--restart", action="store_true", help="forget what is saved")
     run.add_argument(
