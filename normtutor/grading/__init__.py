@@ -9,7 +9,18 @@ a whole notebook, which runs in a process of its own.
   ✗ prediction: the size is right, the sign is not
 """
 
-from normtutor.grading.judging import Check, Finding, Known, Local, Mistake, Result, Task, judge
+from normtutor.grading.judging import (
+    Check,
+    Finding,
+    Known,
+    Local,
+    Mistake,
+    Result,
+    Task,
+    compare,
+    judge,
+    prediction,
+)
 from normtutor.grading.notebook import check, explain, score
 from normtutor.grading.tasks import TASKS, tasks_of
 
@@ -23,8 +34,10 @@ __all__ = [
     "Result",
     "Task",
     "check",
+    "compare",
     "explain",
     "judge",
+    "prediction",
     "score",
     "tasks_of",
 ]

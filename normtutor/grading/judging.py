@@ -14,6 +14,7 @@ import numpy as np
 from normtutor.grading import child
 
 SECONDS = 10.0  # for one call
+NOT_TRIED = "not tried: first make the checks above pass"
 
 
 class Mistake(Exception):
@@ -131,9 +132,7 @@ def judge(task: Task, answer: Any, rng: np.random.Generator) -> Result:
     barred = False
     for check in task.checks:
         if barred:
-            findings.append(
-                Finding(check.name, False, "not tried: first make the checks above pass")
-            )
+            findings.append(Finding(check.name, False, NOT_TRIED))
             continue
         try:
             with np.errstate(all="ignore"):

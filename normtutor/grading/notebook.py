@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from normtutor.grading.child import LIBRARY_NORMS
-from normtutor.grading.judging import Finding, Local, Result, Task, judge
+from normtutor.grading.judging import NOT_TRIED, Finding, Local, Result, Task, judge
 from normtutor.grading.tasks import task_named
 
 MARKS = {True: "✓", False: "✗"}
@@ -25,14 +25,26 @@ def written(finding: Finding) -> str:
     line = f"{MARKS[finding.passed]} {finding.check}"
     if finding.words:
         line += f": {finding.words}"
+    return folded(line)
+
+
+def folded(line: str) -> str:
+    """A line under a task's head."""
     return textwrap.fill(line, 88, initial_indent="  ", subsequent_indent="      ")
 
 
 def report(result: Result) -> str:
     """The outcome of one task as text."""
     task = result.task
-    head = f"{task.id} {task.title} ({task.kind}): {points(result.score, task.points)}"
-    return "\n".join([head, *(written(finding) for finding in result.findings)])
+    worth = points(result.score, task.points)
+    if task.kind == "explain":
+        worth = f"{points(0, task.points).removeprefix('0 of ')} from a person"
+    lines = [f"{task.id} {task.title} ({task.kind}): {worth}"]
+    lines += [written(finding) for finding in result.findings if finding.words != NOT_TRIED]
+    waiting = [finding.check for finding in result.findings if finding.words == NOT_TRIED]
+    if waiting:
+        lines.append(folded(f"· not tried yet: {'; '.join(waiting)}"))
+    return "\n".join(lines)
 
 
 def borrowed(answer: Any) -> list[str]:
@@ -85,7 +97,7 @@ def examined(task: Task, answer: Any, seed: int | None = None) -> Result:
     taken = borrowed(answer)
     if taken:
         words = f"it uses {', '.join(taken)}; the exercise asks for your own lines"
-        rest = [Finding(check.name, False, "not tried") for check in task.checks]
+        rest = [Finding(check.name, False, NOT_TRIED) for check in task.checks]
         return Result(task, (Finding("own work", False, words, True), *rest), 0.0)
     if answer is None or answer is Ellipsis:
         empty = Finding("an answer", False, "there is no answer yet")

@@ -1,0 +1,114 @@
+"""The instructor's page: its programs run, its reports come out, its points add up."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from normtutor.grading import TASKS, check, tasks_of
+from normtutor.grading.__main__ import main
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "book" / "teaching.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def block(kind, beginning):
+    """The one block of a kind that begins with some words."""
+    (found,) = [text for name, text in BLOCKS if name == kind and text.startswith(beginning)]
+    return found
+
+
+def test_the_table_gives_the_points_of_each_chapter():
+    rows = re.findall(r"\(exercises/(\d\d)_(\w+)\.ipynb\), (\d+) points", PAGE)
+    assert [row[0] for row in rows] == sorted({id[:2] for id in TASKS})
+    for chapter, name, points in rows:
+        assert int(points) == sum(task.points for task in tasks_of(chapter))
+        assert (ROOT / "book" / "exercises" / f"{chapter}_{name}.ipynb").exists()
+
+
+def test_the_tasks_that_the_plans_name_exist():
+    for id in re.findall(r"\b(0\d\.\d)\b", PAGE):
+        assert id in TASKS, id
+
+
+def test_the_students_example_prints_what_the_page_shows(capsys):
+    exec(block("python", "from normtutor.grading import check\n"), {"__name__": "student"})
+    assert capsys.readouterr().out == block("text", "02.2")
+
+
+@pytest.fixture
+def submission(tmp_path):
+    source = block("python", "# in 02_jo.ipynb")
+    cells = [{"cell_type": "code", "source": cell} for cell in source.split("\n\n\n")]
+    path = tmp_path / "02_jo.ipynb"
+    path.write_text(json.dumps({"cells": cells}))
+    return path
+
+
+def test_the_worked_example_gives_the_report_on_the_page(submission, tmp_path):
+    report, results = tmp_path / "report.txt", tmp_path / "results.json"
+    main(["grade", str(submission), "--report", str(report), "--gradescope", str(results)])
+    shown = block("text", "02_jo.ipynb")
+    assert report.read_text().startswith(shown)
+    content = json.loads(results.read_text())
+    assert f"{content['score']:g} of 16 points" in shown
+    assert set(content) <= {
+        "score", "execution_time", "output", "output_format", "visibility", "stdout_visibility",
+        "tests",
+    }  # fmt: skip
+
+
+MERGE = """
+def merge_moments(n_a, mean_a, var_a, n_b, mean_b, var_b):
+    n = n_a + n_b
+    share, gap = n_b / n, mean_b - mean_a
+    return n, mean_a + share * gap, var_a + share * (var_b - var_a) + share * (1 - share) * gap**2
+"""
+ONE_PASS = """
+def merge_moments(n_a, mean_a, var_a, n_b, mean_b, var_b):
+    n = n_a + n_b
+    mean = (n_a * mean_a + n_b * mean_b) / n
+    square = (n_a * (var_a + mean_a**2) + n_b * (var_b + mean_b**2)) / n
+    return n, mean, square - mean**2
+"""
+
+
+@pytest.mark.parametrize(("answer", "points"), [(MERGE, 2), (ONE_PASS, 0)])
+def test_the_hidden_check_on_the_page_works(tmp_path, answer, points):
+    path, results = tmp_path / "02_jo.ipynb", tmp_path / "results.json"
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": answer}]}))
+    (tmp_path / "own_checks.py").write_text(block("python", "# own_checks.py"))
+    own = ["--checks", str(tmp_path / "own_checks.py"), "--report", str(tmp_path / "r.txt")]
+    assert main(["grade", str(path), *own, "--gradescope", str(results)]) == 0
+    tests = {test["number"]: test for test in json.loads(results.read_text())["tests"]}
+    assert tests["02.3h"]["score"] == points
+    assert tests["02.3h"]["visibility"] == "after_published"
+
+
+@pytest.mark.parametrize(("answer", "points"), [("8", 2), ("10", 0)])
+def test_the_variant_on_the_page_works(tmp_path, answer, points):
+    path, results = tmp_path / "02_jo.ipynb", tmp_path / "results.json"
+    cell = {"cell_type": "code", "source": f"prediction_02_1 = {answer}"}
+    path.write_text(json.dumps({"cells": [cell]}))
+    (tmp_path / "variant.py").write_text(block("python", "# variant.py"))
+    own = ["--checks", str(tmp_path / "variant.py"), "--report", str(tmp_path / "r.txt")]
+    assert main(["grade", str(path), *own, "--gradescope", str(results)]) == 0
+    tests = {test["number"]: test for test in json.loads(results.read_text())["tests"]}
+    assert (tests["02.1"]["score"], tests["02.1"]["max_score"]) == (points, 2)
+
+
+def test_the_commands_on_the_page_have_the_options_they_use(capsys):
+    for command in ("grade", "nbgrader", "nbgrader-scores"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+    known = set(re.findall(r"--[\w-]+", capsys.readouterr().out))
+    own = re.findall(r"python -m normtutor\.grading (?:[^\n]|\\\n)*", PAGE)
+    used = {option for command in own for option in re.findall(r"\s(--[\w-]+)", command)}
+    assert used and used <= known
+
+
+def test_an_unknown_task_is_named():
+    with pytest.raises(ValueError, match="there is no task"):
+        check("99.9", None)
