@@ -6,7 +6,6 @@ part. Both have the warm-up that Post-LN needs.
 """
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -57,14 +56,9 @@ class Config:
 CONFIG = Config(conditions=(Condition("post", 2e-3), Condition("pre", 8e-3)))
 
 
-@cache
-def _corpus(longest: int, min_count: int) -> Corpus:
-    return load_corpus(longest=longest, min_count=min_count)
-
-
 def corpus_of(config: Config) -> Corpus:
-    """The text, tokenised once a process."""
-    return _corpus(config.longest, config.min_count)
+    """The text."""
+    return load_corpus(longest=config.longest, min_count=config.min_count)
 
 
 def fingerprint(config: Config) -> dict[str, str]:
