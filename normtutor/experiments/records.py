@@ -44,8 +44,6 @@ NAMES = (
     "remedies",
     "update_size",
     "wide_and_shallow",
-    "post_or_pre_rates",
-    "post_or_pre",
     "power_rates",
     "power_text",
     "power_statistics",
