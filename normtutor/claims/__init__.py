@@ -1,6 +1,6 @@
 """The claims ledger: what readers have heard, each sentence decided by something that runs.
 
-:data:`CLAIMS` holds every :class:`~normtutor.claims.ledger.Claim` in the order of the chapters that
+``CLAIMS`` holds every :class:`~normtutor.claims.ledger.Claim` in the order of the chapters that
 explain them. Calling the function ``evidence`` of a claim returns its findings, and
 :func:`~normtutor.claims.ledger.verdict_of` the verdict that follows from them:
 

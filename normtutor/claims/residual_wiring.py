@@ -57,10 +57,10 @@ def _at_the_start(wiring: str, depth: int) -> dict[str, np.ndarray]:
     return {"gradients": np.array(gradients), "kept": np.array(kept)}
 
 
-def _bottom_over_top(wiring: str, depth: int) -> Interval:
-    """log2 of the lowest layer's gradient over the highest layer's."""
+def _bottom_over_top(wiring: str, depth: int) -> np.ndarray:
+    """log2 of the lowest layer's gradient over the highest layer's, one a seed."""
     gradients = _at_the_start(wiring, depth)["gradients"]
-    return over_seeds(np.log2(gradients[:, 0] / gradients[:, -1]))
+    return np.log2(gradients[:, 0] / gradients[:, -1])
 
 
 @claim(
@@ -112,7 +112,7 @@ def larger_at_the_bottom() -> Evidence:
         Finding(
             f"gradient of the lowest layer over the highest, {depth} layers, Pre-LN, log2 (1 is "
             "twice)",
-            _bottom_over_top("pre", depth),
+            over_seeds(_bottom_over_top("pre", depth)),
             above(0),
             why,
             form=".2f",
@@ -130,9 +130,9 @@ def larger_at_the_bottom() -> Evidence:
     "DeepNorm leans far more on the identity, and its gradients are level.",
 )
 def bias_to_the_identity() -> Evidence:
-    ratio = _bottom_over_top("deepnorm", 12).mean - _bottom_over_top("pre", 12).mean
+    ratio = _bottom_over_top("deepnorm", 12) - _bottom_over_top("pre", 12)
     kept = _at_the_start("deepnorm", 12)["kept"] - _at_the_start("pre", 12)["kept"]
-    out = _bottom_over_top("out", 12).mean - _bottom_over_top("pre", 12).mean
+    out = _bottom_over_top("out", 12) - _bottom_over_top("pre", 12)
     nearer = _at_the_start("out", 12)["kept"] - _at_the_start("pre", 12)["kept"]
     return [
         Finding(
@@ -142,7 +142,7 @@ def bias_to_the_identity() -> Evidence:
         ),
         Finding(
             "gradient of the lowest layer over the highest, log2: DeepNorm minus Pre-LN",
-            ratio,
+            over_seeds(ratio),
             above(0),
             "DeepNorm leans more on the identity; if the ratio showed that, its ratio would be "
             "the larger one.",
@@ -156,7 +156,7 @@ def bias_to_the_identity() -> Evidence:
         Finding(
             "gradient of the lowest layer over the highest, log2: norm at the end of the branch "
             "minus Pre-LN",
-            out,
+            over_seeds(out),
             below(0),
             "This wiring leans less on the identity, so its ratio would be the smaller one.",
             form=".2f",
@@ -178,7 +178,7 @@ def vanish_in_post_ln() -> Evidence:
         Finding(
             f"gradient of the lowest layer over the highest before training, Post-LN, {depth} "
             "layers, log2 (1 is twice)",
-            _bottom_over_top("post", depth),
+            over_seeds(_bottom_over_top("post", depth)),
             below(-3.3),
             why,
             form=".2f",
