@@ -54,12 +54,12 @@ class Config(Text):
 # The learning rates that tanh_rates chose; a test compares them with its saved run.
 CONFIG = Config(
     conditions=(
-        Condition("layer", 1.0, 8e-3),
-        Condition("tanh", 1.0, 8e-3),
+        Condition("layer", 1.0, 16e-3),
+        Condition("tanh", 1.0, 4e-3),
         Condition("none", 1.0, 8e-3),
         Condition("layer", 0.125, 4e-3),
         Condition("tanh", 0.125, 4e-3),
-        Condition("none", 0.125, 4e-3),
+        Condition("none", 0.125, 2e-3),
     )
 )
 
