@@ -14,7 +14,7 @@ from normtutor.experiments.wired_sorting import Task, run_rates
 
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "fig-wiring-remedies"
-FINDING = "every remedy trains twelve layers without warm-up, where Post-LN does not"
+FINDING = "every remedy trains twelve layers without warm-up at rates where Post-LN stalls"
 XLABEL = "test loss at the chosen rate (nats/digit)"
 SEEDS = tuple(range(10, 15))
 
