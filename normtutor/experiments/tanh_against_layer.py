@@ -23,7 +23,7 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "Config", "corpus_of", "fingerprint",
 
 CHAPTER = "08_after_2020"
 FIGURE = "fig-after-dyt"
-FINDING = "dynamic tanh against LayerNorm, by the amount of text"
+FINDING = "dynamic tanh trails LayerNorm, and less so with little text"
 XLABEL = "test loss minus LayerNorm's (nats/token)"
 SEEDS = tuple(range(10, 16))
 NORMS = ("layer", "tanh", "none")

@@ -24,7 +24,7 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "Config", "corpus_of", "fingerprint",
 
 CHAPTER = "08_after_2020"
 FIGURE = "fig-after-growth"
-FINDING = "the stream grows faster than linearly early in training, and no longer at its end"
+FINDING = "the stream grows linearly with depth before training, and up to quadratically in it"
 XLABEL = "growth exponent of the stream's mean square over depth"
 SEEDS = tuple(range(10, 15))
 
