@@ -45,7 +45,6 @@ NAMES = (
     "update_size",
     "wide_and_shallow",
     "power_rates",
-    "power_text",
     "power_statistics",
     "topic_rates",
     "topic_share",
