@@ -187,7 +187,7 @@ def _(g, x_hat, inverse_std):
     return inverse_std * (g + mean(g) + x_hat * mean(g * x_hat))
 
 
-@wrong("02.2", "no return", "stub", "return statement missing")
+@wrong("02.2", "no return", "stub", "no return statement")
 def _(g, x_hat, inverse_std):
     inverse_std * (g - mean(g) - x_hat * mean(g * x_hat))
 

@@ -12,8 +12,9 @@ import nbformat
 import pytest
 from coursework_solutions import PREDICTIONS, SOLUTIONS
 
-from normtutor.grading import TASKS, tasks_of
+from normtutor.grading import TASKS, check, tasks_of
 from normtutor.grading.nbgrader import convert
+from normtutor.grading.notebook import examined
 from normtutor.grading.submission import grade
 
 FOLDER = Path(__file__).resolve().parent.parent / "book" / "exercises"
@@ -131,3 +132,29 @@ def test_a_notebook_becomes_an_nbgrader_assignment(path, tmp_path):
     tests = [m for m in marks if m["grade"] and not m["solution"]]
     assert len(tests) == len([t for t in tasks_of(path.name[:2]) if t.kind != "explain"])
     assert all(mark["locked"] for mark in tests)
+
+
+def namespace_of(path):
+    """What stands in a notebook as it is handed out, after it has run."""
+    namespace = {"__name__": "__main__"}
+    with contextlib.redirect_stdout(io.StringIO()):
+        for source in sources_of(path):
+            exec(compile(source, path.name, "exec"), namespace)
+    return namespace
+
+
+REPAIRS = [task for task in TASKS.values() if task.kind == "repair"]
+
+
+@pytest.mark.parametrize("task", REPAIRS, ids=lambda task: task.id)
+def test_a_mistake_that_was_handed_out_is_named_only_on_request(task, capsys):
+    (path,) = [path for path in NOTEBOOKS if path.name.startswith(task.id[:2])]
+    answer = namespace_of(path)[task.name]
+    (failed, *_) = [f for f in examined(task, answer).findings if not f.passed]
+    assert failed.known and failed.symptom
+    check(task.id, answer)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "hint=True" in printed and failed.words[:30] not in printed
+    check(task.id, answer, hint=True)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert failed.words[:30] in printed

@@ -18,11 +18,20 @@ NOT_TRIED = "not tried: first make the checks above pass"
 
 
 class Mistake(Exception):
-    """What is wrong with an answer, in words for the student; ``known`` if they are a diagnosis."""
+    """What is wrong with an answer, in words for the student.
 
-    def __init__(self, words: str, *, known: bool = False) -> None:
+    Parameters
+    ----------
+    words : str
+    known : bool
+        Whether the words are a diagnosis.
+    symptom : str
+        What to say in its place to somebody who is to find the mistake without help.
+    """
+
+    def __init__(self, words: str, *, known: bool = False, symptom: str = "") -> None:
         super().__init__(words)
-        self.known = known
+        self.known, self.symptom = known, symptom
 
 
 class Answer(Protocol):
@@ -116,6 +125,7 @@ class Finding(NamedTuple):
     passed: bool
     words: str = ""
     known: bool = False
+    symptom: str = ""  # stands for the words where a student wants no hint
 
 
 class Result(NamedTuple):
@@ -139,7 +149,8 @@ def judge(task: Task, answer: Any, rng: np.random.Generator) -> Result:
                 check.run(answer, rng)
             findings.append(Finding(check.name, True))
         except Mistake as mistake:
-            findings.append(Finding(check.name, False, str(mistake), mistake.known))
+            found = Finding(check.name, False, str(mistake), mistake.known, mistake.symptom)
+            findings.append(found)
             barred = check.first
         except Exception as error:
             # A submission may hand back what no check foresaw; that is no reason to stop grading.
@@ -157,11 +168,13 @@ def judge(task: Task, answer: Any, rng: np.random.Generator) -> Result:
 class Known(NamedTuple):
     """A known mistake: what it says to the student, and what it gives in place of each output.
 
-    None where that output is right, or does not matter.
+    None where that output is right, or does not matter. ``handed_out`` marks the mistake that is to
+    be repaired.
     """
 
     words: str
     outputs: tuple[Any, ...]
+    handed_out: bool = False
 
 
 def close(a: Any, b: Any, tolerance: float) -> bool:
@@ -179,7 +192,9 @@ def close(a: Any, b: Any, tolerance: float) -> bool:
 def outputs_of(value: Any, names: Sequence[str]) -> list[child.Array]:
     """The answer's outputs as arrays, one for each name."""
     if value is None:
-        raise Mistake("it returns None: is a return statement missing?", known=True)
+        raise Mistake(
+            "it returns None: is there no answer yet, or no return statement?", known=True
+        )
     if len(names) == 1 and type(value) is tuple and len(value) == 1:
         value = value[0]
     values = value if type(value) is tuple else (value,)
@@ -229,13 +244,16 @@ def compare(
     ]  # fmt: skip
     if not wrong:
         return
+    i = wrong[0]
+    symptom = described(names[i], np.asarray(got[i].values, np.float64), wanted[i], tolerance)
     for mistake in known:
         told = [(i, o) for i, o in enumerate(mistake.outputs) if o is not None]
         tells = any(i in wrong and not close(o, wanted[i], tolerance) for i, o in told)
         if tells and all(close(got[i].values, o, max(tolerance, 1e-7)) for i, o in told):
-            raise Mistake(mistake.words, known=True)
-    i = wrong[0]
-    raise described(names[i], np.asarray(got[i].values, np.float64), wanted[i], tolerance)
+            raise Mistake(
+                mistake.words, known=True, symptom=str(symptom) if mistake.handed_out else ""
+            )
+    raise symptom
 
 
 def described(name: str, got: np.ndarray, wanted: np.ndarray, tolerance: float) -> Mistake:

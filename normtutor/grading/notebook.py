@@ -20,10 +20,12 @@ def points(value: float, most: float) -> str:
     return f"{value:g} of {most:g} point{'' if most == 1 else 's'}"
 
 
-def written(finding: Finding) -> str:
+def written(finding: Finding, hint: bool) -> str:
     """One line for one check, folded."""
     line = f"{MARKS[finding.passed]} {finding.check}"
-    if finding.words:
+    if finding.symptom and not hint:
+        line += f": {finding.symptom} [check(..., hint=True) names the mistake]"
+    elif finding.words:
         line += f": {finding.words}"
     return folded(line)
 
@@ -33,14 +35,14 @@ def folded(line: str) -> str:
     return textwrap.fill(line, 88, initial_indent="  ", subsequent_indent="      ")
 
 
-def report(result: Result) -> str:
-    """The outcome of one task as text."""
+def report(result: Result, hint: bool = True) -> str:
+    """The outcome of one task as text; without a hint, a mistake to be repaired is not named."""
     task = result.task
     worth = points(result.score, task.points)
     if task.kind == "explain":
         worth = f"{points(0, task.points).removeprefix('0 of ')} from a person"
     lines = [f"{task.id} {task.title} ({task.kind}): {worth}"]
-    lines += [written(finding) for finding in result.findings if finding.words != NOT_TRIED]
+    lines += [written(found, hint) for found in result.findings if found.words != NOT_TRIED]
     waiting = [finding.check for finding in result.findings if finding.words == NOT_TRIED]
     if waiting:
         lines.append(folded(f"· not tried yet: {'; '.join(waiting)}"))
@@ -113,7 +115,7 @@ def explained(task: Task, text: Any) -> Result:
     return Result(task, (Finding("an explanation", there, note),), 0.0)
 
 
-def check(id: str, answer: Any) -> None:
+def check(id: str, answer: Any, *, hint: bool = False) -> None:
     """Try an answer and print which checks it passes.
 
     Parameters
@@ -122,8 +124,10 @@ def check(id: str, answer: Any) -> None:
         The task's number, as "02.3".
     answer : function, class or number
         What the exercise asks for.
+    hint : bool
+        Whether to name the mistake in code that is to be repaired, and not its symptom alone.
     """
-    print(report(examined(task_named(id), answer)))
+    print(report(examined(task_named(id), answer), hint))
 
 
 def explain(id: str, text: str) -> None:

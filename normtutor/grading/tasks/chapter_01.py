@@ -146,7 +146,7 @@ def _switch_eval(answer: Any, rng: Rng) -> None:
     expected = (_normalized(first), _normalized(second, mean, var))
     biased = (mean, 0.9 * np.ones(features) + 0.1 * first.var(axis=0))
     known = [
-        Known(MODES, (None, _normalized(second))),
+        Known(MODES, (None, _normalized(second)), handed_out=True),
         Known(
             "the running variance takes the variance that divides by n; as in torch it should "
             "take the unbiased one",
@@ -165,7 +165,7 @@ def _switch_train(answer: Any, rng: Rng) -> None:
     (first, _, _), features = _module_case(rng)
     value = answer.drive((features,), [("train",), ("forward without grad", first)])
     wrong = _normalized(first, np.zeros(features), np.ones(features))
-    known = [Known(MODES, (wrong,))]
+    known = [Known(MODES, (wrong,), handed_out=True)]
     names = ("the output in training under no_grad",)
     compare(value, (_normalized(first),), names, known, tolerance=1e-6)
 

@@ -272,6 +272,7 @@ def _compare_layer_norm(
                 "your variance divides by n − 1. A norm uses the variance of these n numbers, "
                 "not an estimate for a larger population",
                 ((wide - mean) / np.sqrt(spread**2 + eps) * weight + bias,),
+                handed_out=True,
             ),
             Known(
                 "your variance divides by n − 1, and ε stands outside the root",

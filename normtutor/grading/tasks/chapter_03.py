@@ -156,6 +156,7 @@ def _graph_steps(answer: Any, rng: Rng) -> None:
                 "a later step wants to go back through an earlier one. The buffer remembers how it "
                 "was computed, and with it every batch so far: store the number, not the graph",
                 known=True,
+                symptom=words,
             ) from None
         if "does not require grad" in words:
             raise Mistake(
@@ -223,6 +224,7 @@ def _compare_axes(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
             "each position has its own statistics: only the batch axis is pooled. The tokens of "
             "all positions are values of the same feature",
             (over((0,)),),
+            handed_out=True,
         ),
         Known("each sentence has its own statistics: that is InstanceNorm", (over((1,)),)),
         Known("each token has its own statistics: that is LayerNorm", (over((2,)),)),
@@ -270,7 +272,7 @@ TASKS = (
     Task(
         "03.3",
         "repair",
-        "The third step fails",
+        "The second step fails",
         "RunningScale",
         3,
         (

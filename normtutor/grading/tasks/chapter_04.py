@@ -110,6 +110,7 @@ def _compare_variance(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
             "you divide by the root of the mean of the squares. The variance is the mean of the "
             "squares of x − μ; shift x by a constant and see what changes",
             ((wide - mean) / np.sqrt(square + eps) * weight + bias,),
+            handed_out=True,
         ),
         Known(
             "now the mean is not taken away at all: that is RMSNorm",

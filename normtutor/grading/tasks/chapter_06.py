@@ -137,7 +137,7 @@ def _order(answer: Any, rng: Rng, x: np.ndarray, alpha: float) -> None:
     exchanged = "α is the weight of the past: the batch enters with 1 − α"
     used = "ψ² is updated first and used afterwards; the batch must be divided by the ψ of before"
     known = [
-        Known(used, (early, after)),
+        Known(used, (early, after), handed_out=True),
         Known(f"{used}. And {exchanged}", (early_swapped, swapped)),
         Known(exchanged, (None, swapped)),
         Known("the batch is divided by its own ψ: that is PN-V", (own, None)),

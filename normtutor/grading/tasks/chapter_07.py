@@ -245,6 +245,7 @@ def _compare_alpha(answer: Any, rng: Rng, alpha: float) -> None:
             "α multiplies the branch. DeepNorm makes the skip path larger, so that deep layers "
             "change the stream little",
             (normed(x + alpha * f(x)),),
+            handed_out=True,
         ),
         Known("α multiplies the sum, and the norm forgets it", (normed(alpha * (x + f(x))),)),
         Known("α is gone", (normed(x + f(x)),)),

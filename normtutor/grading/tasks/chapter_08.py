@@ -118,6 +118,7 @@ def _compare_heads(answer: Any, rng: Rng, heads: int, size: int, spread: float =
             "one statistic for all heads of a token. Some models do that; here each head of each "
             "token is to have its own",
             (whole,),
+            handed_out=True,
         ),
         Known(
             "the features are split into heads in the wrong order: neighbours belong together",
