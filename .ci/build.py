@@ -50,7 +50,10 @@ def drop_stale_cache(build: Path, digest: str) -> bool:
 
 
 def notebooks_in_toc(root: Path = ROOT) -> list[Path]:
-    """List the chapters that the table of contents names, in its order."""
+    """List the notebooks to execute that the table of contents names, in its order.
+
+    The stubs of the exercises fail until a student has filled them in.
+    """
 
     def files(node: object) -> list[str]:
         if isinstance(node, list):
@@ -62,7 +65,7 @@ def notebooks_in_toc(root: Path = ROOT) -> list[Path]:
 
     toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
     candidates = [root / f"{name}.ipynb" for name in files(toc)]
-    return [path for path in candidates if path.exists()]
+    return [path for path in candidates if path.exists() and path.parent.name != "exercises"]
 
 
 def execute(notebooks: list[Path], build: Path) -> bool:

@@ -16,7 +16,10 @@ from normtutor import norms
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK = ROOT / "book"
-CHAPTERS = sorted([*BOOK.glob("[0-9]*.ipynb"), *BOOK.glob("claims.ipynb")])
+CHAPTERS = sorted(
+    [*BOOK.glob("[0-9]*.ipynb"), *BOOK.glob("claims.ipynb"), *BOOK.glob("recipes.ipynb")]
+)
+EXERCISES = sorted((BOOK / "exercises").glob("*.ipynb"))
 MARKER = "# NBVAL_CHECK_OUTPUT"
 LINE_LENGTH = 100
 
@@ -236,6 +239,13 @@ def test_every_chapter_is_in_the_table_of_contents():
         assert any((ROOT / f"{name}{suffix}").exists() for suffix in (".md", ".ipynb")), name
     chapters = [name for name in listed if (ROOT / f"{name}.ipynb").exists()]
     assert chapters == [path.relative_to(ROOT).with_suffix("").as_posix() for path in CHAPTERS]
+    sections = [
+        section["file"]
+        for part in toc["parts"]
+        for entry in part["chapters"]
+        for section in entry.get("sections", [])
+    ]
+    assert sections == [path.relative_to(ROOT).with_suffix("").as_posix() for path in EXERCISES]
     index = read(BOOK / "index.md")
     for path in CHAPTERS:
         assert f"({path.name})" in index, f"index.md does not link {path.name}"

@@ -27,8 +27,11 @@ ROOT = Path(__file__).resolve().parent.parent
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
 BASE = CONFIG["html"]["baseurl"]
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-CONTENT = [TOC["root"], *(entry["file"] for part in TOC["parts"] for entry in part["chapters"])]
-CHAPTERS = [name for name in CONTENT if (ROOT / f"{name}.ipynb").exists()]
+ENTRIES = [entry for part in TOC["parts"] for entry in part["chapters"]]
+EXERCISES = [section["file"] for entry in ENTRIES for section in entry.get("sections", [])]
+CONTENT = [TOC["root"], *(entry["file"] for entry in ENTRIES), *EXERCISES]
+NOTEBOOKS = [name for name in CONTENT if (ROOT / f"{name}.ipynb").exists()]
+CHAPTERS = [name for name in NOTEBOOKS if name not in EXERCISES]
 
 
 @pytest.fixture(scope="session")
@@ -329,7 +332,7 @@ def test_the_sitemap_names_every_page(site):
 
 def test_chapters_can_be_downloaded_and_launched(site):
     repository = CONFIG["repository"]["url"].removeprefix("https://github.com/")
-    for name in CHAPTERS:
+    for name in NOTEBOOKS:
         links = {link["href"] for link in parsed(site / f"{name}.html").find_all("a", href=True)}
         source = f"{name}.ipynb"
         assert any(link.endswith(f"_sources/{source}") for link in links)
