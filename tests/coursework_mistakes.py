@@ -1,8 +1,9 @@
 """Wrong answers to the graded tasks. Every one must be caught, most with words of their own.
 
-``seen`` says where such a mistake comes from: "public code" for one that stands in published
-implementations, "rewrite" for what is left when code is carried from one norm, library or layout to
-another, "derivation" for a term lost on paper.
+``seen`` says where such a mistake comes from: "public code" for one that we have found in published
+implementations, "typical" for one of their kind, "rewrite" for what is left when code is carried
+from one norm, library or layout to another, "derivation" for a term lost on paper, "stub" for what
+is handed in unfinished.
 """
 
 from typing import NamedTuple
@@ -91,7 +92,7 @@ def _(grad_y, x, weight, running_mean, running_var, eps):
     return grad_y * weight * inverse, grad_y * (x - running_mean) * inverse, grad_y.sum(0)
 
 
-@wrong("01.2", "works in place", "public code", "changes its input")
+@wrong("01.2", "works in place", "typical", "changes its input")
 def _(grad_y, x, weight, running_mean, running_var, eps):
     x -= running_mean
     inverse = 1 / np.sqrt(running_var + eps)
@@ -162,12 +163,12 @@ def _(g, x_hat, inverse_std):
     return inverse_std * (g - x_hat * mean(g * x_hat))
 
 
-@wrong("02.2", "no path through the variance", "public code", "through the variance is missing")
+@wrong("02.2", "no path through the variance", "typical", "through the variance is missing")
 def _(g, x_hat, inverse_std):
     return inverse_std * (g - mean(g))
 
 
-@wrong("02.2", "sums for means", "public code", "sums stand where means")
+@wrong("02.2", "sums for means", "typical", "sums stand where means")
 def _(g, x_hat, inverse_std):
     return inverse_std * (g - g.sum(-1, keepdims=True) - x_hat * (g * x_hat).sum(-1, keepdims=True))
 
@@ -192,13 +193,13 @@ def _(g, x_hat, inverse_std):
     inverse_std * (g - mean(g) - x_hat * mean(g * x_hat))
 
 
-@wrong("02.3", "variances inside the chunks alone", "public code", "inside the chunks")
+@wrong("02.3", "variances inside the chunks alone", "typical", "inside the chunks")
 def _(n_a, mean_a, var_a, n_b, mean_b, var_b):
     n = n_a + n_b
     return n, (n_a * mean_a + n_b * mean_b) / n, (n_a * var_a + n_b * var_b) / n
 
 
-@wrong("02.3", "means count alike", "public code", "count alike")
+@wrong("02.3", "means count alike", "typical", "count alike")
 def _(n_a, mean_a, var_a, n_b, mean_b, var_b):
     n = n_a + n_b
     gap = (mean_a - mean_b) ** 2 * n_a * n_b / n**2
@@ -230,7 +231,7 @@ def _():
     return np.random.default_rng(0).normal(size=1000).astype(np.float32)
 
 
-@wrong("02.5", "LayerNorm over the channels", "public code", "LayerNorm over the channels")
+@wrong("02.5", "LayerNorm over the channels", "typical", "LayerNorm over the channels")
 def _(x, weight, bias, eps):
     return (x - mean(x, 1)) / np.sqrt(var(x, 1) + eps) * weight[:, None] + bias[:, None]
 
@@ -275,7 +276,7 @@ def blend(old, new, momentum):
     return (1 - momentum) * old + momentum * new
 
 
-@wrong("03.2", "padding counts", "public code", "padding counts")
+@wrong("03.2", "padding counts", "typical", "padding counts")
 def _(x, mask, running_mean, running_var, momentum):
     flat = x.reshape(-1, x.shape[-1])
     return (
@@ -300,14 +301,14 @@ def _(x, mask, running_mean, running_var, momentum):
     )
 
 
-@wrong("03.2", "divided by all positions", "public code", "number of all positions")
+@wrong("03.2", "divided by all positions", "typical", "number of all positions")
 def _(x, mask, running_mean, running_var, momentum):
     mean = (x * mask[..., None]).mean((0, 1))
     variance = ((x - mean) ** 2 * mask[..., None]).mean((0, 1))
     return blend(running_mean, mean, momentum), blend(running_var, variance, momentum)
 
 
-@wrong("03.2", "a mean of sentences", "public code", "average the sentences")
+@wrong("03.2", "a mean of sentences", "typical", "average the sentences")
 def _(x, mask, running_mean, running_var, momentum):
     means = [sentence[m].mean(0) for sentence, m in zip(x, mask, strict=True)]
     variances = [sentence[m].var(0) for sentence, m in zip(x, mask, strict=True)]
@@ -317,7 +318,7 @@ def _(x, mask, running_mean, running_var, momentum):
     )
 
 
-@wrong("03.2", "multiplies by the mask", "public code", "choose with np.where", all_lost=False)
+@wrong("03.2", "multiplies by the mask", "typical", "choose with np.where", all_lost=False)
 def _(x, mask, running_mean, running_var, momentum):
     n = mask.sum()
     if not n:
@@ -328,7 +329,7 @@ def _(x, mask, running_mean, running_var, momentum):
     return blend(running_mean, mean, momentum), blend(running_var, variance, momentum)
 
 
-@wrong("03.2", "NaN from an empty batch", "public code", None, all_lost=False)
+@wrong("03.2", "NaN from an empty batch", "typical", None, all_lost=False)
 def _(x, mask, running_mean, running_var, momentum):
     return (
         blend(running_mean, x[mask].mean(0), momentum),
@@ -380,7 +381,7 @@ class _(KeepsGraph):
         return y
 
 
-@wrong("03.4", "a statistic for each position", "public code", "only the batch axis")
+@wrong("03.4", "a statistic for each position", "typical", "only the batch axis")
 def _(x, weight, bias, eps):
     return (x - mean(x, 0)) / np.sqrt(var(x, 0) + eps) * weight + bias
 
@@ -397,23 +398,23 @@ def _(x, weight, bias, eps):
 
 # --- 04 -------------------------------------------------------------------------------------------
 
-wrong("04.1", "any factor is forgotten", "public code", "what becomes of the sign")(1)
+wrong("04.1", "any factor is forgotten", "typical", "what becomes of the sign")(1)
 wrong("04.2", "the gradient does not change", "derivation", "its slope is not")(1)
 
 
-@wrong("04.3", "the old bias is not scaled", "public code", "old bias is not scaled")
+@wrong("04.3", "the old bias is not scaled", "typical", "old bias is not scaled")
 def _(w, b, weight, bias, running_mean, running_var, eps):
     factor = weight / np.sqrt(running_var + eps)
     return w * factor[:, None], b - running_mean * factor + bias
 
 
-@wrong("04.3", "no running mean", "public code", "running mean is not")
+@wrong("04.3", "no running mean", "typical", "running mean is not")
 def _(w, b, weight, bias, running_mean, running_var, eps):
     factor = weight / np.sqrt(running_var + eps)
     return w * factor[:, None], b * factor + bias
 
 
-@wrong("04.3", "no epsilon", "public code", "ε is missing")
+@wrong("04.3", "no epsilon", "typical", "ε is missing")
 def _(w, b, weight, bias, running_mean, running_var, eps):
     factor = weight / np.sqrt(running_var)
     return w * factor[:, None], (b - running_mean) * factor + bias
@@ -425,7 +426,7 @@ def _(w, b, weight, bias, running_mean, running_var, eps):
     return w.T * factor, (b - running_mean) * factor + bias
 
 
-@wrong("04.4", "mean of squares", "public code", "mean of the squares")
+@wrong("04.4", "mean of squares", "typical", "mean of the squares")
 def _(x, weight, bias, eps):
     return (x - mean(x)) / np.sqrt(mean(x**2) + eps) * weight + bias
 
@@ -462,7 +463,7 @@ def _(x, weight, eps):
     return x / (np.sqrt(mean(x**2)) + x.dtype.type(eps)) * weight
 
 
-@wrong("05.2", "float32 comes back", "public code", "must come back as float16", all_lost=False)
+@wrong("05.2", "float32 comes back", "typical", "must come back as float16", all_lost=False)
 def _(x, weight, eps):
     wide = x.astype(np.promote_types(x.dtype, np.float32))
     return wide / (np.sqrt(mean(wide**2)) + eps) * weight
@@ -478,7 +479,7 @@ def _(eps, share):
     return eps * share / (1 - share)
 
 
-@wrong("05.4", "added after the division", "public code", "after the division")
+@wrong("05.4", "added after the division", "typical", "after the division")
 def _(x, weight, eps):
     return (x / np.sqrt(mean(x**2)) + eps) * weight
 
@@ -498,7 +499,7 @@ def _(x, weight, eps):
     return x / np.sqrt(mean(x * x) + np.float16(eps)) * weight
 
 
-@wrong("05.5", "float32 comes back", "public code", "must come back as float16")
+@wrong("05.5", "float32 comes back", "typical", "must come back as float16")
 def _(x, weight, eps):
     wide = x.astype(np.float32)
     return wide / np.sqrt(mean(wide**2) + eps) * weight
@@ -524,7 +525,7 @@ def _(grad_y, x, weight, eps):
     return grad_x, (grad_y * power_parts(x, eps)[0]).sum((0, 1))
 
 
-@wrong("06.2", "ψ constant", "public code", "taken as a constant")
+@wrong("06.2", "ψ constant", "typical", "taken as a constant")
 def _(grad_y, x, weight, eps):
     hat, inverse = power_parts(x, eps)
     return grad_y * weight * inverse, (grad_y * hat).sum((0, 1))
@@ -583,7 +584,7 @@ def weight_gradient(grad_y, h, eps):
     return (grad_y * add_norm_parts(h, eps)[0]).reshape(-1, h.shape[-1]).sum(0)
 
 
-@wrong("07.3", "the stream's gradient lost", "public code", "along the stream is lost")
+@wrong("07.3", "the stream's gradient lost", "typical", "along the stream is lost")
 def _(grad_h, grad_y, h, weight, eps):
     grad = through_norm(grad_y, h, weight, eps)
     return grad, grad, weight_gradient(grad_y, h, eps)
@@ -626,7 +627,7 @@ def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
     return x + feed_forward(x)
 
 
-@wrong("07.4", "parallel", "public code", "both branches read the same x")
+@wrong("07.4", "parallel", "typical", "both branches read the same x")
 def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
     a = attention(layer_norm(x, weight_1, bias_1, eps))
     return x + a + feed_forward(layer_norm(x, weight_2, bias_2, eps))
@@ -638,7 +639,7 @@ def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
     return feed_forward(layer_norm(x, weight_2, bias_2, eps))
 
 
-@wrong("07.4", "one norm for both", "public code", "first one's γ and β")
+@wrong("07.4", "one norm for both", "typical", "first one's γ and β")
 def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
     x = x + attention(layer_norm(x, weight_1, bias_1, eps))
     return x + feed_forward(layer_norm(x, weight_1, bias_1, eps))
@@ -685,22 +686,22 @@ def _(q, k, v, weight_q, weight_k, eps):
     return attention(q, k, v)
 
 
-@wrong("08.2", "no mask", "public code", "causal mask is missing")
+@wrong("08.2", "no mask", "typical", "causal mask is missing")
 def _(q, k, v, weight_q, weight_k, eps):
     return attention(rms_norm(q, weight_q, eps), rms_norm(k, weight_k, eps), v, causal=False)
 
 
-@wrong("08.2", "no scale", "public code", "1/√d on the scores")
+@wrong("08.2", "no scale", "typical", "1/√d on the scores")
 def _(q, k, v, weight_q, weight_k, eps):
     return attention(rms_norm(q, weight_q, eps), rms_norm(k, weight_k, eps), v, scaled=False)
 
 
-@wrong("08.2", "statistics over positions", "public code", "run over the positions")
+@wrong("08.2", "statistics over positions", "typical", "run over the positions")
 def _(q, k, v, weight_q, weight_k, eps):
     return attention(rms_norm(q, weight_q, eps, -2), rms_norm(k, weight_k, eps, -2), v)
 
 
-@wrong("08.2", "softmax over queries", "public code", "softmax runs over the queries")
+@wrong("08.2", "softmax over queries", "typical", "softmax runs over the queries")
 def _(q, k, v, weight_q, weight_k, eps):
     return attention(rms_norm(q, weight_q, eps), rms_norm(k, weight_k, eps), v, axis=-2)
 
@@ -710,7 +711,7 @@ def _(q, k, v, weight_q, weight_k, eps):
     return attention(rms_norm(q, weight_q, eps), rms_norm(k, weight_k, eps), rms_norm(v, 1, eps))
 
 
-@wrong("08.2", "a softmax that overflows", "public code", None, all_lost=False)
+@wrong("08.2", "a softmax that overflows", "typical", None, all_lost=False)
 def _(q, k, v, weight_q, weight_k, eps):
     q, k = rms_norm(q, weight_q, eps), rms_norm(k, weight_k, eps)
     scores = np.exp(q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1]))
@@ -718,12 +719,12 @@ def _(q, k, v, weight_q, weight_k, eps):
     return scores / scores.sum(-1, keepdims=True) @ v
 
 
-@wrong("08.3", "one statistic for all heads", "public code", "one statistic for all heads")
+@wrong("08.3", "one statistic for all heads", "typical", "one statistic for all heads")
 def _(q, weight, heads, eps):
     return rms_norm(q, np.tile(weight, heads), eps)
 
 
-@wrong("08.3", "heads split the wrong way", "public code", "in the wrong order")
+@wrong("08.3", "heads split the wrong way", "typical", "in the wrong order")
 def _(q, weight, heads, eps):
     split = q.reshape(*q.shape[:-1], -1, heads)
     split = split / np.sqrt(mean(split**2, -2) + eps)

@@ -203,6 +203,12 @@ def test_nothing_of_the_environment_reaches_a_submission(tmp_path, monkeypatch):
     assert "AssertionError" not in str(found.notes)
 
 
+def test_other_submissions_are_kept_away(tmp_path):
+    other = notebook(tmp_path / "02_other.ipynb", RIGHT)
+    _, found = graded(tmp_path, f"open({str(other)!r}).read()", tasks=("02.3",))
+    assert "may not read" in found.notes[0]
+
+
 def test_an_instructors_files_are_kept_away(tmp_path):
     hidden = tmp_path / "hidden"
     hidden.mkdir()

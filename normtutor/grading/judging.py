@@ -152,6 +152,8 @@ def judge(task: Task, answer: Any, rng: np.random.Generator) -> Result:
             found = Finding(check.name, False, str(mistake), mistake.known, mistake.symptom)
             findings.append(found)
             barred = check.first
+        except ImportError:
+            raise  # torch is missing here; that is nothing that a student did
         except Exception as error:
             # A submission may hand back what no check foresaw; that is no reason to stop grading.
             words = f"what came back could not be checked ({type(error).__name__})"

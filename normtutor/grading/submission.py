@@ -89,7 +89,8 @@ def grade(
     hidden : sequence of str
         Ids of tasks whose results students shall not see at once.
     keep_away : sequence of str
-        Files and folders that the submission may not read, beside this package.
+        Files and folders that the submission may not read, beside this package and the notebooks
+        that lie next to it.
     seed : int, optional
         For the inputs; drawn afresh without.
 
@@ -101,7 +102,9 @@ def grade(
     started = time.monotonic()
     rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
     results, texts = [], {}
-    with Sandbox(code_cells(path), limits or Limits(), keep_away) as sandbox:
+    cells = code_cells(path)
+    others = [str(other) for other in path.resolve().parent.glob("*.ipynb")]
+    with Sandbox(cells, limits or Limits(), [*others, *keep_away]) as sandbox:
         for task in tasks:
             answer = sandbox.answer(task.name)
             if task.kind == "explain":
