@@ -265,7 +265,13 @@ def test_the_reference_lists_every_public_name(site):
 
 
 # What a reader of the reference has no use for.
-INTERNAL = {"normtutor.tracing", "normtutor.validation"}
+INTERNAL = {
+    "normtutor.tracing",
+    "normtutor.validation",
+    *(f"normtutor.grading.{name}" for name in ("child", "nbgrader", "references", "sandbox")),
+    "normtutor.grading.tasks",
+    *(f"normtutor.grading.tasks.chapter_{number:02}" for number in range(1, 9)),
+}
 
 
 def test_the_reference_describes_every_module(site):
