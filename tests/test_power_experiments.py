@@ -35,7 +35,9 @@ def reduced(name):
     return dataclasses.replace(config, conditions=tuple(kept.values()), steps=3, test_batches=2)
 
 
-@pytest.mark.parametrize("name", ["power_rates", "power_statistics", "topic_rates", "topic_share"])
+@pytest.mark.parametrize(
+    "name", ["power_rates", "power_text", "power_statistics", "topic_rates", "topic_share"]
+)
 def test_one_seed_at_reduced_length(name, tmp_path):
     config = reduced(name)
     saved = experiments.run_experiment(
@@ -53,7 +55,7 @@ def test_one_seed_at_reduced_length(name, tmp_path):
 # --- what the book reports ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["power_statistics", "topic_share"])
+@pytest.mark.parametrize("name", ["power_text", "power_statistics", "topic_share"])
 def test_results_rest_on_enough_fresh_seeds(name):
     assert len(experiments.load(name).seeds) >= 5
     tuned = {*power_rates.SEEDS, *topic_rates.SEEDS}
@@ -105,18 +107,17 @@ def test_norms_share_the_initial_weights_and_the_batches():
     assert all(torch.equal(embeddings[0], other) for other in embeddings)
 
 
-def test_text_at_reduced_length():
-    conditions = {c.norm: c for c in power_text.CONFIG.conditions}
-    chosen = tuple(conditions[norm] for norm in ("layer", "power", "power-v"))
-    config = dataclasses.replace(power_text.CONFIG, conditions=chosen, steps=3, warmup=2)
-    records = power_text.run(config, 7)
-    assert [record["norm"] for record in records] == ["layer", "power", "power-v"]
-    for record in records:
-        assert math.isfinite(record["all"])
-        assert math.isfinite(record["train"])
-    layer, power, _ = records
-    assert layer["kept_all"] == layer["batch_all"]  # it has one mode
-    assert power["kept_all"] != power["batch_all"]
+def test_values_come_from_here_or_from_text_batches():
+    saved = experiments.load("power_text")
+    theirs = experiments.load("text_batches")
+    found = power_text.values(saved, "all", "layer", "document", 4)
+    where = {"norm": "layer", "order": "document", "batch_size": 4}
+    assert_allclose(found, theirs.values("all", **where))
+    assert theirs.seeds == saved.seeds
+    assert power_text.has(saved, "layer", "document", 4)
+    assert not power_text.has(saved, "none", "length", 16)
+    with pytest.raises(ValueError, match="exactly one record"):
+        power_text.values(saved, "all", "none", "length", 16)
 
 
 # --- the four quantities --------------------------------------------------------------------------

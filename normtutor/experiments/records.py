@@ -45,6 +45,7 @@ NAMES = (
     "update_size",
     "wide_and_shallow",
     "power_rates",
+    "power_text",
     "power_statistics",
     "topic_rates",
     "topic_share",
