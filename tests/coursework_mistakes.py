@@ -151,6 +151,16 @@ class _(GradSwitch):
         return (x - mean) / torch.sqrt(var + self.eps)
 
 
+@wrong("01.3", "running statistics in training", "public code", "running statistics as well")
+class _(GradSwitch):
+    def forward(self, x):
+        if self.training:
+            mean, var = x.detach().mean(0), x.detach().var(0)
+            self.running_mean.lerp_(mean.to(self.running_mean), self.momentum)
+            self.running_var.lerp_(var.to(self.running_var), self.momentum)
+        return (x - self.running_mean) / torch.sqrt(self.running_var + self.eps)
+
+
 # --- 02 -------------------------------------------------------------------------------------------
 
 wrong("02.1", "the whole length", "derivation", "the length of the whole output")(101**0.5)
@@ -386,6 +396,11 @@ def _(x, weight, bias, eps):
     return (x - mean(x, 0)) / np.sqrt(var(x, 0) + eps) * weight + bias
 
 
+@wrong("03.4", "variance for its root", "public code", "divide by the variance")
+def _(x, weight, bias, eps):
+    return (x - mean(x, (0, 1))) / (var(x, (0, 1)) + eps) * weight + bias
+
+
 @wrong("03.4", "LayerNorm", "rewrite", "that is LayerNorm")
 def _(x, weight, bias, eps):
     return (x - mean(x)) / np.sqrt(var(x) + eps) * weight + bias
@@ -414,9 +429,15 @@ def _(w, b, weight, bias, running_mean, running_var, eps):
     return w * factor[:, None], b * factor + bias
 
 
-@wrong("04.3", "no epsilon", "typical", "ε is missing")
+@wrong("04.3", "no epsilon", "public code", "ε is missing")
 def _(w, b, weight, bias, running_mean, running_var, eps):
     factor = weight / np.sqrt(running_var)
+    return w * factor[:, None], (b - running_mean) * factor + bias
+
+
+@wrong("04.3", "epsilon outside the root", "public code", "outside the root of the running")
+def _(w, b, weight, bias, running_mean, running_var, eps):
+    factor = weight / (np.sqrt(running_var) + eps)
     return w * factor[:, None], (b - running_mean) * factor + bias
 
 
@@ -482,6 +503,16 @@ def _(eps, share):
 @wrong("05.4", "added after the division", "typical", "after the division")
 def _(x, weight, eps):
     return (x / np.sqrt(mean(x**2)) + eps) * weight
+
+
+@wrong("05.4", "added to the inverse root", "public code", "added to 1/ψ")
+def _(x, weight, eps):
+    return x * (1 / np.sqrt(mean(x**2)) + eps) * weight
+
+
+@wrong("05.4", "multiplies", "public code", "a norm divides by it")
+def _(x, weight, eps):
+    return x * np.sqrt(mean(x**2) + eps) * weight
 
 
 @wrong("05.4", "outside", "public code", "outside the root")
@@ -639,7 +670,7 @@ def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
     return feed_forward(layer_norm(x, weight_2, bias_2, eps))
 
 
-@wrong("07.4", "one norm for both", "typical", "first one's γ and β")
+@wrong("07.4", "one norm for both", "public code", "first one's γ and β")
 def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
     x = x + attention(layer_norm(x, weight_1, bias_1, eps))
     return x + feed_forward(layer_norm(x, weight_1, bias_1, eps))
@@ -701,7 +732,7 @@ def _(q, k, v, weight_q, weight_k, eps):
     return attention(rms_norm(q, weight_q, eps, -2), rms_norm(k, weight_k, eps, -2), v)
 
 
-@wrong("08.2", "softmax over queries", "typical", "softmax runs over the queries")
+@wrong("08.2", "softmax over queries", "public code", "softmax runs over the queries")
 def _(q, k, v, weight_q, weight_k, eps):
     return attention(rms_norm(q, weight_q, eps), rms_norm(k, weight_k, eps), v, axis=-2)
 

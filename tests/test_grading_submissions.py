@@ -192,8 +192,9 @@ def test_the_grader_and_the_package_cannot_be_read(tmp_path, name):
     path = PACKAGE / name
     names = {"path": str(path), "folder": str(path.parent), "name": path.name}
     _, found = graded(tmp_path, *(way.format(**names) for way in WAYS_TO_READ), tasks=("02.3",))
+    ways = [way for way in WAYS_TO_READ if "/proc" not in way or Path("/proc/self").exists()]
     refused = [note for note in found.notes if "graded code may" in note]
-    assert len(refused) == len(WAYS_TO_READ), found.notes
+    assert len(refused) == len(ways), found.notes
 
 
 def test_nothing_of_the_environment_reaches_a_submission(tmp_path, monkeypatch):
@@ -339,6 +340,7 @@ def test_checks_of_an_instructors_own_stay_hidden(tmp_path):
     assert "Hidden" not in text.read_text()
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors in /proc")
 def test_the_graders_own_process_is_left_as_it_was(tmp_path):
     handler = signal.getsignal(signal.SIGALRM)
     folder, descriptors = os.getcwd(), len(os.listdir("/proc/self/fd"))

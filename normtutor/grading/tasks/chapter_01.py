@@ -144,9 +144,20 @@ def _switch_eval(answer: Any, rng: Rng) -> None:
     value = answer.drive((features,), steps)
     mean, var = _stats(first, np.zeros(features), np.ones(features))
     expected = (_normalized(first), _normalized(second, mean, var))
+    own = _normalized(first, np.zeros(features), np.ones(features))
     biased = (mean, 0.9 * np.ones(features) + 0.1 * first.var(axis=0))
     known = [
         Known(MODES, (None, _normalized(second)), handed_out=True),
+        Known(
+            "in training it normalizes by the running statistics as well; there it should use the "
+            "batch's own",
+            (own, None),
+        ),
+        Known(
+            "in training it normalizes by the running statistics as well, after their update; "
+            "there it should use the batch's own",
+            (_normalized(first, mean, var), None),
+        ),
         Known(
             "the running variance takes the variance that divides by n; as in torch it should "
             "take the unbiased one",

@@ -75,6 +75,10 @@ def _compare_fold(
             (folded()[0] / np.sqrt(var + eps)[:, None], None),
         ),
         Known("ε is missing", (folded(eps=0.0)[0], None)),
+        Known(
+            "ε stands outside the root of the running variance; BatchNorm has it inside",
+            (folded()[0] * (np.sqrt(var + eps) / (np.sqrt(var) + eps))[:, None], None),
+        ),
         Known("γ is missing in the new weights", (folded(gamma=np.ones(units))[0], None)),
         Known(
             "the factors lie along the inputs; each unit, that is each row of W, has its own",

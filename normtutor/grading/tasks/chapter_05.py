@@ -118,7 +118,16 @@ def _compare_inside(answer: Any, x: np.ndarray, rng: Rng, *, eps: float = 0.02, 
             Known(
                 "ε is added after the division: it shifts every output and protects nothing",
                 ((plain + eps) * weight,),
+            ),
+            Known(
+                "ε is added to 1/ψ, behind the root: the root can still be zero, and where it is "
+                "not the scale is off by ε",
+                (wide * (1 / np.sqrt(square) + eps) * weight,),
                 handed_out=True,
+            ),
+            Known(
+                "you multiply by the root mean square; a norm divides by it",
+                (wide * np.sqrt(square + eps) * weight,),
             ),
             Known(
                 "ε is added after the division: it shifts every output and protects nothing",
