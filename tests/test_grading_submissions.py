@@ -230,6 +230,18 @@ TORCH_ATTACKS = {
         "y = (x - x.mean(-1, keepdim=True)) / x.std(-1, unbiased=False, keepdim=True)\n"
         "return torch.autograd.grad(y, x, torch.tensor(g))[0] * torch.tensor(inverse_std)"
     ),
+    "torch's own backward": body(
+        "x = torch.tensor(x_hat)\nmean, weight = torch.zeros_like(x[..., :1]), None\n"
+        "return torch.ops.aten.native_layer_norm_backward(torch.tensor(g), x, x.shape[-1:], mean,"
+        " torch.tensor(inverse_std), None, None, [True, False, False])[0]"
+    ),
+    "the engine itself": body(
+        "from torch.autograd.graph import _engine_run_backward as run\n"
+        "x = torch.tensor(x_hat, requires_grad=True)\n"
+        "y = (x - x.mean(-1, keepdim=True)) / x.std(-1, unbiased=False, keepdim=True)\n"
+        "run((y,), (torch.tensor(g),), False, False, (x,), accumulate_grad=True)\n"
+        "return x.grad * torch.tensor(inverse_std)"
+    ),
     "backward": body(
         "x = torch.tensor(x_hat, requires_grad=True)\n"
         "y = (x - x.mean(-1, keepdim=True)) / x.std(-1, unbiased=False, keepdim=True)\n"
@@ -243,8 +255,11 @@ TORCH_ATTACKS = {
 @pytest.mark.parametrize("attack", TORCH_ATTACKS)
 def test_torch_does_not_hand_over_the_answer(tmp_path, attack):
     cell = "import torch\n" + TORCH_ATTACKS[attack]
-    scores, _ = graded(tmp_path, cell, limits=QUICK._replace(seconds=5))
+    scores, found = graded(tmp_path, cell, limits=QUICK._replace(seconds=5))
     assert scores == {"02.2": 0, "02.3": 3}
+    (first, *_), _ = (result.findings for result in found.results)
+    if "def layer_norm_dx" in cell:
+        assert "write the formula yourself" in first.words
 
 
 def test_patching_torch_does_not_repair_a_module(tmp_path):

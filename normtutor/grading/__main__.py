@@ -114,6 +114,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        print(
+            f'{error}: install it, for example with pip install "normtutor[torch]"', file=sys.stderr
+        )
+        return 2
 
 
 if __name__ == "__main__":

@@ -264,6 +264,12 @@ def _allowed() -> Iterator[None]:
         _permitted -= 1
 
 
+ATEN_NORMS = tuple(
+    f"{start}{kind}_norm{end}"
+    for kind in ("layer", "batch", "group", "instance", "rms")
+    for start in ("", "native_", "_fused_", "cudnn_", "_native_")
+    for end in ("", "_backward", "_legit")
+)
 LIBRARY_NORMS = ("layer_norm", "batch_norm", "group_norm", "rms_norm", "instance_norm")
 
 
@@ -288,6 +294,17 @@ def withhold_torch() -> None:
     torch.autograd.grad = refuse("torch.autograd.grad", torch.autograd.grad)
     torch.autograd.backward = refuse("torch.autograd.backward", torch.autograd.backward)
     torch.Tensor.backward = refuse("Tensor.backward", torch.Tensor.backward)  # type: ignore
+    # The ways below and beside these.
+    for holder in (torch.autograd, torch.autograd.graph):
+        if hasattr(holder, "_engine_run_backward"):
+            name = "autograd's engine"
+            holder._engine_run_backward = refuse(name, holder._engine_run_backward)
+    forward_mode = torch.autograd.forward_ad
+    forward_mode.make_dual = refuse("forward-mode autograd", forward_mode.make_dual)
+    for name in ATEN_NORMS:
+        if hasattr(torch.ops.aten, name):
+            operator = getattr(torch.ops.aten, name)
+            setattr(torch.ops.aten, name, refuse(f"torch.ops.aten.{name}", operator))
     for holder in (torch.func, torch.autograd.functional):
         for name in ("grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "jacobian"):
             if hasattr(holder, name):
