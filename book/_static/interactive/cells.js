@@ -23,12 +23,12 @@ class Cells extends InteractiveFigure {
   static title = "Which cells share a statistic";
 
   static style = `
-    .block { display: flex; flex-wrap: wrap; gap: 1rem 2rem; margin: 1rem 0 0.5rem; }
+    .block { display: flex; flex-wrap: wrap; gap: 1rem 1.5rem; margin: 1rem 0 0.5rem; }
     table { border-collapse: collapse; }
     caption { text-align: left; padding-bottom: 0.25rem; }
     th { font-weight: 400; color: var(--pst-color-text-muted, #555); padding: 0.1rem 0.4rem; }
     td {
-      border: 1px solid var(--pst-color-text-muted, #666); text-align: right; min-width: 3.1rem;
+      border: 1px solid var(--pst-color-text-muted, #666); text-align: right; min-width: 2.8rem;
       height: 2.6rem; padding: 0 0.35rem; cursor: pointer; font-variant-numeric: tabular-nums;
       background: var(--pst-color-background, #fff);
     }
@@ -82,7 +82,7 @@ class Cells extends InteractiveFigure {
   }
 
   #table(b) {
-    const head = make("tr", {}, make("th", { scope: "col" }, "position"),
+    const head = make("tr", {}, make("th", { scope: "col" }, "token"),
       ...Array.from({ length: SHAPE[2] }, (_, h) => make("th", { scope: "col" }, `h ${h + 1}`)));
     const rows = Array.from({ length: SHAPE[1] }, (_, l) =>
       make("tr", {}, make("th", { scope: "row" }, `l ${l + 1}`),

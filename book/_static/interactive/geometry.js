@@ -74,7 +74,7 @@ class Geometry extends InteractiveFigure {
       make("div", { class: "both" }, this.picture,
         make("div", { class: "controls" }, ...this.coordinates.map((one) => one.element),
           view.element, ...gammas.map((one) => one.element))),
-      make("p", {}, "Drag the black point, or the background to turn. Blue: LayerNorm, on the circle; "
+      make("p", {}, "Drag the large point, or the background to turn. Blue: LayerNorm, on the circle; "
         + "dashed after γ. Orange: RMSNorm, on the sphere."),
     ];
   }
