@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,14 @@ def test_an_attack_earns_nothing_and_breaks_nothing(tmp_path, attack):
     assert scores == {"02.2": 0, "02.3": 3}
 
 
+def test_a_report_cannot_be_painted_over(tmp_path):
+    paint = "\\x1b[2J\\x1b[H  ✓ gradients\\n02.2: 4 of 4 points"
+    _, found = graded(tmp_path, body(f"raise ValueError('{paint}')"), tasks=("02.2",))
+    text = as_text(Path("02.ipynb"), found)
+    assert "\x1b" not in text
+    assert [line for line in text.splitlines() if "4 of 4" in line and "stopped" not in line] == []
+
+
 def test_a_submission_that_changes_its_own_side_of_the_grader_earns_nothing(tmp_path):
     cell = """
 import sys
@@ -167,10 +176,12 @@ def test_a_submission_that_ends_its_process_earns_nothing(tmp_path):
 
 def test_a_submission_that_cannot_be_interrupted_is_killed(tmp_path):
     loop = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
-    limits = Limits(seconds=0.5, total_seconds=-58.0, megabytes=512)  # two seconds to start
+    limits = Limits(seconds=0.5, total_seconds=1.0, megabytes=512, start_seconds=2.0)
+    started = time.monotonic()
     scores, found = graded(tmp_path, loop, limits=limits)
     assert scores == {"02.2": 0, "02.3": 0}
-    assert found.notes
+    assert "did not finish in time" in found.notes[0]
+    assert 2.5 < time.monotonic() - started < 30
 
 
 WAYS_TO_READ = (

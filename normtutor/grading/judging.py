@@ -44,12 +44,17 @@ class Answer(Protocol):
         """Build the student's torch module and lead it through steps."""
 
 
+def printable(text: Any) -> str:
+    """A submission's words without what would steer a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in str(text))
+
+
 def received(reply: dict[str, Any]) -> Any:
     """The value in a reply, or a Mistake that says why there is none."""
     if reply.get("missing"):
         raise Mistake("it is not defined: keep the name that the exercise gives")
     if "error" in reply:
-        raise Mistake(f"it stopped: {str(reply['error'])[:600]}")
+        raise Mistake(f"it stopped: {printable(reply['error'])[:600]}")
     try:
         value = child.decode(reply["value"], arrays=True)
     except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from normtutor.grading import child
-from normtutor.grading.judging import received
+from normtutor.grading.judging import printable, received
 
 PACKAGE = Path(__file__).resolve().parent.parent
 MOST_PRINTED = 4000  # characters kept of what a submission prints
@@ -34,6 +34,7 @@ class Limits(NamedTuple):
     seconds: float = 10.0  # for one cell or one call
     total_seconds: float = 120.0  # for all cells together, and again for all calls
     megabytes: int = 2048  # beyond what Python and torch take
+    start_seconds: float = 60.0  # for Python and torch to be there, on a busy machine
 
 
 class Silent(Exception):
@@ -55,7 +56,8 @@ class Sandbox:
         self.changed: list[str] = []
         self.printed, self.printed_bytes = "", 0
         self.starts = 0
-        self.deadline = time.monotonic() + 2 * self.limits.total_seconds + 60
+        whole = 2 * self.limits.total_seconds + MOST_STARTS * self.limits.start_seconds
+        self.deadline = time.monotonic() + whole
         self._process: subprocess.Popen | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="submission-", ignore_cleanup_errors=True)
 
@@ -118,16 +120,15 @@ class Sandbox:
                 "megabytes": self.limits.megabytes,
             }
         )
-        # The libraries take their time on a busy machine.
         try:
-            reply = self._receive(self.limits.total_seconds + 60)
+            reply = self._receive(self.limits.total_seconds + self.limits.start_seconds)
         except Silent as silent:
             self.starts = MOST_STARTS  # its cells would do so again
             self.errors = [f"while the cells ran, {silent}"]
             raise
         if self.starts == 1:
-            self.errors = [str(e)[:500] for e in listed(reply.get("errors"))[:50]]
-            self.changed = [str(name)[:100] for name in listed(reply.get("changed"))[:20]]
+            self.errors = [printable(e)[:500] for e in listed(reply.get("errors"))[:50]]
+            self.changed = [printable(name)[:100] for name in listed(reply.get("changed"))[:20]]
 
     def _drain(self, process: subprocess.Popen) -> None:
         """Read what a submission prints, keep the beginning, count the rest."""

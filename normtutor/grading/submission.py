@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from normtutor.grading.judging import Finding, Result, Task, judge
+from normtutor.grading.judging import Finding, Result, Task, judge, printable
 from normtutor.grading.notebook import explained, points, report
 from normtutor.grading.sandbox import Limits, Sandbox
 
@@ -124,7 +124,7 @@ def _text(answer: Any) -> str:
         value = answer()
     except Exception:
         return ""
-    return value[:LONGEST_EXPLANATION] if isinstance(value, str) else ""
+    return printable(value[:LONGEST_EXPLANATION]) if isinstance(value, str) else ""
 
 
 def _notes(sandbox: Sandbox) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ def _compare_heads(answer: Any, rng: Rng, heads: int, size: int, spread: float =
             (layer_norm(split, weight, None, eps).reshape(q.shape),),
         ),
     ]
-    compare(answer(q, weight, heads, eps), (right,), ("the queries",), known)
+    compare(answer(q, weight, heads, eps), (right,), ("q",), known)
 
 
 def _heads_values(answer: Any, rng: Rng) -> None:
