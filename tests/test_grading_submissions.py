@@ -73,6 +73,11 @@ def layer_norm_dx(g, x_hat, inverse_std):
     assert found.notes == ()
 
 
+STUBBORN = """while True:
+    try:
+        while True: sum(range(1000))
+    except BaseException: pass"""
+
 # Cells that must not earn the points of 02.2, nor cost those of 02.3.
 HARMLESS_TO_OTHERS = {
     "nothing": "pass",
@@ -88,9 +93,7 @@ HARMLESS_TO_OTHERS = {
     "ends its process in the function": body("import os; os._exit(0)"),
     "loops in a cell": "while True: pass",
     "loops in the function": body("while True: pass"),
-    "loops and lets nothing through": body(
-        "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
-    ),
+    "loops and lets nothing through": body(STUBBORN),
     "switches the clock off and loops": body(
         "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0)\nwhile True: pass"
     ),
@@ -175,7 +178,7 @@ def test_a_submission_that_ends_its_process_earns_nothing(tmp_path):
 
 
 def test_a_submission_that_cannot_be_interrupted_is_killed(tmp_path):
-    loop = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
+    loop = STUBBORN
     limits = Limits(seconds=0.5, total_seconds=1.0, megabytes=512, start_seconds=2.0)
     started = time.monotonic()
     scores, found = graded(tmp_path, loop, limits=limits)

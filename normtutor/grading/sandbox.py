@@ -83,7 +83,8 @@ class Sandbox:
             if self._process is None:
                 self._start()
             self._send(question)
-            return self._receive(self.limits.seconds + 5)
+            # The process stops a slow call by itself, if it is let.
+            return self._receive(2 * self.limits.seconds + 1)
         except Silent as silent:
             self._stop()
             return {"error": str(silent)}
