@@ -8,11 +8,14 @@ import sys
 import time
 from pathlib import Path
 
+import coursework_mistakes
+import coursework_solutions
+import numpy as np
 import pytest
 
-from normtutor.grading import TASKS, tasks_of
+from normtutor.grading import TASKS, judge, tasks_of
 from normtutor.grading.__main__ import main
-from normtutor.grading.sandbox import Limits
+from normtutor.grading.sandbox import Limits, Sandbox
 from normtutor.grading.submission import (
     Unreadable,
     as_gradescope,
@@ -377,3 +380,37 @@ def test_the_graders_own_process_is_left_as_it_was(tmp_path):
     assert signal.getsignal(signal.SIGALRM) is handler
     assert os.getcwd() == folder
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
+
+
+# --- the catalogue, from outside ------------------------------------------------------------------
+
+
+def from_outside(module, answers):
+    """Judge many answers of one file, which a submission's process executes as a cell."""
+    source = Path(module.__file__).read_text(encoding="utf-8")
+    names = f"for i, answer in enumerate({answers}):\n    globals()[f'answer_{{i}}'] = answer"
+    return Sandbox([source, names], Limits(seconds=5, total_seconds=60))
+
+
+def test_every_wrong_answer_is_caught_from_outside_with_the_same_words():
+    rng = np.random.default_rng()
+    with from_outside(coursework_mistakes, "[wrong.answer for wrong in MISTAKES]") as sandbox:
+        for i, wrong in enumerate(coursework_mistakes.MISTAKES):
+            result = judge(TASKS[wrong.task], sandbox.answer(f"answer_{i}"), rng)
+            failed = [finding for finding in result.findings if not finding.passed]
+            assert failed and result.score < TASKS[wrong.task].points, wrong.name
+            assert not (wrong.all_lost and result.score), wrong.name
+            if wrong.words:
+                assert any(wrong.words in finding.words for finding in failed), (wrong.name, failed)
+        assert sandbox.starts == 1 and sandbox.errors == []
+
+
+def test_every_right_answer_passes_from_outside():
+    styles = [(id, s) for id, found in coursework_solutions.SOLUTIONS.items() for s in found]
+    listed = "[answer for styles in SOLUTIONS.values() for answer in styles.values()]"
+    rng = np.random.default_rng()
+    with from_outside(coursework_solutions, listed) as sandbox:
+        for i, (id, style) in enumerate(styles):
+            result = judge(TASKS[id], sandbox.answer(f"answer_{i}"), rng)
+            assert result.score == TASKS[id].points, (id, style, result.findings)
+        assert sandbox.starts == 1 and sandbox.errors == []
