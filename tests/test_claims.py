@@ -19,7 +19,7 @@ from bs4 import BeautifulSoup
 from docutils.nodes import make_id
 
 from normtutor import claims, experiments, norms
-from normtutor.claims import ledger, page
+from normtutor.claims import covariate_shift, current, ledger, page
 from normtutor.claims.ledger import (
     Finding,
     Interval,
@@ -219,6 +219,33 @@ def test_a_fast_fused_rms_norm_would_be_faster(monkeypatch):
     assert evidence_of("always-faster") == "true"
 
 
+def test_streams_of_another_shape_would_grow_otherwise(monkeypatch):
+    layer = np.arange(13)
+    grown = {"linear": 2 + 3.0 * layer, "quadratic": (1 + layer) ** 2.0, "exponential": 1.4**layer}
+    for shape, stream in grown.items():
+        assert min(grown, key=lambda other, v=stream[1:]: current._misfit(v, other)) == shape
+
+    def exponential(name, record):
+        if name == "variance_growth":
+            moments, layers = np.shape(record["stream"])
+            record["stream"] = [(1.4 ** np.arange(layers)).tolist()] * moments
+
+    changed_runs(monkeypatch, exponential)
+    assert evidence_of("exponential-growth") == "true"
+
+
+def test_a_power_norm_that_wins_everywhere_would_still_leave_it_open(monkeypatch):
+    def better(name, record):
+        if name == "power_text" and record["norm"] == "power":
+            record["all"] -= 1
+
+    changed_runs(monkeypatch, better)
+    evidence = claims.named("better-than-layer-norm").evidence()
+    on_text = [f for f in evidence if isinstance(f, Finding) and "on text" in f.what]
+    assert len(on_text) == 4 and all(f.agrees for f in on_text)
+    assert verdict_of(evidence) == "open"
+
+
 # --- how a verdict follows ------------------------------------------------------------------------
 
 
@@ -270,6 +297,7 @@ def test_intervals_over_seeds_are_those_of_student():
 def test_numbers_are_printed_for_readers():
     assert finding(-0.5).number == "−0.5"
     assert finding(1e-9).number == "1e−9"
+    assert Finding("x", -0.0001, form=".3f").number == "0.000"
     assert Finding("x", 0.0, form=".0e").number == "0"
     assert Finding("x", 0.5, near(0.6, 0.1), "Why.", form=".0%").prediction == "50% to 70%"
     assert finding(Interval(-1, 0.25)).number == "−1 ± 0.25"
@@ -335,6 +363,12 @@ def test_every_source_is_in_the_bibliography():
         assert "{{" not in text
         reported = [f.reported for f in evidence if isinstance(f, Finding) and f.reported]
         assert set(reported) <= cited
+
+
+def test_the_title_that_coined_the_term_is_that_of_the_bibliography():
+    entry = (BOOK / "references.bib").read_text(encoding="utf-8").split("{ioffe2015,")[1]
+    (title,) = re.findall(r"\btitle\s*= \{(.*)\},", entry.split("@")[0])
+    assert title == covariate_shift.TITLE
 
 
 def test_the_counts_of_current_models_are_those_of_the_chapter():

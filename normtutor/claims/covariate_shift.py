@@ -1,6 +1,7 @@
 """Claims about why BatchNorm works; chapter 1 explains them."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,21 @@ from normtutor.training import start
 
 CHAPTER = "01_internal_covariate_shift"
 SHOWN = {"sgd": "SGD", "adamw": "Adam"}
+# Of the paper that named internal covariate shift; a test compares it with the bibliography.
+TITLE = (
+    "Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate Shift"
+)
 
 
-def _step(model: nn.Module, batch: tuple[Tensor, Tensor], rate: float) -> None:
+def _step(model: nn.Module, batch: tuple[Tensor, Tensor], rate: float) -> float:
+    """One step of gradient descent; return the loss before it."""
     images, labels = batch
     loss = F.cross_entropy(model(images), labels)
     parameters = list(model.parameters())
     with torch.no_grad():
         for p, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
             p.sub_(gradient, alpha=rate)
+    return loss.item()
 
 
 def _half_trained() -> tuple[MLP, Iterator[tuple[Tensor, Tensor]], Digits]:
@@ -88,6 +95,7 @@ def shift_between_batches() -> Evidence:
         for _ in range(100):
             _step(network, next(stream), rate=0.3)
     spread = np.sqrt(training[layer[0]].variance[0])
+    scatter = float(np.median(frozen[layer[0]].mean.std(axis=0) / spread))
     why = "less than a tenth of a standard deviation is what sampling moves a mean of ten batches."
     return [
         Finding(
@@ -103,6 +111,11 @@ def shift_between_batches() -> Evidence:
             above(0.1),
             f"With new batches there would be shift without learning; {why}",
         ),
+        Finding(
+            "scatter of the mean of one new batch around a place that does not move, in standard "
+            "deviations",
+            scatter,
+        ),
     ]
 
 
@@ -111,8 +124,8 @@ def shift_between_batches() -> Evidence:
     met=REVIEW,
     place=Place(CHAPTER, "What moves, and why"),
     recorded="false",
-    condition="A *covariate* is an input variable. The title of {cite:t}`ioffe2015` says "
-    "“internal covariate shift”; BatchNorm touches no correlation between units.",
+    condition="The word is *covariate*: an input variable. Covariances are something else, and "
+    "BatchNorm touches no correlation between units.",
 )
 def covariance_shift() -> Evidence:
     x = np.random.default_rng(0).normal(size=(200, 8)) @ np.random.default_rng(1).normal(
@@ -121,13 +134,18 @@ def covariance_shift() -> Evidence:
     before, after = (np.corrcoef(a, rowvar=False) for a in (x, norms.batch_norm(x)[0]))
     return [
         Finding(
+            "times that the title of the paper that coined the term says “covariance”",
+            TITLE.lower().count("covariance"),
+            above(1),
+            "If the letters stood for that, the title would say it.",
+            reported="ioffe2015",
+        ),
+        Finding("times that it says “covariate”", TITLE.lower().count("covariate")),
+        Finding(
             "largest change of a correlation between two units through BatchNorm",
             float(np.abs(after - before).max()),
-            above(0.01),
-            "A cure for a shift of covariances would change them; a correlation runs from −1 to "
-            "1, and a hundredth is far above rounding.",
             form=".0e",
-        )
+        ),
     ]
 
 
@@ -282,7 +300,8 @@ def smoother_loss() -> Evidence:
     recorded="false",
     condition="BatchNorm holds the mean and variance of its *output*. Shift can be put back "
     "behind it at a modest price, and the shift measured by gradients can grow while training "
-    "improves.",
+    "improves. Measured on small networks; {cite:t}`santurkar2018` report the same of a larger "
+    "one.",
 )
 def works_by_reducing_shift() -> Evidence:
     saved = experiments.load("noisy_batch_norm")
@@ -441,6 +460,29 @@ def fourteen_times() -> Evidence:
     ]
 
 
+class _BatchNorm(nn.Module):
+    """BatchNorm in training; ``detached`` takes its statistics for constants going back."""
+
+    def __init__(self, features: int, *, detached: bool) -> None:
+        super().__init__()
+        self.detached = detached
+        self.weight = nn.Parameter(torch.ones(features))
+        self.bias = nn.Parameter(torch.zeros(features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        variance, mean = torch.var_mean(x.detach() if self.detached else x, dim=0, correction=0)
+        return self.weight * (x - mean) / torch.sqrt(variance + 1e-5) + self.bias
+
+
+def _digits_loss(detached: bool, seed: int) -> float:
+    """Mean training loss of the last 20 of 150 steps, with one of the two backward passes."""
+    order = start(seed)
+    norm = partial(_BatchNorm, detached=detached)
+    network = xavier(MLP((64, 100, 100, 100, 10), norm=norm))
+    stream = image_batches(load_digits().train, 60, order)
+    return float(np.mean([_step(network, next(stream), rate=0.3) for _ in range(150)][-20:]))
+
+
 @claim(
     "In the backward pass one may take the batch's mean and variance for constants.",
     met="home-made implementations, and code that detaches the statistics",
@@ -451,6 +493,9 @@ def fourteen_times() -> Evidence:
     "up.",
 )
 def constant_statistics() -> Evidence:
+    inside, outside = (
+        np.array([_digits_loss(detached, seed) for seed in range(5)]) for detached in (False, True)
+    )
     x = 5 + 2 * torch.randn(64, 8, dtype=torch.float64, generator=torch.manual_seed(0))
     bias = torch.zeros(8, dtype=torch.float64, requires_grad=True)
     target = torch.randn(64, 8, dtype=torch.float64, generator=torch.manual_seed(1)) + 1
@@ -471,6 +516,14 @@ def constant_statistics() -> Evidence:
             "A permitted shortcut gives the same gradient; rounding is below 1e−9.",
         ),
         Finding("the same with the statistics inside", gradient(False).norm().item(), form=".0e"),
+        Finding(
+            "digits, 150 steps at rate 0.3: training loss with constant statistics over that with "
+            "the true gradient, log2 (1 is twice)",
+            over_seeds(np.log2(outside / inside)),
+            below(0.5),
+            "A shortcut that may be taken costs little; half a doubling is a generous little.",
+            form=".2f",
+        ),
     ]
 
 
@@ -532,19 +585,41 @@ NOISE = (
 )
 
 
+def _small_fit(norm: str, seed: int) -> tuple[float, float]:
+    """Fit 100 digits with 150 steps of 10 images; return the training and the test loss.
+
+    Of the rates 0.003, 0.01, 0.03, 0.1 and 0.3 this one had the smallest test loss on other seeds,
+    with and without LayerNorm.
+    """
+    digits, order = load_digits(), start(seed)
+    rows = order.permutation(len(digits.train.labels))[:100]
+    x, y = digits.train.images.flatten(1)[rows], digits.train.labels[rows]
+    model = MLP((64, 64, 64, 10), norm=norm)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    for _ in range(150):
+        batch = order.permutation(100)[:10]
+        loss = F.cross_entropy(model(x[batch]), y[batch])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        test = F.cross_entropy(model(digits.test.images.flatten(1)), digits.test.labels)
+        return F.cross_entropy(model(x), y).item(), test.item()
+
+
 @claim(
     "LayerNorm is a regularization technique.",
     met=NOTES,
     place=Place(CHAPTER, "Which learning rates train?"),
     recorded="false",
     condition="*Normalization* and *regularization* are two words. LayerNorm adds no penalty to "
-    "the loss and no noise; it changes what is easy to learn, which can show in the test loss "
-    "either way.",
+    "the loss and no noise, and it does not hold the fit back: it eases it. What is easier to "
+    "learn can show in the test loss either way.",
 )
 def layer_norm_regularizes() -> Evidence:
-    sorting, where = experiments.load("detach_norm"), {"learning_rate": 0.002}
-    layer = sorting.values("loss", centre="on", scale="on", **where)
-    none = sorting.values("loss", centre="off", scale="off", **where)
+    layer, none = (
+        np.array([_small_fit(norm, seed) for seed in range(6)]) for norm in ("layer", "none")
+    )
     return [
         Finding(
             "change of an example's LayerNorm output when the batch around it changes",
@@ -553,12 +628,16 @@ def layer_norm_regularizes() -> Evidence:
             NOISE,
         ),
         Finding(
-            "test loss with LayerNorm minus without, sorting, where every batch is new (nats per "
-            "digit)",
-            over_seeds(layer - none),
+            "100 digits: training loss with LayerNorm over that without, log2 (1 is twice)",
+            over_seeds(np.log2(layer[:, 0] / none[:, 0])),
             above(0),
-            "On endless fresh data nothing can be overfitted, so a regularizer has nothing to "
-            "gain there.",
+            "A regularizer restrains the fit to the training data.",
+            form=".2f",
+        ),
+        Finding(
+            "100 digits: test loss with LayerNorm minus without, after equally many steps (nats "
+            "per image)",
+            over_seeds(layer[:, 1] - none[:, 1]),
             form=".3f",
         ),
     ]

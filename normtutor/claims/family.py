@@ -1,5 +1,7 @@
 """Claims about what each norm computes and about LayerNorm's geometry; chapter 2 explains them."""
 
+from collections import Counter
+
 import numpy as np
 import torch
 from torch import nn
@@ -19,6 +21,7 @@ from normtutor.claims.ledger import (
     claim,
     near,
 )
+from normtutor.models import MLP
 
 CHAPTER = "02_family_of_norms"
 GEOMETRY = Place(CHAPTER, "LayerNorm's geometry")
@@ -163,8 +166,9 @@ def layer_norm_in_two_lines() -> Evidence:
     met=f"the code in {GUIDE}",
     place=Place(CHAPTER, "Two variances"),
     recorded="false",
-    condition="torch.var divides by d − 1, LayerNorm by d; the outputs differ by the factor "
-    "√((d−1)/d) ({prf:ref}`prop-norms-unbiased`). For wide layers that is little.",
+    condition="Unless it is told otherwise (correction=0), torch.var divides by d − 1; LayerNorm "
+    "divides by d. The outputs differ by the factor √((d−1)/d) ({prf:ref}`prop-norms-unbiased`), "
+    "which is little for wide layers.",
 )
 def torch_variance() -> Evidence:
     def ratio(width: int) -> float:
@@ -347,9 +351,10 @@ def similarity() -> Evidence:
     "ε is only there to avoid a division by zero.",
     met=f"comments in code, and {TUTORIALS}",
     place=Place(CHAPTER, "What ε does"),
-    recorded="false",
-    condition="Compare ε with the variance of what comes in. An embedding table of standard "
-    "deviation 0.02 has the variance 0.0004; libraries' defaults for ε reach from less to more.",
+    recorded="half",
+    condition="True if ε is far below the variance of what comes in. An embedding table of "
+    "standard deviation 0.02 has the variance 0.0004. BERT's ε is far below that "
+    "{cite:p}`wolf2020`, the default of Keras above it {cite:p}`chollet2015keras`.",
 )
 def epsilon_is_harmless() -> Evidence:
     x = 0.02 * np.random.default_rng(0).normal(size=(10, 4096))
@@ -358,15 +363,16 @@ def epsilon_is_harmless() -> Evidence:
         return float((np.linalg.norm(norms.layer_norm(x, eps=eps)[0], axis=1) / 64).mean())
 
     why = "If ε only guarded a division, no output that is far from 0 would change by a hundredth."
+    what = "length of an output over √d, inputs of standard deviation 0.02, ε ="
     return [
-        Finding(
-            f"length of an output over √d, inputs of standard deviation 0.02, ε = {words}",
-            length(eps),
-            near(1, 0.01),
-            why,
-            form=".3f",
-        )
-        for eps, words in ((1e-3, "0.001"), (1e-5, "0.00001"))
+        *(
+            Finding(f"{what} {words}", length(eps), near(1, 0.01), why, form=".3f")
+            for eps, words in (
+                (1e-3, "0.001, as by default in Keras"),
+                (1e-12, "10⁻¹², as in BERT"),
+            )
+        ),
+        Finding("the same with torch's default, ε = 0.00001", length(1e-5), form=".3f"),
     ]
 
 
@@ -426,40 +432,56 @@ def year_of_instance_norm() -> Evidence:
     "All normalization layers act on the input of an activation function.",
     met=NOTES,
     place=Place("04_invariance", "Where the norm stands"),
-    recorded="false",
-    condition="In a Transformer what follows a norm is a linear map or the next residual step. "
+    recorded="half",
+    condition="True where BatchNorm comes from: linear map, norm, activation {cite:p}`ioffe2015`. "
+    "In a Transformer what follows a norm is a linear map or the next residual step, and "
     "WeightNorm does not act on activations at all.",
 )
 def in_front_of_an_activation() -> Evidence:
+    def readers(network: nn.Module, kind: type[nn.Module], x: torch.Tensor) -> tuple[int, Counter]:
+        """How many norms of this kind there are, and what sort of modules read their outputs."""
+        normed: list[torch.Tensor] = []
+        found: Counter[str] = Counter()
+
+        def note(module: nn.Module, inputs: tuple[torch.Tensor, ...], y: torch.Tensor) -> None:
+            if any(inputs[0] is output for output in normed):
+                found[type(module).__name__] += 1
+            if isinstance(module, kind):
+                normed.append(y)
+
+        for module in network.modules():
+            if not list(module.children()):
+                module.register_forward_hook(note)
+        network(x)
+        return len(normed), found
+
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(
         8, 2, 16, dropout=0.0, activation=nn.ReLU(), batch_first=True, norm_first=True
     )
-    normed: list[torch.Tensor] = []
-    readers: list[str] = []
-
-    def note(module: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
-        if any(inputs[0] is y for y in normed):
-            readers.append(type(module).__name__)
-        if isinstance(module, nn.LayerNorm):
-            normed.append(output)
-
-    for module in layer.modules():
-        if not list(module.children()):
-            module.register_forward_hook(note)
-    layer(torch.randn(1, 3, 8))
+    network = MLP(norm=nn.BatchNorm1d, activation=nn.ReLU())
+    count, read = readers(layer, nn.LayerNorm, torch.randn(1, 3, 8))
+    batch_count, batch_read = readers(network, nn.BatchNorm1d, torch.randn(5, 64))
+    why = "By the claim every norm stands in front of an activation."
     return [
         Finding(
             "of the norms in torch's TransformerEncoderLayer, those whose output an activation "
             "function reads",
-            readers.count("ReLU"),
-            near(len(normed), 0),
-            "By the claim every norm stands in front of an activation.",
+            read["ReLU"],
+            near(count, 0),
+            why,
         ),
         Finding(
             "those whose output a linear layer reads; the other feeds attention, which begins with "
             "linear maps",
-            readers.count("Linear"),
+            read["Linear"],
+        ),
+        Finding(
+            "of the BatchNorms in chapter 1's network, which follows {cite:t}`ioffe2015`, those "
+            "whose output an activation function reads",
+            batch_read["ReLU"],
+            near(batch_count, 0),
+            why,
         ),
     ]
 

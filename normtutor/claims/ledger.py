@@ -29,7 +29,10 @@ def printed(number: float, form: str) -> str:
     """A number as a reader expects it: a real minus sign, and no zeros before an exponent."""
     if number == 0 and not form.endswith("%"):
         return "0"
-    return re.sub(r"e([+-])0*(\d)", r"e\1\2", f"{number:{form}}").replace("-", "−")
+    digits = f"{number:{form}}"
+    if not re.search("[1-9]", digits):
+        digits = digits.lstrip("-")  # −0.000 is a small number's sign and nothing else
+    return re.sub(r"e([+-])0*(\d)", r"e\1\2", digits).replace("-", "−")
 
 
 class Interval(NamedTuple):

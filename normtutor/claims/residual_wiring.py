@@ -68,8 +68,9 @@ def _bottom_over_top(wiring: str, depth: int) -> np.ndarray:
     met=ASSISTANT,
     place=Place(CHAPTER, "One formula for all wirings"),
     recorded="false",
-    condition="{cite:t}`vaswani2017` put it behind the residual sum: LN(x + FFN(x)). Between the "
-    "two linear maps of the feed-forward network stands the activation alone.",
+    condition="{cite:t}`vaswani2017` put it behind the residual sum: LN(x + FFN(x)), so behind the "
+    "whole sublayer. Between the two linear maps of the feed-forward network stands the activation "
+    "alone.",
 )
 def norm_behind_the_activation() -> Evidence:
     torch.manual_seed(0)
@@ -169,7 +170,7 @@ def bias_to_the_identity() -> Evidence:
     met=f"{TUTORIALS}, after {{cite:t}}`zhang2019dsinit` and others",
     place=OVER_LAYERS,
     recorded="false",
-    condition="At initialisation they do not vanish: the bottom has about half of the top. In "
+    condition="At initialisation they do not vanish: the bottom has more than half of the top. In "
     "training they can, after the update has gone wrong: all tokens become alike first.",
 )
 def vanish_in_post_ln() -> Evidence:
@@ -393,6 +394,11 @@ def large_gradients_and_warm_up() -> Evidence:
         Finding(
             "its top gradient over Post-LN's, 16 layers, log2 (1 is twice)",
             over_seeds(first("top", "post-small") - first("top", "post")),
+            form=".2f",
+        ),
+        Finding(
+            "its top gradient over that of Pre-LN, which trains as well, 16 layers, log2",
+            over_seeds(first("top", "post-small") - first("top", "pre")),
             form=".2f",
         ),
         Finding(
