@@ -24,7 +24,10 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "Config", "corpus_of", "fingerprint",
 
 CHAPTER = "08_after_2020"
 FIGURE = "fig-after-growth"
-FINDING = "the stream grows linearly with depth before training, and up to quadratically in it"
+FINDING = (
+    "the stream grows linearly with depth before training; at its end about quadratically, "
+    "less at a large rate and more at a small one"
+)
 XLABEL = "growth exponent of the stream's mean square over depth"
 SEEDS = tuple(range(10, 15))
 
