@@ -300,8 +300,8 @@ def smoother_loss() -> Evidence:
     recorded="false",
     condition="BatchNorm holds the mean and variance of its *output*. Shift can be put back "
     "behind it at a modest price, and the shift measured by gradients can grow while training "
-    "improves. Measured on small networks; {cite:t}`santurkar2018` report the same of a larger "
-    "one.",
+    "improves. Measured on small networks; {cite:t}`santurkar2018` report an even smaller price "
+    "on a larger one.",
 )
 def works_by_reducing_shift() -> Evidence:
     saved = experiments.load("noisy_batch_norm")
@@ -332,7 +332,7 @@ def works_by_reducing_shift() -> Evidence:
         ),
         Finding(
             "share of BatchNorm's gain in training loss that is left when noise puts so much "
-            "shift back",
+            "shift back, each network at its best rate",
             over_seeds(kept),
             below(0.5),
             "If the gain came from less shift, more shift than without a norm would undo most of "
@@ -554,7 +554,7 @@ def smaller_gradients() -> Evidence:
 @claim(
     "Fluctuating gradients of the statistics lead to overfitting.",
     met=EXPLANATION,
-    place=Place(CHAPTER, "What is settled, and what is open"),
+    place=Place("06_power_norm", "The gradient's two parts"),
     recorded="open",
     condition="No evidence is offered with the claim, and noise in gradients is more often said "
     "to work against overfitting.",
@@ -610,7 +610,7 @@ def _small_fit(norm: str, seed: int) -> tuple[float, float]:
 @claim(
     "LayerNorm is a regularization technique.",
     met=NOTES,
-    place=Place(CHAPTER, "Which learning rates train?"),
+    place=Place("08_after_2020", "A decision guide"),
     recorded="false",
     condition="*Normalization* and *regularization* are two words. LayerNorm adds no penalty to "
     "the loss and no noise, and it does not hold the fit back: it eases it. What is easier to "
@@ -672,7 +672,7 @@ def _small_set(company: int, seed: int) -> tuple[float, float]:
 @claim(
     "BatchNorm acts as a regularizer.",
     met="the abstract of {cite:t}`ioffe2015`",
-    place=Place(CHAPTER, "What is settled, and what is open"),
+    place=Place("03_batch_norm_vs_layer_norm", "Images, where BatchNorm comes from"),
     recorded="half",
     condition="In training the other examples of the batch add noise, and that restrains the fit. "
     "Whether the test loss is the better for it depends on the task and on how much noise there "

@@ -415,7 +415,7 @@ def recurrent_networks() -> Evidence:
     recorded="half",
     condition="In batches of equal length it does. With 16 shuffled sentences a batch and a mask "
     "it was better than LayerNorm, in a model of two layers; with few neighbouring sentences it "
-    "is somewhat behind.",
+    "is somewhat behind. Reports on larger models go both ways {cite:p}`shen2020,wang2022bn`.",
 )
 def fails_on_text() -> Evidence:
     pairs = experiments.load("power_text")
@@ -532,7 +532,7 @@ def equal_lengths() -> Evidence:
 @claim(
     "A BatchNorm model cannot write text token by token, because there is no batch.",
     met="forums",
-    place=MEASURED,
+    place=Place(CHAPTER, "When BatchNorm is the right choice"),
     recorded="false",
     condition="In evaluation every BatchNorm is a fixed affine map of each token. Nothing is "
     "computed from a batch.",
@@ -621,7 +621,7 @@ def larger_is_better() -> Evidence:
 @claim(
     "Batches in NLP are small.",
     met=ASSISTANT,
-    place=Place(CHAPTER, "Small batches"),
+    place=Place(CHAPTER, "How many tokens is a batch worth?"),
     recorded="half",
     condition="True of fine-tuning, and perhaps of the part of a batch that one device sees. In "
     "pre-training a batch holds up to millions of tokens. Rests on published settings.",
