@@ -418,7 +418,7 @@ class Table(dict[str, Row]):
                 body += f'<td style="text-align: center; {pad}">{shown}</td>'
             body += "</tr>"
         return (
-            '<div style="overflow-x: auto">'
+            '<div style="overflow-x: auto" tabindex="0" role="region" aria-label="Invariances">'
             '<table class="table dataframe" style="font-size: 0.85em">'
             f"<thead><tr><td></td>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )

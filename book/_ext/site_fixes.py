@@ -138,6 +138,16 @@ def load_interactive_figures(
         app.add_js_file(f"interactive/{name}.js", type="module")
 
 
+def name_folds_by_their_text(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Let screen readers call a folded cell what the page calls it."""
+    if context.get("body"):
+        context["body"] = context["body"].replace(
+            '<summary aria-label="Toggle hidden content">', "<summary>"
+        )
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.setup_extension("sphinx.ext.intersphinx")
     # Before intersphinx reads its mapping.
@@ -146,6 +156,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-resolved", hide_check_markers)
     app.connect("doctree-resolved", number_repeated_ids)
     app.connect("html-page-context", load_interactive_figures)
+    app.connect("html-page-context", name_folds_by_their_text)
     # After the extensions that add scripts and previews.
     app.connect("html-page-context", drop_repeated_scripts, priority=900)
     app.connect("html-page-context", describe_for_previews, priority=900)
