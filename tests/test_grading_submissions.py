@@ -161,17 +161,89 @@ def test_a_report_cannot_be_painted_over(tmp_path):
     assert [line for line in text.splitlines() if "4 of 4" in line and "stopped" not in line] == []
 
 
-def test_a_submission_that_changes_its_own_side_of_the_grader_earns_nothing(tmp_path):
+# Each way to the grader's own side of the pipe; a cell that names one is not run.
+WAYS_INSIDE = {
+    "a frame": "import sys\nsys._getframe(1).f_globals['_permitted'] = 9",
+    "a frame by inspect": "import inspect\ninspect.currentframe().f_back.f_globals['call'] = print",
+    "a traceback": "try: 1 / 0\nexcept Exception as e: e.__traceback__.tb_frame.f_back",
+    "a generator's frame": "(x for x in [1]).gi_frame.f_back",
+    "a closure": "import torch\ntorch.autograd.grad.__closure__[0].cell_contents",
+    "a closure, by name": "import torch\ngetattr(torch.autograd.grad, '__closure__')",
+    "all classes": "[c for c in object.__subclasses__() if c.__name__ == 'Popen']",
+}
+
+
+@pytest.mark.parametrize("way", WAYS_INSIDE)
+def test_a_submission_does_not_reach_its_own_side_of_the_grader(tmp_path, way):
+    limits = QUICK._replace(seconds=5)
+    scores, found = graded(tmp_path, WAYS_INSIDE[way], tasks=("02.3",), limits=limits)
+    assert scores == {"02.3": 3}
+    assert "the cell was not run" in found.notes[0]
+
+
+def test_a_hidden_way_to_its_own_side_of_the_grader_earns_nothing(tmp_path):
     cell = """
 import sys
-frame = sys._getframe()
+frame = getattr(sys, "_get" + "frame")()
 while frame:
-    frame.f_globals["call"] = lambda *a: {"value": True, "passed": True, "score": 4}
-    frame.f_globals["encode"] = lambda value: value
-    frame = frame.f_back
+    names = getattr(frame, "f_" + "globals")
+    names["call"] = lambda *a: {"value": True, "passed": True, "score": 4}
+    names["encode"] = lambda value: value
+    frame = getattr(frame, "f_" + "back")
 """
     scores, _ = graded(tmp_path, cell)
     assert scores == {"02.2": 0, "02.3": 0}
+
+
+# What has no audit event of its own, or is compiled code that opens files by itself.
+UNSEEN = {
+    "reads by readline": "import readline\nreadline.read_history_file({path!r})\n"
+    "print(readline.get_history_item(1)); leaked = True",
+    "reads by torch": "import torch\ntorch.from_file({path!r}, size=9, dtype=torch.uint8)\n"
+    "leaked = True",
+    "reads by torch's storage": "import torch\n"
+    "torch.UntypedStorage.from_file({path!r}, False, 9)\nleaked = True",
+    "writes by torch.save": "import torch\ntorch.save([1], {victim!r})",
+    "writes by torch's writer": "import torch\ntorch._C.PyTorchFileWriter({victim!r})",
+    "starts a process": "import _posixsubprocess as p, os, time\na, b = os.pipe()\n"
+    "p.fork_exec([b'/bin/sh', b'-c', b'echo > {victim}'], [b'/bin/sh'], True, (), None, None, -1,"
+    " -1, -1, -1, -1, -1, a, b, True, False, -1, None, None, None, -1, None, True)\n"
+    "time.sleep(0.5)",
+    "signals its parent": "import os, signal\n"
+    "signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)",
+    "makes a pipe": "import os\nos.mkfifo({victim!r})",
+}
+
+
+@pytest.mark.parametrize("way", UNSEEN)
+def test_what_no_audit_event_tells_is_withheld(tmp_path, way):
+    victim = tmp_path / "other.txt"
+    cell = UNSEEN[way].format(path=str(PACKAGE / "norms" / "layer_norm.py"), victim=str(victim))
+    limits = QUICK._replace(seconds=5)
+    scores, found = graded(tmp_path, cell, tasks=("02.3",), limits=limits)
+    assert scores == {"02.3": 3}
+    assert "PermissionError" in found.notes[0]
+    assert not victim.exists()
+
+
+def test_a_dtype_is_that_of_the_numbers_and_not_what_an_object_says(tmp_path):
+    cell = """
+import numpy as np
+
+class Liar:
+    dtype = "float16"
+    def __init__(self, values): self.values = values
+    def detach(self): return self
+    def cpu(self): return self
+    def numpy(self): return self.values
+
+def rms_norm_half(x, weight, eps):
+    x = x.astype(np.float64)
+    return Liar(x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + eps) * weight)
+"""
+    scores, found = graded(tmp_path, cell, tasks=("05.5",))
+    assert scores == {"05.5": 0}
+    assert "must come back as float16" in found.results[0].findings[0].words
 
 
 def test_a_submission_that_ends_its_process_earns_nothing(tmp_path):
@@ -258,6 +330,22 @@ TORCH_ATTACKS = {
         "y = (x - x.mean(-1, keepdim=True)) / x.std(-1, unbiased=False, keepdim=True)\n"
         "run((y,), (torch.tensor(g),), False, False, (x,), accumulate_grad=True)\n"
         "return x.grad * torch.tensor(inverse_std)"
+    ),
+    "the engine's other name": body(
+        "from torch.autograd import Variable\nx = torch.tensor(x_hat, requires_grad=True)\n"
+        "y = x / x.std(-1, unbiased=False, keepdim=True)\n"
+        "Variable._execution_engine.run_backward((y,), (torch.tensor(g),), False, False, (),"
+        " allow_unreachable=True, accumulate_grad=True)\nreturn x.grad"
+    ),
+    "an engine of its own": body(
+        "x = torch.tensor(x_hat, requires_grad=True)\ny = x / x.std(-1, keepdim=True)\n"
+        "torch._C._ImperativeEngine().run_backward((y,), (torch.tensor(g),), False, False, (),"
+        " allow_unreachable=True, accumulate_grad=True)\nreturn x.grad"
+    ),
+    "an operator looked up": body(
+        "run, *_ = torch._C._jit_get_operation('aten::native_layer_norm_backward')\n"
+        "x = torch.tensor(x_hat)\nreturn run(torch.tensor(g), x, x.shape[-1:], 0 * x[..., :1],"
+        " torch.tensor(inverse_std), None, None, [True, False, False])[0]"
     ),
     "backward": body(
         "x = torch.tensor(x_hat, requires_grad=True)\n"
