@@ -36,7 +36,7 @@ from normtutor.training import classification_loss, language_model_loss, start, 
 
 CHAPTER = "06_power_norm"
 FIGURE = "fig-pn-four"
-FINDING = "most of the raw contrast between text and images is count and scale; batches do the rest"
+FINDING = "much of the raw contrast of text and images is count and scale; making of batches adds"
 XLABEL = "n times the squared fluctuation"
 SEEDS = tuple(range(10, 15))
 
