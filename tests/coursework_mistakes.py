@@ -51,7 +51,7 @@ wrong("01.1", "no path through the variance", "derivation", "through the varianc
 wrong("01.1", "nothing entered", "stub")(None)
 
 
-@wrong("01.2", "training mode", "rewrite", "in training mode")
+@wrong("01.2", "training mode", "public code", "in training mode")
 def _(grad_y, x, weight, running_mean, running_var, eps):
     inverse = 1 / np.sqrt(x.var(0) + eps)
     hat = (x - x.mean(0)) * inverse
@@ -61,7 +61,7 @@ def _(grad_y, x, weight, running_mean, running_var, eps):
     return grad_x, (grad_y * hat_running).sum(0), grad_y.sum(0)
 
 
-@wrong("01.2", "no weight", "derivation", "γ is missing")
+@wrong("01.2", "no weight", "public code", "γ is missing")
 def _(grad_y, x, weight, running_mean, running_var, eps):
     inverse = 1 / np.sqrt(running_var + eps)
     return grad_y * inverse, (grad_y * (x - running_mean) * inverse).sum(0), grad_y.sum(0)
@@ -73,7 +73,7 @@ def _(grad_y, x, weight, running_mean, running_var, eps):
     return grad_y * weight / (running_var + eps), (grad_y * hat).sum(0), grad_y.sum(0)
 
 
-@wrong("01.2", "batch statistics in x_hat", "rewrite", "with the running ones")
+@wrong("01.2", "batch statistics in x_hat", "public code", "with the running ones")
 def _(grad_y, x, weight, running_mean, running_var, eps):
     hat = (x - x.mean(0)) / np.sqrt(x.var(0) + eps)
     return grad_y * weight / np.sqrt(running_var + eps), (grad_y * hat).sum(0), grad_y.sum(0)
@@ -92,7 +92,7 @@ def _(grad_y, x, weight, running_mean, running_var, eps):
     return grad_y * weight * inverse, grad_y * (x - running_mean) * inverse, grad_y.sum(0)
 
 
-@wrong("01.2", "works in place", "typical", "changes its input")
+@wrong("01.2", "works in place", "public code", "changes its input")
 def _(grad_y, x, weight, running_mean, running_var, eps):
     x -= running_mean
     inverse = 1 / np.sqrt(running_var + eps)
@@ -188,6 +188,21 @@ def _(g, x_hat, inverse_std):
     return inverse_std * (g - g.mean((0, 1)) - x_hat * (g * x_hat).mean((0, 1)))
 
 
+@wrong("02.2", "the mean taken away twice", "public code", "twice")
+def _(g, x_hat, inverse_std):
+    return inverse_std * (g - 2 * mean(g) - x_hat * mean(g * x_hat))
+
+
+@wrong("02.2", "a 1 for the mean", "public code", "a 1 stands")
+def _(g, x_hat, inverse_std):
+    return inverse_std * (g - 1 - x_hat * mean(g * x_hat))
+
+
+@wrong("02.2", "means of a whole sequence", "public code", "over a whole sequence")
+def _(g, x_hat, inverse_std):
+    return inverse_std * (g - mean(g, (1, 2)) - x_hat * mean(g * x_hat, (1, 2)))
+
+
 @wrong("02.2", "no inverse deviation", "derivation", "the factor 1/√(σ² + ε)")
 def _(g, x_hat, inverse_std):
     return g - mean(g) - x_hat * mean(g * x_hat)
@@ -209,7 +224,7 @@ def _(n_a, mean_a, var_a, n_b, mean_b, var_b):
     return n, (n_a * mean_a + n_b * mean_b) / n, (n_a * var_a + n_b * var_b) / n
 
 
-@wrong("02.3", "means count alike", "typical", "count alike")
+@wrong("02.3", "means count alike", "public code", "count alike")
 def _(n_a, mean_a, var_a, n_b, mean_b, var_b):
     n = n_a + n_b
     gap = (mean_a - mean_b) ** 2 * n_a * n_b / n**2
@@ -241,7 +256,7 @@ def _():
     return np.random.default_rng(0).normal(size=1000).astype(np.float32)
 
 
-@wrong("02.5", "LayerNorm over the channels", "typical", "LayerNorm over the channels")
+@wrong("02.5", "LayerNorm over the channels", "public code", "LayerNorm over the channels")
 def _(x, weight, bias, eps):
     return (x - mean(x, 1)) / np.sqrt(var(x, 1) + eps) * weight[:, None] + bias[:, None]
 
@@ -271,6 +286,26 @@ def _(x, weight, bias, eps):
     return weight * (x - mean(x)) / (x.std(-1, ddof=1, keepdims=True) + eps) + bias
 
 
+@wrong("02.6", "ε outside", "public code", "ε stands outside the root")
+def _(x, weight, bias, eps):
+    return (x - mean(x)) / (np.sqrt(var(x)) + eps) * weight + bias
+
+
+@wrong("02.6", "a square for the root", "public code", "the square stands")
+def _(x, weight, bias, eps):
+    return (x - mean(x)) / (var(x) + eps) ** 2 * weight + bias
+
+
+@wrong("02.6", "divides by the inverse root", "public code", "multiplies by the deviation")
+def _(x, weight, bias, eps):
+    return (x - mean(x)) / (1 / np.sqrt(var(x) + eps)) * weight + bias
+
+
+@wrong("02.6", "along the positions", "public code", "run over the positions")
+def _(x, weight, bias, eps):
+    return (x - mean(x, 1)) / np.sqrt(var(x, 1) + eps) * weight + bias
+
+
 @wrong("02.6", "one pass", "public code", None, all_lost=False)
 def _(x, weight, bias, eps):
     variance = mean(x * x) - mean(x) ** 2
@@ -286,7 +321,7 @@ def blend(old, new, momentum):
     return (1 - momentum) * old + momentum * new
 
 
-@wrong("03.2", "padding counts", "typical", "padding counts")
+@wrong("03.2", "padding counts", "public code", "padding counts")
 def _(x, mask, running_mean, running_var, momentum):
     flat = x.reshape(-1, x.shape[-1])
     return (
@@ -303,7 +338,7 @@ def _(x, mask, running_mean, running_var, momentum):
     )
 
 
-@wrong("03.2", "momentum the other way round", "rewrite", "that of the old")
+@wrong("03.2", "momentum the other way round", "public code", "that of the old")
 def _(x, mask, running_mean, running_var, momentum):
     return (
         blend(running_mean, x[mask].mean(0), 1 - momentum),
@@ -328,7 +363,7 @@ def _(x, mask, running_mean, running_var, momentum):
     )
 
 
-@wrong("03.2", "multiplies by the mask", "typical", "choose with np.where", all_lost=False)
+@wrong("03.2", "multiplies by the mask", "public code", "choose with np.where", all_lost=False)
 def _(x, mask, running_mean, running_var, momentum):
     n = mask.sum()
     if not n:
@@ -339,7 +374,7 @@ def _(x, mask, running_mean, running_var, momentum):
     return blend(running_mean, mean, momentum), blend(running_var, variance, momentum)
 
 
-@wrong("03.2", "NaN from an empty batch", "typical", None, all_lost=False)
+@wrong("03.2", "NaN from an empty batch", "public code", None, all_lost=False)
 def _(x, mask, running_mean, running_var, momentum):
     return (
         blend(running_mean, x[mask].mean(0), momentum),
@@ -417,7 +452,7 @@ wrong("04.1", "any factor is forgotten", "typical", "what becomes of the sign")(
 wrong("04.2", "the gradient does not change", "derivation", "its slope is not")(1)
 
 
-@wrong("04.3", "the old bias is not scaled", "typical", "old bias is not scaled")
+@wrong("04.3", "the old bias is not scaled", "public code", "old bias is not scaled")
 def _(w, b, weight, bias, running_mean, running_var, eps):
     factor = weight / np.sqrt(running_var + eps)
     return w * factor[:, None], b - running_mean * factor + bias
@@ -473,10 +508,28 @@ def _(x, weight, eps):
     return x / (np.linalg.norm(x, axis=-1, keepdims=True) + eps) * weight
 
 
-@wrong("05.2", "centred", "rewrite", "the mean is taken away")
+@wrong("05.2", "centred", "public code", "the mean is taken away")
 def _(x, weight, eps):
     x = x - mean(x)
     return x / (np.sqrt(mean(x**2)) + eps) * weight
+
+
+@wrong("05.2", "the variance for the mean square", "public code", "the variance stands")
+def _(x, weight, eps):
+    return x / (np.sqrt(var(x)) + eps) * weight
+
+
+@wrong("05.2", "works in place where nothing is to cast", "public code", "changes its input")
+def _(x, weight, eps):
+    dtype = x.dtype
+    x = x.astype(np.promote_types(dtype, np.float32), copy=False)
+    x /= np.sqrt(mean(x**2)) + eps
+    return (x * weight).astype(dtype)
+
+
+@wrong("05.2", "one statistic for a sequence", "public code", "of a sequence share")
+def _(x, weight, eps):
+    return x / (np.sqrt(mean(x**2, (-2, -1))) + eps) * weight
 
 
 @wrong("05.2", "half precision", "public code", "Take the statistic in float32", all_lost=False)
@@ -484,7 +537,7 @@ def _(x, weight, eps):
     return x / (np.sqrt(mean(x**2)) + x.dtype.type(eps)) * weight
 
 
-@wrong("05.2", "float32 comes back", "typical", "must come back as float16", all_lost=False)
+@wrong("05.2", "float32 comes back", "public code", "must come back as float16", all_lost=False)
 def _(x, weight, eps):
     wide = x.astype(np.promote_types(x.dtype, np.float32))
     return wide / (np.sqrt(mean(wide**2)) + eps) * weight
@@ -530,7 +583,7 @@ def _(x, weight, eps):
     return x / np.sqrt(mean(x * x) + np.float16(eps)) * weight
 
 
-@wrong("05.5", "float32 comes back", "typical", "must come back as float16")
+@wrong("05.5", "float32 comes back", "public code", "must come back as float16")
 def _(x, weight, eps):
     wide = x.astype(np.float32)
     return wide / np.sqrt(mean(wide**2) + eps) * weight
@@ -582,7 +635,7 @@ def _(x, psi_squared, alpha, eps):
     return x / np.sqrt(psi_squared + eps), psi_squared
 
 
-@wrong("06.3", "torch's momentum", "rewrite", "α is the weight of the past")
+@wrong("06.3", "torch's momentum", "public code", "α is the weight of the past")
 def _(x, psi_squared, alpha, eps):
     new = (1 - alpha) * psi_squared + alpha * (x**2).mean((0, 1))
     return x / np.sqrt(psi_squared + eps), new
@@ -615,13 +668,13 @@ def weight_gradient(grad_y, h, eps):
     return (grad_y * add_norm_parts(h, eps)[0]).reshape(-1, h.shape[-1]).sum(0)
 
 
-@wrong("07.3", "the stream's gradient lost", "typical", "along the stream is lost")
+@wrong("07.3", "the stream's gradient lost", "public code", "along the stream is lost")
 def _(grad_h, grad_y, h, weight, eps):
     grad = through_norm(grad_y, h, weight, eps)
     return grad, grad, weight_gradient(grad_y, h, eps)
 
 
-@wrong("07.3", "the stream's gradient through the norm", "rewrite", "goes past the norm")
+@wrong("07.3", "the stream's gradient through the norm", "public code", "goes past the norm")
 def _(grad_h, grad_y, h, weight, eps):
     grad = through_norm(grad_h + grad_y, h, weight, eps)
     return grad, grad, weight_gradient(grad_y, h, eps)
@@ -662,6 +715,28 @@ def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
 def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
     a = attention(layer_norm(x, weight_1, bias_1, eps))
     return x + a + feed_forward(layer_norm(x, weight_2, bias_2, eps))
+
+
+@wrong(
+    "07.4", "the second skip begins at the layer's input", "public code", "begins at the layer's"
+)
+def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
+    h = x + attention(layer_norm(x, weight_1, bias_1, eps))
+    return x + feed_forward(layer_norm(h, weight_2, bias_2, eps))
+
+
+@wrong("07.4", "the branch is added to itself", "public code", "added to itself")
+def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
+    x = attention(layer_norm(x, weight_1, bias_1, eps))
+    x = x + x
+    x = feed_forward(layer_norm(x, weight_2, bias_2, eps))
+    return x + x
+
+
+@wrong("07.4", "a product for the sum", "public code", "are multiplied")
+def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
+    x = x + attention(layer_norm(x, weight_1, bias_1, eps))
+    return x * feed_forward(layer_norm(x, weight_2, bias_2, eps))
 
 
 @wrong("07.4", "no skip", "stub", "skip connection is missing")
@@ -712,17 +787,17 @@ def attention(q, k, v, *, causal=True, scaled=True, axis=-1):
     return powers / powers.sum(axis, keepdims=True) @ v
 
 
-@wrong("08.2", "no norm", "stub", "not normalized")
+@wrong("08.2", "no norm", "public code", "not normalized")
 def _(q, k, v, weight_q, weight_k, eps):
     return attention(q, k, v)
 
 
-@wrong("08.2", "no mask", "typical", "causal mask is missing")
+@wrong("08.2", "no mask", "public code", "causal mask is missing")
 def _(q, k, v, weight_q, weight_k, eps):
     return attention(rms_norm(q, weight_q, eps), rms_norm(k, weight_k, eps), v, causal=False)
 
 
-@wrong("08.2", "no scale", "typical", "1/√d on the scores")
+@wrong("08.2", "no scale", "public code", "1/√d on the scores")
 def _(q, k, v, weight_q, weight_k, eps):
     return attention(rms_norm(q, weight_q, eps), rms_norm(k, weight_k, eps), v, scaled=False)
 
@@ -737,12 +812,22 @@ def _(q, k, v, weight_q, weight_k, eps):
     return attention(rms_norm(q, weight_q, eps), rms_norm(k, weight_k, eps), v, axis=-2)
 
 
+@wrong("08.2", "keys and values", "public code", "keys and the values")
+def _(q, k, v, weight_q, weight_k, eps):
+    return attention(q, rms_norm(k, weight_k, eps), rms_norm(v, weight_q, eps))
+
+
+@wrong("08.2", "γ is made and never used", "public code", "γ is missing on queries and keys")
+def _(q, k, v, weight_q, weight_k, eps):
+    return attention(rms_norm(q, 1, eps), rms_norm(k, 1, eps), v)
+
+
 @wrong("08.2", "values as well", "rewrite", "the values are normalized")
 def _(q, k, v, weight_q, weight_k, eps):
     return attention(rms_norm(q, weight_q, eps), rms_norm(k, weight_k, eps), rms_norm(v, 1, eps))
 
 
-@wrong("08.2", "a softmax that overflows", "typical", None, all_lost=False)
+@wrong("08.2", "a softmax that overflows", "public code", None, all_lost=False)
 def _(q, k, v, weight_q, weight_k, eps):
     q, k = rms_norm(q, weight_q, eps), rms_norm(k, weight_k, eps)
     scores = np.exp(q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1]))
@@ -750,7 +835,7 @@ def _(q, k, v, weight_q, weight_k, eps):
     return scores / scores.sum(-1, keepdims=True) @ v
 
 
-@wrong("08.3", "one statistic for all heads", "typical", "one statistic for all heads")
+@wrong("08.3", "one statistic for all heads", "public code", "one statistic for all heads")
 def _(q, weight, heads, eps):
     return rms_norm(q, np.tile(weight, heads), eps)
 

@@ -305,17 +305,17 @@ def without_norms(look_up: Callable[..., Any]) -> Callable[..., Any]:
 def withhold_system() -> None:
     """Take away what starts processes, signals them or makes files without an audit event."""
     import _posixsubprocess
-    import _signal
     import posix
 
-    for holder, names in {
-        _posixsubprocess: ("fork_exec",),
-        subprocess: ("_fork_exec",),
-        posix: ("pidfd_open", "mkfifo", "mknod"),
-        os: ("pidfd_open", "mkfifo", "mknod"),
-        _signal: ("pidfd_send_signal",),
-        signal: ("pidfd_send_signal",),
-    }.items():
+    _signal = importlib.import_module("_signal")
+    for holder, names in (
+        (_posixsubprocess, ("fork_exec",)),
+        (subprocess, ("_fork_exec",)),
+        (posix, ("pidfd_open", "mkfifo", "mknod")),
+        (os, ("pidfd_open", "mkfifo", "mknod")),
+        (_signal, ("pidfd_send_signal",)),
+        (signal, ("pidfd_send_signal",)),
+    ):
         for name in names:
             if hasattr(holder, name):
                 setattr(holder, name, refusal(f"{holder.__name__}.{name}"))
@@ -343,18 +343,20 @@ def withhold_torch() -> None:
     torch.autograd.backward = refuse("torch.autograd.backward", torch.autograd.backward)
     torch.Tensor.backward = refuse("Tensor.backward", torch.Tensor.backward)  # type: ignore
     # The ways below and beside these.
-    variable = torch.autograd.Variable
+    variable: Any = torch.autograd.Variable
+    native: Any = torch._C
     run = refuse("autograd's engine", variable._execution_engine.run_backward)
     variable._execution_engine = types.SimpleNamespace(run_backward=run)
-    torch._C._ImperativeEngine = refuse("autograd's engine", torch._C._ImperativeEngine)
+    native._ImperativeEngine = refuse("autograd's engine", native._ImperativeEngine)
     # These open files where no audit hook sees it.
-    for holder, name in (
+    opens: tuple[tuple[Any, str], ...] = (
         (torch, "from_file"),
         (torch.ops.aten, "from_file"),
         (torch.UntypedStorage, "from_file"),
-        (torch._C, "PyTorchFileReader"),
-        (torch._C, "PyTorchFileWriter"),
-    ):
+        (native, "PyTorchFileReader"),
+        (native, "PyTorchFileWriter"),
+    )
+    for holder, name in opens:
         if hasattr(holder, name):
             setattr(holder, name, refusal(name))
     for holder in (torch.autograd, torch.autograd.graph):
@@ -368,8 +370,8 @@ def withhold_torch() -> None:
             operator = getattr(torch.ops.aten, name)
             setattr(torch.ops.aten, name, refuse(f"torch.ops.aten.{name}", operator))
     for name in ("_get_operation_overload", "_jit_get_operation"):
-        if hasattr(torch._C, name):
-            setattr(torch._C, name, without_norms(getattr(torch._C, name)))
+        if hasattr(native, name):
+            setattr(native, name, without_norms(getattr(native, name)))
     for holder in (torch.func, torch.autograd.functional):
         for name in ("grad", "grad_and_value", "vjp", "jvp", "jacrev", "jacfwd", "jacobian"):
             if hasattr(holder, name):
@@ -400,9 +402,8 @@ def guard(hidden: frozenset[tuple[int, int]]) -> Callable[[str, tuple], None]:
         proc = stat("/proc/self").st_dev
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
     refusal, missing, null = PermissionError, OSError, os.devnull
-    absent = ("normtutor.", "jax.")
     # The last four open files or start processes by themselves, unseen from here.
-    absent += ("readline.", "_gdbm.", "_dbm.", "_posixsubprocess.")
+    absent = ("normtutor.", "jax.", "readline.", "_gdbm.", "_dbm.", "_posixsubprocess.")
     # Events that start with one of these are refused.
     events = (
         "subprocess.", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn", "pty.",

@@ -205,6 +205,8 @@ def outputs_of(value: Any, names: Sequence[str]) -> list[child.Array]:
     if len(names) == 1 and type(value) is tuple and len(value) == 1:
         value = value[0]
     values = value if type(value) is tuple else (value,)
+    if len(names) > 1 and isinstance(value, child.Array) and value.values.ndim:
+        values = tuple(child.Array(v, value.dtype) for v in value.values)  # [n, mean, variance]
     if len(values) != len(names):
         wanted = f"{len(names)} results ({', '.join(names)})" if len(names) > 1 else "one result"
         raise Mistake(f"it must return {wanted}; it returned {len(values)}")
@@ -273,6 +275,16 @@ def described(name: str, got: np.ndarray, wanted: np.ndarray, tolerance: float) 
         )
     if not got.any():
         return Mistake(f"{name} is zero everywhere")
+    if close(got, wanted, 5e-6):
+        return Mistake(
+            f"{name} is right to some six digits and no more: is a step taken in float32, or in a "
+            "way that loses digits? The input has more",
+            known=True,
+        )
+    if got.size == 1:  # a ratio would give the number away
+        size = "large" if abs(got.item()) > abs(wanted.item()) else "small"
+        sign = got.item() * wanted.item() < 0
+        return Mistake(f"{name} {'has the wrong sign' if sign else f'is too {size}'}")
     flat_got, flat = got.ravel(), wanted.astype(np.float64).ravel()
     factor = float(flat_got @ flat / max(float(flat @ flat), 1e-300))
     if close(got, -wanted, 10 * tolerance):

@@ -89,6 +89,11 @@ def _compare_dx(answer: Any, x: np.ndarray, g: np.ndarray, eps: float = 1e-5, **
         ),
         Known("one of the two paths has the wrong sign: both take something away", (
             plain + (plain - right),)),
+        Known("the mean of g is taken away twice", (
+            right - inverse * g.mean(-1, keepdims=True),)),
+        Known("a 1 stands where the mean of g belongs", (no_mean - inverse,)),
+        Known("the means run over a whole sequence; LayerNorm's statistics belong to one token", (
+            norms.layer_norm_backward(g, cache._replace(axes=(1, 2))).x,)),
     ]  # fmt: skip
     arguments = [a.astype(x.dtype) for a in (g, x_hat, inverse)]
     compare(answer(*arguments), (right,), ("grad_x",), known, **how)
@@ -279,6 +284,18 @@ def _compare_layer_norm(
                 ((wide - mean) / (spread + eps) * weight + bias,),
             ),
             Known("ε stands outside the root", (outside,)),
+            Known(
+                "the square stands where the root belongs",
+                ((wide - mean) / (wide.var(-1, keepdims=True) + eps) ** 2 * weight + bias,),
+            ),
+            Known(
+                "it multiplies by the deviation: dividing by an inverse root is that",
+                ((wide - mean) * np.sqrt(wide.var(-1, keepdims=True) + eps) * weight + bias,),
+            ),
+            Known(
+                "the statistics run over the positions; each token has its own",
+                (_norm_over((-2,), eps=eps)(wide) * weight + bias,),
+            ),
             Known("γ and β are missing", (_norm_over((-1,), eps=eps)(wide),)),
         ]
     compare(

@@ -175,6 +175,9 @@ def _wirings(case: dict[str, Any], eps: float) -> list[np.ndarray]:
         _two(x, pairs, lambda x, f, a: f(norm(x, a))),
         _two(x, pairs, lambda x, f, a: x + f(x)),
         _two(x, pairs[::-1], pre),
+        x + g(norm(pre(x, f, a), b)),
+        _two(x, pairs, lambda x, f, a: 2 * f(norm(x, a))),
+        pre(x, f, a) * g(norm(pre(x, f, a), b)),
     ]
 
 
@@ -188,6 +191,9 @@ WIRING_WORDS = (
     "the skip connection is missing",
     "there is no norm in it",
     "the feed-forward step comes first; attention comes first",
+    "the second skip begins at the layer's input, so what attention has added is lost",
+    "each branch is added to itself: x was overwritten before the sum",
+    "the stream and the second branch are multiplied; a residual step adds",
 )
 
 

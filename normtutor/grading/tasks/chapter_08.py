@@ -73,6 +73,8 @@ def _compare_qk(
             _attention(lengths, v),)),
         Known("the softmax runs over the queries; the weights of one query must sum to 1", (
             _attention(normed, v, axis=-2),)),
+        Known("the keys and the values are normalized; it should be queries and keys", (
+            _attention([q, normed[1]], rms_norm(v, wide_gammas[0], eps)),)),
         Known("γ is missing on queries and keys", (_attention(bare, v),)),
         Known("only the queries are normalized", (_attention([normed[0], k], v),)),
         Known("only the keys are normalized", (_attention([q, normed[1]], v),)),
