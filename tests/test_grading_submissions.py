@@ -205,6 +205,7 @@ UNSEEN = {
     "torch.UntypedStorage.from_file({path!r}, False, 9)\nleaked = True",
     "writes by torch.save": "import torch\ntorch.save([1], {victim!r})",
     "writes by torch's writer": "import torch\ntorch._C.PyTorchFileWriter({victim!r})",
+    "writes by a script": "import torch\ntorch.jit.script(torch.nn.Linear(1, 1)).save({victim!r})",
     "starts a process": "import _posixsubprocess as p, os, time\na, b = os.pipe()\n"
     "p.fork_exec([b'/bin/sh', b'-c', b'echo > {victim}'], [b'/bin/sh'], True, (), None, None, -1,"
     " -1, -1, -1, -1, -1, a, b, True, False, -1, None, None, None, -1, None, True)\n"

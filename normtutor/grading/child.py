@@ -355,6 +355,10 @@ def withhold_torch() -> None:
         (torch.UntypedStorage, "from_file"),
         (native, "PyTorchFileReader"),
         (native, "PyTorchFileWriter"),
+        (native, "import_ir_module"),
+        (native.ScriptModule, "save"),
+        (native.ScriptModule, "_save_for_mobile"),
+        (native.ScriptFunction, "save"),
     )
     for holder, name in opens:
         if hasattr(holder, name):
