@@ -922,7 +922,7 @@ def wirings_figure(
         for part, (x, y, side) in {
             "skip": (stream - 0.1, 1.85, "right"),
             "branch": (branch + 0.1, 3.5, "center"),
-            "inside": (branch + 0.1, 1.35, "left"),
+            "inside": (branch + 0.32, 1.4, "left"),
             "weights": (branch, 0.0, "center"),
         }.items():
             if part in labels:

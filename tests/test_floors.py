@@ -32,6 +32,7 @@ FLOORS = {
     "plotting": 7,
     # A command line stands above what it commands.
     "experiments.__main__": 8,
+    "interactive": 8,
 }
 WITHOUT_TORCH = sorted(name for name, floor in FLOORS.items() if floor <= 1)
 

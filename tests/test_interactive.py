@@ -10,7 +10,7 @@ from browser import browse, console_errors, needs_chromium
 from bs4 import BeautifulSoup
 from numpy.testing import assert_allclose
 
-from normtutor import norms
+from normtutor import experiments, interactive, norms, plotting
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "book" / "_static" / "interactive"
@@ -249,6 +249,77 @@ def test_the_playground_and_the_geometry_by_keyboard(look):
     assert said["dark"]
 
 
+def saved_profiles():
+    saved = experiments.load("depth_profiles")
+    return interactive.profiles_by_layer(
+        {
+            wiring: {
+                when: {
+                    key: saved.values(key, wiring=wiring, when=when)
+                    for key in ("signal", "gradient")
+                }
+                for when in ("untrained", "trained")
+            }
+            for wiring in saved.config["wirings"]
+        }
+    )
+
+
+def test_profiles_are_geometric_means_with_intervals():
+    values = np.exp(np.random.default_rng(0).normal(size=(5, 4)))
+    one = {"post": {"trained": {"signal": values}}}
+    found = interactive.profiles_by_layer(one)["wirings"]["post"]["trained"]["signal"]
+    mean, half = plotting.t_interval(np.log(values))
+    assert_allclose(np.log(found["mean"]), mean, atol=1e-3)
+    assert_allclose(np.log(found["high"]), mean + half, atol=1e-3)
+    assert_allclose(np.log(found["low"]), mean - half, atol=1e-3)
+    with pytest.raises(ValueError, match="same number of layers"):
+        interactive.profiles_by_layer(one | {"pre": {"trained": {"signal": values[:, :2]}}})
+
+
+def test_the_data_cannot_close_their_own_element():
+    figure = interactive.InteractiveFigure("wiring", {"a": "</script><b>"}, "a < b")._repr_html_()
+    page = BeautifulSoup(figure, "html.parser")
+    assert json.loads(page.find("script").string) == {"a": "</script><b>"}
+    assert page.find("p").get_text() == "a < b"
+    assert page.find("b") is None
+
+
+@needs_chromium
+def test_the_wirings_by_keyboard(look):
+    data = saved_profiles()
+    said = look(
+        'import "/wiring.js";'
+        + HANDS
+        + """
+        const look = async () => {
+          const said = {};
+          await wait(); said.start = status("nt-wiring");
+          const [wiring, when] = root("nt-wiring").querySelectorAll("select");
+          said.choices = [...wiring.options].map(option => option.value);
+          for (const name of said.choices) {
+            pick(wiring, name); pick(when, "after training"); await wait();
+            said[name] = status("nt-wiring");
+          }
+          said.lines = root("nt-wiring").querySelectorAll("path").length;
+          return said;
+        };
+        """,
+        interactive.InteractiveFigure("wiring", data, "words")._repr_html_(),
+    )
+    assert said["start"].startswith("Post-LN before training. Stream: ")
+    assert said["lines"] == 8  # four wirings in two panels
+    names = dict(zip(("post", "pre", "peri", "deepnorm"), said["choices"], strict=True))
+    for wiring, name in names.items():
+        ends = [
+            data["wirings"][wiring]["trained"][key]["mean"][end]
+            for key in ("signal", "gradient")
+            for end in (0, -1)
+        ]
+        numbers = re.findall(r"\d+\.\d+(?:e−\d+)?", said[name])
+        assert [float(n.replace("−", "-")) for n in numbers] == pytest.approx(ends, 0.05, 5e-4)
+
+
 def test_scripts_are_light():
     shared = sum((SCRIPTS / name).stat().st_size for name in ("figure.js", "norms.js"))
     for name in FIGURES:
@@ -256,9 +327,16 @@ def test_scripts_are_light():
 
 
 def test_every_figure_stands_in_a_chapter_with_words_instead():
-    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "book").glob("*.ipynb")]
     for name in FIGURES:
-        used = [source for source in sources if f"<nt-{name}" in source]
-        assert used, name
-        for source in used:
-            assert re.search(rf"<nt-{name}><p>[^<]{{40,}}</p></nt-{name}>", source), name
+        found = [
+            words
+            for path in (ROOT / "book").glob("*.ipynb")
+            for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+            for words in re.findall(
+                rf'<nt-{name}><p>(.*?)</p></nt-{name}>|InteractiveFigure\(\s*"{name}",.*?"(.*?)"',
+                "".join(cell["source"]),
+                re.DOTALL,
+            )
+        ]
+        assert found, name
+        assert all(len(max(words, key=len)) > 40 for words in found), name

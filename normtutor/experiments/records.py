@@ -44,6 +44,7 @@ NAMES = (
     "remedies",
     "update_size",
     "wide_and_shallow",
+    "depth_profiles",
     "power_rates",
     "power_text",
     "power_statistics",

@@ -1,0 +1,74 @@
+"""Interactive figures of the website, as a notebook puts them out.
+
+The scripts stand in ``book/_static/interactive``; a figure's numbers come from a notebook's cell.
+"""
+
+import html
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from normtutor.plotting import t_interval
+
+
+class InteractiveFigure:
+    """An interactive figure of the website, with its data; without scripts, words instead.
+
+    Parameters
+    ----------
+    name : str
+        The page's element is ``nt-`` and this name.
+    data : JSON-serialisable
+        What the script draws.
+    instead : str
+        One sentence for readers without the script.
+    """
+
+    def __init__(self, name: str, data: Any, instead: str) -> None:
+        self.name, self.data, self.instead = name, data, instead
+
+    def _repr_html_(self) -> str:
+        # "</" inside a string would end the script element.
+        content = json.dumps(self.data, allow_nan=False).replace("</", "<\\/")
+        return (
+            f'<nt-{self.name}><script type="application/json">{content}</script>'
+            f"<p>{html.escape(self.instead)}</p></nt-{self.name}>"
+        )
+
+
+def profiles_by_layer(
+    profiles: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]],
+) -> dict[str, Any]:
+    """Summarise positive profiles over seeds for the interactive figure of wirings.
+
+    Parameters
+    ----------
+    profiles : mapping of wiring -> when -> quantity -> array of shape (n_seeds, n_layers)
+
+    Returns
+    -------
+    dict
+        "layers", and under "wirings" in the place of each array its geometric mean over the seeds
+        and the ends of the 95% interval, as lists.
+    """
+    lengths = set()
+
+    def summary(values: ArrayLike) -> dict[str, list[float]]:
+        mean, half = t_interval(np.log(np.asarray(values, dtype=np.float64)))
+        lengths.add(len(mean))
+        ends = {"mean": mean, "low": mean - half, "high": mean + half}
+        return {key: [float(f"{v:.4g}") for v in np.exp(entry)] for key, entry in ends.items()}
+
+    wirings = {
+        name: {
+            when: {key: summary(values) for key, values in quantities.items()}
+            for when, quantities in at.items()
+        }
+        for name, at in profiles.items()
+    }
+    if len(lengths) != 1:
+        raise ValueError(f"all profiles need the same number of layers; got {sorted(lengths)}.")
+    return {"layers": list(range(lengths.pop())), "wirings": wirings}
