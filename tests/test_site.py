@@ -350,7 +350,7 @@ def test_chapters_show_what_they_computed(site):
     for name in CHAPTERS:
         page = parsed(site / f"{name}.html")
         assert page.select(".cell_output pre"), name
-        assert page.select(".cell_output img"), name
+        assert page.select(".cell_output img") or name.endswith("recipes"), name
         assert "NBVAL" not in page.get_text(), name  # a note to the tests, not to the reader
 
 

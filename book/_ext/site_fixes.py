@@ -138,14 +138,21 @@ def load_interactive_figures(
         app.add_js_file(f"interactive/{name}.js", type="module")
 
 
-def name_folds_by_their_text(
+# What docutils and myst-nb write -> what screen readers can use: a folded cell is called what the
+# page calls it, and the entry of a list is an entry.
+NAMES_AND_ROLES = {
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+    'role="doc-biblioentry"': 'role="listitem"',
+}
+
+
+def mend_names_and_roles(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
 ) -> None:
-    """Let screen readers call a folded cell what the page calls it."""
-    if context.get("body"):
-        context["body"] = context["body"].replace(
-            '<summary aria-label="Toggle hidden content">', "<summary>"
-        )
+    """Correct the names and roles that would mislead a screen reader."""
+    for written, mended in NAMES_AND_ROLES.items():
+        if context.get("body"):
+            context["body"] = context["body"].replace(written, mended)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -156,7 +163,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-resolved", hide_check_markers)
     app.connect("doctree-resolved", number_repeated_ids)
     app.connect("html-page-context", load_interactive_figures)
-    app.connect("html-page-context", name_folds_by_their_text)
+    app.connect("html-page-context", mend_names_and_roles)
     # After the extensions that add scripts and previews.
     app.connect("html-page-context", drop_repeated_scripts, priority=900)
     app.connect("html-page-context", describe_for_previews, priority=900)
