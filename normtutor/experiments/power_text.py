@@ -18,7 +18,7 @@ import numpy as np
 from normtutor import layers
 from normtutor.data import Corpus, Order, Sentence, epochs, pad, sentence_batches
 from normtutor.experiments.records import Saved, load
-from normtutor.experiments.text_batches import BLOCK, _corpus, losses
+from normtutor.experiments.text_batches import BLOCK, Condition, _corpus, losses
 from normtutor.models import NormFactory, TransformerLM
 from normtutor.training import language_model_loss, start, train
 
@@ -65,16 +65,6 @@ SIZES = (2, 4, 16)
 # Settings of PN are compared where batches are small and alike; their rate is that of PN there.
 VARIANTS = tuple(name for name in NORMS if ", " in name)
 VARIANTS_AT: tuple[Order, int] = ("document", 4)
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One model: its norm, its batches and its learning rate."""
-
-    norm: str
-    order: Order
-    batch_size: int
-    learning_rate: float
 
 
 @dataclass(frozen=True)
