@@ -336,6 +336,13 @@ def test_the_sitemap_names_every_page(site):
     assert {f"{BASE}{name}.html" for name in CONTENT} <= set(re.findall(r"<loc>(.*?)</loc>", text))
 
 
+def test_no_page_waits_for_a_script_that_draws_icons(site):
+    for name in CONTENT:
+        page = parsed(site / f"{name}.html")
+        assert page.select('link[rel="stylesheet"][href*="fontawesome"]'), name
+        assert not page.select('script[src*="fontawesome"]'), name
+
+
 def test_chapters_can_be_downloaded_and_launched(site):
     repository = CONFIG["repository"]["url"].removeprefix("https://github.com/")
     for name in NOTEBOOKS:
