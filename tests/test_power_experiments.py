@@ -90,7 +90,9 @@ def test_a_run_equals_that_of_text_batches(norm):
     expected = text_batches.train_condition(
         theirs, text_batches.Condition(norm, "length", 16, 4e-3), 11
     )
-    found = power_text.train_condition(ours, power_text.Condition(norm, "length", 16, 4e-3), 11)
+    found = power_text.train_condition(
+        ours, power_text.Condition(norm, "length", 16, 4e-3), 11, power_text.NORMS
+    )
     assert found[1] == expected[1]
     for mine, other in zip(found[0].parameters(), expected[0].parameters(), strict=True):
         assert torch.equal(mine, other)
@@ -99,7 +101,9 @@ def test_a_run_equals_that_of_text_batches(norm):
 def test_norms_share_the_initial_weights_and_the_batches():
     config = dataclasses.replace(power_text.CONFIG, conditions=(), steps=0)
     embeddings = [
-        power_text.train_condition(config, power_text.Condition(norm, "shuffled", 4, 1e-3), 3)[0]
+        power_text.train_condition(
+            config, power_text.Condition(norm, "shuffled", 4, 1e-3), 3, power_text.NORMS
+        )[0]
         .token_embedding.weight.detach()
         .clone()
         for norm in power_text.NORMS

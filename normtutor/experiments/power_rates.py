@@ -7,17 +7,10 @@ seeds, is taken.
 
 from typing import Any
 
-from normtutor.data import Order, pad
-from normtutor.experiments.power_text import (
-    TRAINED,
-    Condition,
-    Config,
-    corpus_of,
-    fingerprint,
-    train_condition,
-)
-from normtutor.experiments.text_batches import losses
-from normtutor.experiments.text_rates import best_rates
+from normtutor.data import Order
+from normtutor.experiments.power_text import NORMS, TRAINED, Config
+from normtutor.experiments.text_batches import Condition, fingerprint
+from normtutor.experiments.text_rates import best_rates, validation_losses
 
 __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
@@ -44,19 +37,4 @@ CONFIG = Config(
 
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
     """Train every condition with this seed; measure on the validation part."""
-    records = []
-    sentences = [s for document in corpus_of(config).validation for s in document]
-    batches = [pad(sentences[i : i + 64]) for i in range(0, len(sentences), 64)]
-    for condition in config.conditions:
-        model, _, diverged = train_condition(config, condition, seed)
-        records.append(
-            {
-                "norm": condition.norm,
-                "order": condition.order,
-                "batch_size": condition.batch_size,
-                "learning_rate": condition.learning_rate,
-                "diverged": diverged,
-                "loss": losses(model, batches)["all"],
-            }
-        )
-    return records
+    return validation_losses(config, seed, NORMS)

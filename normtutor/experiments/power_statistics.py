@@ -26,11 +26,11 @@ from normtutor.data import (
     chunk_batches,
     epochs,
     image_batches,
+    load_corpus,
     load_digits,
     sentence_batches,
 )
 from normtutor.experiments.records import Saved
-from normtutor.experiments.text_batches import _corpus
 from normtutor.models import ResNet, TransformerLM
 from normtutor.training import classification_loss, language_model_loss, start, train
 
@@ -38,6 +38,7 @@ CHAPTER = "06_power_norm"
 FIGURE = "fig-pn-four"
 FINDING = "much of the raw contrast of text and images is count and scale; making of batches adds"
 XLABEL = "n times the squared fluctuation"
+REFERENCE = 1.0  # independent values
 SEEDS = tuple(range(10, 15))
 
 # name -> what it is; each first norm pools about 1024 values a feature, the last 4096.
@@ -80,7 +81,7 @@ CONFIG = Config()
 
 def fingerprint(config: Config) -> dict[str, str]:
     """The text differs between Python versions: its SHA-256."""
-    return {"text_sha256": _corpus(config.longest, 3).sha256}
+    return {"text_sha256": load_corpus(longest=config.longest, min_count=3).sha256}
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ def setting(config: Config, name: str, seed: int) -> tuple[nn.Module, Iterable[A
         size = config.images if name == "images" else config.many_images
         batches = image_batches(_digits().train, size, order)
         return ResNet(norm="batch"), batches, classification_loss
-    corpus = _corpus(config.longest, 3)
+    corpus = load_corpus(longest=config.longest, min_count=3)
     pixels = name == "pixels"
     model = TransformerLM(
         18 if pixels else len(corpus.vocabulary),

@@ -11,16 +11,25 @@ validation part; what is recorded here is measured on the test part.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from normtutor import layers
-from normtutor.data import Corpus, Order, Sentence, epochs, pad, sentence_batches
+from normtutor.data import Order, Sentence, pad, sentence_batches
+from normtutor.experiments import text_batches
 from normtutor.experiments.records import Saved, load
-from normtutor.experiments.text_batches import BLOCK, Condition, _corpus, losses
-from normtutor.models import NormFactory, TransformerLM
-from normtutor.training import language_model_loss, start, train
+from normtutor.experiments.text_batches import (
+    BLOCK,
+    Condition,
+    corpus_of,
+    fingerprint,
+    losses,
+    train_condition,
+)
+from normtutor.models import NormFactory
+
+__all__ = ["CONFIG", "NORMS", "SEEDS", "Condition", "Config", "fingerprint", "rows", "run"]
 
 CHAPTER = "06_power_norm"
 FIGURE = "fig-pn-text"
@@ -33,10 +42,7 @@ PN_WARMUP = 200
 
 # name -> (the norm, whether it is told which tokens are padding)
 NORMS: dict[str, tuple[str | NormFactory, bool]] = {
-    "layer": ("layer", True),
-    "batch": ("batch", False),
-    "masked batch": ("batch", True),
-    "none": ("none", True),
+    **text_batches.NORMS,
     "power-v": ("power-v", True),
     "power": (partial(layers.PowerNorm, warmup_steps=PN_WARMUP), True),
     # The published code scales tokens in as many groups as there are heads.
@@ -71,6 +77,9 @@ VARIANTS_AT: tuple[Order, int] = ("document", 4)
 class Config:
     """All settings of this experiment; those of the model and the text are text_batches'."""
 
+    heads: ClassVar[int] = HEADS  # part of NORMS
+    dropout: ClassVar[float] = 0.0
+
     conditions: tuple[Condition, ...]
     width: int = 64
     depth: int = 2
@@ -104,47 +113,6 @@ CONFIG = Config(
 )
 
 
-def corpus_of(config: Config) -> Corpus:
-    """The text, tokenised once a process."""
-    return _corpus(config.longest, config.min_count)
-
-
-def fingerprint(config: Config) -> dict[str, str]:
-    """The text differs between Python versions: its SHA-256."""
-    return {"text_sha256": corpus_of(config).sha256}
-
-
-def train_condition(
-    config: Config, condition: Condition, seed: int
-) -> tuple[TransformerLM, list[float], bool]:
-    """Train one model; return it, its losses by step, and whether it diverged."""
-    corpus = corpus_of(config)
-    order = start(seed)
-    norm, mask_norms = NORMS[condition.norm]
-    model = TransformerLM(
-        len(corpus.vocabulary),
-        width=config.width,
-        depth=config.depth,
-        heads=HEADS,
-        max_length=config.longest + 1,
-        norm=norm,
-        wiring=config.wiring,
-        dropout=0.0,
-        mask_norms=mask_norms,
-    )
-    history = train(
-        model,
-        epochs(
-            lambda: sentence_batches(corpus.train, condition.batch_size, condition.order, order)
-        ),
-        language_model_loss,
-        steps=config.steps,
-        learning_rate=condition.learning_rate,
-        warmup=config.warmup,
-    )
-    return model, history.loss, history.diverged
-
-
 def run_condition(
     config: Config,
     condition: Condition,
@@ -152,7 +120,7 @@ def run_condition(
     seed: int,
 ) -> dict[str, Any]:
     """Train one model and measure it on ``sentences`` in both modes."""
-    model, curve, diverged = train_condition(config, condition, seed)
+    model, curve, diverged = train_condition(config, condition, seed, NORMS)
     everything = [sentence for document in sentences for sentence in document]
     in_batches = [pad(everything[i : i + 64]) for i in range(0, len(everything), 64)]
     # The same batches as in text_batches: composed as in training, drawn with the seed.

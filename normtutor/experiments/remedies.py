@@ -16,6 +16,7 @@ CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "fig-wiring-remedies"
 FINDING = "every remedy trains twelve layers without warm-up at rates where Post-LN stalls"
 XLABEL = "test loss at the chosen rate (nats/digit)"
+REFERENCE = None
 SEEDS = tuple(range(10, 15))
 
 

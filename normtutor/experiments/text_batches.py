@@ -11,7 +11,7 @@ showed the same order of the kinds of batches, with a larger gap for equal lengt
 long to repeat. Width, depth, wiring and warm-up were not tuned.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ from normtutor.data import (
     sentence_batches,
 )
 from normtutor.experiments.records import Saved
-from normtutor.models import TransformerLM
+from normtutor.models import NormFactory, TransformerLM
 from normtutor.training import (
     evaluation_mode,
     language_model_loss,
@@ -115,27 +115,29 @@ CONFIG = Config(
 )
 
 
-def _corpus(longest: int, min_count: int) -> Corpus:
-    return load_corpus(longest=longest, min_count=min_count)
+# These three serve the experiments on PowerNorm too, whose configuration has the same entries.
 
 
-def corpus_of(config: Config) -> Corpus:
+def corpus_of(config: Any) -> Corpus:
     """The text."""
-    return _corpus(config.longest, config.min_count)
+    return load_corpus(longest=config.longest, min_count=config.min_count)
 
 
-def fingerprint(config: Config) -> dict[str, str]:
+def fingerprint(config: Any) -> dict[str, str]:
     """The text differs between Python versions: its SHA-256."""
     return {"text_sha256": corpus_of(config).sha256}
 
 
 def train_condition(
-    config: Config, condition: Condition, seed: int
+    config: Any,
+    condition: Condition,
+    seed: int,
+    norms: Mapping[str, tuple[str | NormFactory, bool]] = NORMS,
 ) -> tuple[TransformerLM, list[float], bool]:
     """Train one model; return it, its losses by step, and whether it diverged."""
     corpus = corpus_of(config)
     order = start(seed)
-    norm, mask_norms = NORMS[condition.norm]
+    norm, mask_norms = norms[condition.norm]
     model = TransformerLM(
         len(corpus.vocabulary),
         width=config.width,

@@ -7,6 +7,7 @@ equal length that is the largest rate that was tried.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from normtutor.data import Order, pad
@@ -21,6 +22,7 @@ from normtutor.experiments.text_batches import (
     losses,
     train_condition,
 )
+from normtutor.models import NormFactory
 
 __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
@@ -56,13 +58,15 @@ CONFIG = Config(
 )
 
 
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
+def validation_losses(
+    config: Any, seed: int, norms: Mapping[str, tuple[str | NormFactory, bool]]
+) -> list[dict[str, Any]]:
     """Train every condition with this seed; measure on the validation part."""
     records = []
     sentences = [s for document in corpus_of(config).validation for s in document]
     batches = [pad(sentences[i : i + 64]) for i in range(0, len(sentences), 64)]
     for condition in config.conditions:
-        model, _, diverged = train_condition(config, condition, seed)
+        model, _, diverged = train_condition(config, condition, seed, norms)
         records.append(
             {
                 "norm": condition.norm,
@@ -74,6 +78,11 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
             }
         )
     return records
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed; measure on the validation part."""
+    return validation_losses(config, seed, NORMS)
 
 
 def best_rates(saved: Saved) -> dict[tuple[str, str, int], float]:

@@ -29,6 +29,7 @@ FINDING = (
     "less at a large rate and more at a small one"
 )
 XLABEL = "growth exponent of the stream's mean square over depth"
+REFERENCE = 1.0  # linear growth
 SEEDS = tuple(range(10, 15))
 
 

@@ -35,6 +35,7 @@ FINDING = (
     "upper Pre-LN layers can be removed or swapped at little cost, upper Post-LN layers less so"
 )
 XLABEL = "accuracy with layers reversed in the upper half"
+REFERENCE = None
 SEEDS = tuple(range(10, 15))
 
 
