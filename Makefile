@@ -18,15 +18,17 @@ export PYTHONNOUSERSITE = 1
 
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
+NPM = $(BIN)/npm --prefix $(VENV) --no-audit --no-fund --loglevel=error
+SITE_TESTS = tests/test_site.py tests/test_site_in_browser.py
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve test lint types units notebooks site bench refresh format clean
+.PHONY: help book serve test lint types units notebooks site audit bench refresh format clean
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-$(INSTALLED): requirements.txt pyproject.toml
+$(INSTALLED): requirements.txt pyproject.toml book/_ext/package.json book/_ext/package-lock.json
 	@test -n "$(PYTHON)" || { echo "normtutor needs Python 3.11 or newer; none was found." \
 		"Name one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c '$(NEW_ENOUGH)' || { echo "normtutor needs Python 3.11 or newer;" \
@@ -34,6 +36,9 @@ $(INSTALLED): requirements.txt pyproject.toml
 	@echo "Installing into $(VENV); the first time this takes some minutes."
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q $(PIP_FLAGS) -r requirements.txt
+	@# KaTeX and PurgeCSS, which the build of the site runs.
+	cp book/_ext/package.json book/_ext/package-lock.json $(VENV)
+	$(NPM) ci --omit=dev
 	@touch $@
 
 book: $(INSTALLED)  ## Install what is needed, execute the chapters, build the site
@@ -53,7 +58,7 @@ types: $(INSTALLED)  ## Check the types
 	$(BIN)/mypy
 
 units: $(INSTALLED)  ## Run the tests of the package and of the book's sources
-	$(PYTEST) --dist loadscope normtutor tests --ignore tests/test_site.py \
+	$(PYTEST) --dist loadscope normtutor tests $(SITE_TESTS:%=--ignore %) \
 		--cov --cov-report=term-missing
 
 notebooks: $(INSTALLED)  ## Execute the chapters and compare their stored outputs
@@ -62,7 +67,11 @@ notebooks: $(INSTALLED)  ## Execute the chapters and compare their stored output
 
 site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then test it
 	$(BIN)/python .ci/build.py --clean --output _build/checked
-	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) --dist loadscope tests/test_site.py
+	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) --dist loadscope $(SITE_TESTS)
+
+audit: book  ## Measure the site: Lighthouse, axe-core, weights; takes 20 minutes
+	@test -d $(VENV)/node_modules/lighthouse || $(NPM) ci
+	$(BIN)/python .ci/audit.py $(PAGES)
 
 bench: $(INSTALLED)  ## Time the layers against torch.nn's
 	@# The profiler, which measures the memory, announces each of its starts at lower levels.

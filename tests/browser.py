@@ -1,37 +1,115 @@
-"""A browser without a window, for the tests of the site and of its interactive figures."""
+"""A browser without a window, for the tests of the site and of its interactive figures.
 
-import re
+Playwright drives the Chromium of the machine. Where there is none the tests are skipped; where CI
+is set, or NORMTUTOR_BROWSER=required, they fail.
+"""
+
+import json
+import os
 import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
+from axe_playwright_python.base import AXE_SCRIPT
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
 )
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+REQUIRED = bool(os.environ.get("CI")) or os.environ.get("NORMTUTOR_BROWSER") == "required"
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None and not REQUIRED, reason="no Chromium is installed"
+)
+
+OPTIONS = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+    # Only this machine: what comes from elsewhere must not decide a test.
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+]
+
+DESKTOP = {"viewport": {"width": 1280, "height": 900}}
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
 
 
-def browse(address: str, profile: Path) -> tuple[str, str]:
-    """Open a page without a window; the page as it then stands, and the browser's log."""
-    result = subprocess.run(
-        [
-            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-            *("--disable-background-networking", "--disable-dev-shm-usage", "--disable-extensions"),
-            *("--enable-logging=stderr", "--log-level=0", "--virtual-time-budget=60000"),
-            # Only this machine: what comes from elsewhere must not decide a test.
-            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
-            *(f"--user-data-dir={profile}", "--dump-dom", address),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
-    return result.stdout, result.stderr
+class Heard:
+    """What a page asks for and what it complains about, from its first request on."""
+
+    def __init__(self, page):
+        self.addresses: list[str] = []
+        self.complaints: list[str] = []
+        page.on("request", lambda request: self.addresses.append(request.url))
+        page.on("websocket", lambda socket: self.addresses.append(socket.url))
+        page.on("requestfailed", lambda r: self.complaints.append(f"{r.failure}: {r.url}"))
+        page.on("response", self._answered)
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.complaints.append(f"uncaught: {error}"))
+
+    def _answered(self, response):
+        if response.status >= 400:
+            self.complaints.append(f"status {response.status}: {response.url}")
+
+    def _said(self, message):
+        # A missing file is in the list already, with its address.
+        if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
+            self.complaints.append(f"{message.type}: {message.text}")
+
+    def problems(self, base: str) -> list[str]:
+        """List what went wrong, and what was asked for outside the site at the address base."""
+        outside = [a for a in self.addresses if not a.startswith((base, "data:", "blob:"))]
+        return [*(f"outside the site: {address}" for address in outside), *self.complaints]
 
 
-def console_errors(log: str) -> list[str]:
-    """Pick the script errors out of a browser's log."""
-    lines = [line for line in log.splitlines() if ":CONSOLE" in line]
-    return [line for line in lines if re.search(r"Uncaught|TypeError|SyntaxError|invalid", line)]
+READ_TO_THE_END = """async () => {
+  const frame = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+  await Promise.allSettled([...document.fonts].map(font => font.load()));
+  let before = -1;
+  while (scrollY > before) {  // sections get their height when they come near
+    before = scrollY;
+    scrollBy({ top: innerHeight, behavior: "instant" });
+    await frame();
+    await frame();
+  }
+  scrollTo({ top: 0, behavior: "instant" });
+  await frame();
+  await frame();
+}"""
+
+# A chapter has thousands of coloured words of code and hundreds of equations. Of those that look
+# alike one is examined; the others become plain text.
+THIN_OUT = """() => {
+  const seen = new Set();
+  const alike = [];
+  const many = ".highlight pre span, .katex, dt.sig span";
+  for (const element of document.querySelectorAll(many)) {
+    const box = element.closest("div.math");
+    if (element.querySelector("a, button") || box?.scrollWidth > box?.clientWidth) continue;
+    let kind = "";
+    for (let e = element; e && e.localName !== "article"; e = e.parentElement) {
+      kind += `>${e.className}`;
+    }
+    if (seen.has(kind)) alike.push(element);
+    seen.add(kind);
+  }
+  for (const element of alike) {
+    element.replaceWith(element.className === "katex" ? "x" : element.textContent);
+  }
+}"""
+
+
+def read_to_the_end(page) -> None:
+    """Scroll down a page, as a reader does, and up again."""
+    page.evaluate(READ_TO_THE_END)
+
+
+def axe_problems(page) -> list[str]:
+    """List the violations of all of axe's rules."""
+    # What is not on the screen must be laid out for axe, too.
+    page.add_style_tag(content="* { content-visibility: visible !important; }")
+    page.evaluate(THIN_OUT)
+    page.evaluate(AXE_SCRIPT)
+    options = json.dumps({"resultTypes": ["violations"], "preload": False})
+    found = page.evaluate(f"axe.run({options}).then(results => results.violations)")
+    return [
+        f"{violation['id']}: {violation['help']}: {node['target']} {node['html'][:120]}"
+        for violation in found
+        for node in violation["nodes"][:5]
+    ]

@@ -1,8 +1,13 @@
 """Settings that every test shares."""
 
+import contextlib
 import http.server
 import os
+import re
+import subprocess
+import sys
 import threading
+import time
 from pathlib import Path
 
 # Before torch starts its threads: small tensors on several threads wait for each other.
@@ -18,35 +23,60 @@ except ModuleNotFoundError:  # the formulas are tested without torch, too
 else:
     torch.set_num_threads(1)
 
+ROOT = Path(__file__).resolve().parent.parent
+
 # A test must pass or fail for what it says, not for the load of the machine or the luck of a draw.
 hypothesis.settings.register_profile("normtutor", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("normtutor")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
+def site() -> Path:
+    """Find the folder of the built site: the one that NORMTUTOR_SITE names, or build one."""
+    if folder := os.environ.get("NORMTUTOR_SITE"):
+        return ROOT / folder
+    # Processes that test side by side must not build into one folder.
+    output = ROOT / "_build" / f"checked{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+    subprocess.run(
+        [sys.executable, ROOT / ".ci" / "build.py", "--clean", "--output", output], check=True
+    )
+    return output / "_build" / "html"
+
+
+@pytest.fixture(scope="session")
 def serve():
-    """Serve a folder, and a probe page with it."""
+    """Serve a folder, and a probe page with it; the address of the folder.
+
+    What a page shows late, pictures and fonts and scripts, comes as late as `late` seconds say.
+    """
     servers = []
 
-    def start(folder: Path, probe: str = "") -> str:
+    def start(folder: Path, probe: str = "", late: float = 0.0) -> str:
         class Handler(http.server.SimpleHTTPRequestHandler):
             def __init__(self, *arguments):
                 super().__init__(*arguments, directory=str(folder))
 
             def do_GET(self):
                 if self.path != "/probe":
+                    if not re.search(r"(\.html|\.css|/)(\?|$)", self.path):
+                        time.sleep(late)
                     return super().do_GET()
                 self.send_response(200)
                 self.send_header("Content-Type", "text/html; charset=utf-8")
                 self.end_headers()
                 self.wfile.write(probe.encode())
 
+            def handle(self):
+                # A browser that leaves a page drops what it still waits for.
+                with contextlib.suppress(ConnectionError):
+                    super().handle()
+
             def log_message(self, *arguments):
                 pass
 
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         servers.append(server)
         return f"http://127.0.0.1:{server.server_port}/"
 
@@ -54,3 +84,37 @@ def serve():
     for server in servers:
         server.shutdown()
         server.server_close()
+
+
+# Not for the session: Playwright keeps an event loop running in the thread of the tests, and other
+# modules run loops of their own.
+@pytest.fixture(scope="module")
+def browser():
+    """Start Chromium."""
+    from browser import CHROMIUM, OPTIONS
+    from playwright.sync_api import sync_playwright
+
+    if CHROMIUM is None:
+        pytest.fail("No Chromium is installed, and this run must have one.", pytrace=False)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Open an empty page in a context of its own, with Playwright's options for contexts."""
+    from browser import DESKTOP
+
+    contexts = []
+
+    def start(**options):
+        context = browser.new_context(**{**DESKTOP, **options})
+        context.set_default_timeout(20_000)
+        contexts.append(context)
+        return context.new_page()
+
+    yield start
+    for context in contexts:
+        context.close()

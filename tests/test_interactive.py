@@ -1,4 +1,4 @@
-"""The interactive figures: they compute what the package computes, and answer to the keyboard."""
+"""The interactive figures: they compute what the package computes, and answer to every reader."""
 
 import json
 import re
@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import browse, console_errors, needs_chromium
+from browser import PHONE, Heard, needs_chromium
 from bs4 import BeautifulSoup
 from numpy.testing import assert_allclose
+from playwright.sync_api import expect
 
 from normtutor import experiments, interactive, norms, plotting
 
@@ -16,48 +17,24 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "book" / "_static" / "interactive"
 FIGURES = sorted(path.stem for path in SCRIPTS.glob("*.js") if "customElements" in path.read_text())
 
-PAGE = """<!doctype html><html lang="en"><body>
-%s
-<script type="module">
-%s
-const result = document.createElement("pre");
-result.id = "result";
-try { result.textContent = JSON.stringify(await look()); }
-catch (error) { result.textContent = JSON.stringify({failed: String(error.stack)}); }
-document.body.append(result);
-</script></body></html>"""
-
-# Presses keys and moves sliders as a reader would, and reads what is said.
-HANDS = """
-const wait = () => new Promise(done => setTimeout(done, 250));
-const root = name => document.querySelector(name).shadowRoot;
-const status = name => root(name).querySelector("[role=status]").textContent;
-const press = (element, key) => element.dispatchEvent(
-  new KeyboardEvent("keydown", {key, bubbles: true, cancelable: true, composed: true}));
-const move = (input, value) => {
-  input.value = value;
-  input.dispatchEvent(new Event("input", {bubbles: true}));
-};
-const pick = (select, value) => {
-  select.value = value;
-  select.dispatchEvent(new Event("change", {bubbles: true}));
-};
-"""
-
 
 @pytest.fixture
-def look(serve, tmp_path):
-    """Run ``async function look()`` in a browser, on a page with ``body``; what it returns."""
+def show(serve, open_page):
+    """Open a page with a figure; at the end of the test, nothing may have gone wrong on it."""
+    opened = []
 
-    def run(script, body=""):
-        address = serve(SCRIPTS, PAGE % (body, script))
-        dom, log = browse(address + "probe", tmp_path)
-        assert console_errors(log) == []
-        found = json.loads(BeautifulSoup(dom, "html.parser").find(id="result").get_text())
-        assert not (isinstance(found, dict) and "failed" in found), found
-        return found
+    def start(body: str = "", **options):
+        names = re.findall(r"<nt-(\w+)", body)
+        scripts = "".join(f'<script type="module" src="/{name}.js"></script>' for name in names)
+        page = open_page(**options)
+        base = serve(SCRIPTS, f'<!doctype html><html lang="en"><body>{body}{scripts}</body></html>')
+        opened.append((Heard(page), base))
+        page.goto(base + "probe")
+        return page
 
-    return run
+    yield start
+    for heard, base in opened:
+        assert heard.problems(base) == []
 
 
 def by_the_package(name, x, mask, eps=1e-5):
@@ -74,20 +51,19 @@ def by_the_package(name, x, mask, eps=1e-5):
 
 
 @needs_chromium
-def test_the_block_agrees_with_the_package(look):
+def test_the_block_agrees_with_the_package(show):
     shape = (2, 3, 4)
     rng = np.random.default_rng(0)
     blocks = [rng.normal(1.0, 2.0, shape) for _ in range(3)]
     mask = np.array([[True, True, True], [True, False, False]])
-    given = json.dumps([block.ravel().tolist() for block in blocks])
-    found = look(
-        f"""
-        import {{ NORMS, normalize }} from "/norms.js";
-        import {{ START }} from "/cells.js";
-        const blocks = [START, ...{given}], mask = {json.dumps(mask.ravel().tolist())};
-        const look = async () => blocks.map(x => Object.fromEntries(Object.keys(NORMS).map(name =>
-          [name, [null, mask].map(m => normalize(name, x, [2, 3, 4], {{mask: m}}))])));
-        """
+    found = show().evaluate(
+        """async ([blocks, mask]) => {
+          const { NORMS, normalize } = await import("/norms.js");
+          const { START } = await import("/cells.js");
+          return [START, ...blocks].map(x => Object.fromEntries(Object.keys(NORMS).map(name =>
+            [name, [null, mask].map(m => normalize(name, x, [2, 3, 4], {mask: m}))])));
+        }""",
+        [[block.ravel().tolist() for block in blocks], mask.ravel().tolist()],
     )
     start = re.search(r"START = \[(.*?)\]", (SCRIPTS / "cells.js").read_text(), re.DOTALL)
     first = np.array([float(v) for v in start[1].replace("\n", " ").split(",") if v.strip()])
@@ -103,7 +79,7 @@ def test_the_block_agrees_with_the_package(look):
 
 
 @needs_chromium
-def test_the_playground_agrees_with_the_package(look):
+def test_the_playground_agrees_with_the_package(show):
     settings = {
         "neutral": {},
         "weights scaled": {"weightScale": 2.5},
@@ -113,14 +89,16 @@ def test_the_playground_agrees_with_the_package(look):
         "data shifted": {"dataShift": -1.25},
         "case scaled": {"caseScale": 2.0},
     }
-    found = look(
-        f"""
-        import {{ NAMES, NEUTRAL, X, W, changed, movement }} from "/invariance.js";
-        const settings = {json.dumps(settings)};
-        const look = async () => Object.fromEntries(Object.entries(settings).map(([key, some]) =>
-          [key, {{...changed({{...NEUTRAL, ...some}}), outputs: Object.fromEntries(NAMES.map(name =>
-            [name, [0, 0.1].map(eps => movement(name, {{...NEUTRAL, ...some}}, eps))]))}}]));
-        """
+    found = show().evaluate(
+        """async settings => {
+          const { NAMES, NEUTRAL, changed, movement } = await import("/invariance.js");
+          return Object.fromEntries(Object.entries(settings).map(([key, some]) => {
+            const all = {...NEUTRAL, ...some};
+            const moved = name => [name, [0, 0.1].map(eps => movement(name, all, eps))];
+            return [key, {...changed(all), outputs: Object.fromEntries(NAMES.map(moved))}];
+          }));
+        }""",
+        settings,
     )
     # What chapter 4 proves: which changes each norm does not see, at ε = 0.
     unseen = {
@@ -143,14 +121,15 @@ def test_the_playground_agrees_with_the_package(look):
 
 
 @needs_chromium
-def test_the_geometry_agrees_with_the_package(look):
+def test_the_geometry_agrees_with_the_package(show):
     vectors = np.random.default_rng(1).normal(size=(5, 3))
-    found = look(
-        f"""
-        import {{ onCircle, project }} from "/geometry.js";
-        const look = async () => ({{images: {json.dumps(vectors.tolist())}.map(project),
-          circle: [0, 1, 2, 3].map(i => onCircle(i, 4)), equal: project([2, 2, 2])}});
-        """
+    found = show().evaluate(
+        """async vectors => {
+          const { onCircle, project } = await import("/geometry.js");
+          return {images: vectors.map(project), equal: project([2, 2, 2]),
+            circle: [0, 1, 2, 3].map(i => onCircle(i, 4))};
+        }""",
+        vectors.tolist(),
     )
     for x, image in zip(vectors, found["images"], strict=True):
         assert_allclose(image["layer"], norms.layer_norm(x, eps=0.0)[0], atol=1e-6)
@@ -160,93 +139,203 @@ def test_the_geometry_agrees_with_the_package(look):
     assert found["equal"]["layer"] is None
 
 
-@needs_chromium
-def test_the_block_by_keyboard(look):
-    said = look(
-        'import "/cells.js";'
-        + HANDS
-        + """
-        const look = async () => {
-          const said = {};
-          const here = () => root("nt-cells").querySelector("td.chosen");
-          await wait(); said.start = status("nt-cells");
-          here().focus();
-          press(here(), "ArrowRight"); await wait();
-          said.right = status("nt-cells");
-          said.focused = root("nt-cells").activeElement.getAttribute("aria-label");
-          said.reachable = root("nt-cells").querySelectorAll("td[tabindex='0']").length;
-          press(here(), "ArrowDown"); press(here(), "ArrowDown"); await wait();
-          said.down = here().getAttribute("aria-label");
-          const [norm, show] = root("nt-cells").querySelectorAll("select");
-          pick(norm, "BatchNorm"); await wait(); said.batch = status("nt-cells");
-          const [padding, masked] = root("nt-cells").querySelectorAll("input[type=checkbox]");
-          said.disabled = masked.disabled;
-          padding.click(); masked.click(); await wait(); said.masked = status("nt-cells");
-          press(here(), "ArrowDown"); await wait(); said.padding = status("nt-cells");
-          said.editable = !root("nt-cells").querySelector("input[type=number]").disabled;
-          pick(show, "normalized"); await wait();
-          said.zero = here().textContent;
-          return said;
-        };
-        """,
-        "<nt-cells><p>instead</p></nt-cells>",
-    )
-    assert said["start"].startswith("LayerNorm pools 4 cells: one token.")
-    assert said["right"] != said["start"]
-    assert said["focused"].startswith("b 1, l 2, h 4: 0.50")
-    assert said["reachable"] == 1
-    assert said["down"].startswith("b 2, l 1, h 4")  # from one sequence into the next
-    assert said["batch"].startswith("BatchNorm pools 6 cells")
-    assert said["disabled"]
-    assert said["masked"].startswith("BatchNorm pools 4 cells")
-    assert "padding" in said["padding"]
-    assert not said["editable"]
-    assert said["zero"] == "0.00"
+def press(page, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def said(page, name: str, *parts: str) -> str:
+    """Wait until the figure says these words, one after the other; all that it then says.
+
+    The pause is the figure's own: it speaks when the changes stop.
+    """
+    status = page.locator(f"nt-{name}").get_by_role("status")
+    expect(status).to_have_text(re.compile("^" + ".*".join(map(re.escape, parts))))
+    expect(status).to_have_attribute("aria-live", "polite")
+    return status.text_content()
+
+
+def middle(locator) -> tuple[float, float]:
+    box = locator.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+BLOCK = "<nt-cells><p>instead</p></nt-cells>"
 
 
 @needs_chromium
-def test_the_playground_and_the_geometry_by_keyboard(look):
-    said = look(
-        'import "/invariance.js"; import "/geometry.js";'
-        + HANDS
-        + """
-        const look = async () => {
-          const said = {};
-          const sliders = name => [...root(name).querySelectorAll("input[type=range]")];
-          await wait(); said.start = status("nt-invariance");
-          move(sliders("nt-invariance")[0], 1); await wait();
-          said.scaled = status("nt-invariance");
-          said.value = sliders("nt-invariance")[0].getAttribute("aria-valuetext");
-          move(sliders("nt-invariance")[6], -1); await wait();
-          said.eps = status("nt-invariance");
-          root("nt-invariance").querySelector("button").click(); await wait();
-          said.reset = status("nt-invariance");
-          said.labels = ["nt-invariance", "nt-geometry"].flatMap(name =>
-            sliders(name).map(input => input.labels[0].textContent));
-          move(sliders("nt-geometry")[0], 1); move(sliders("nt-geometry")[1], 1);
-          move(sliders("nt-geometry")[2], 1); await wait();
-          said.equal = status("nt-geometry");
-          move(sliders("nt-geometry")[4], 0.5); move(sliders("nt-geometry")[2], -1); await wait();
-          said.affine = status("nt-geometry");
-          document.documentElement.dataset.theme = "dark"; await wait();
-          said.dark = document.querySelector("nt-geometry").hasAttribute("data-dark");
-          return said;
-        };
-        """,
-        "<nt-invariance></nt-invariance><nt-geometry></nt-geometry>",
+def test_the_block_by_keyboard(show):
+    page = show(BLOCK)
+
+    def focused(role, name):
+        expect(page.get_by_role(role, name=name)).to_be_focused()
+
+    said(page, "cells", "LayerNorm pools 4 cells: one token.")
+    press(page, "Tab")
+    focused("combobox", "norm")
+    press(page, "Tab", "Tab", "Tab")  # the tick for the mask is out of use without padding
+    focused("gridcell", "b 1, l 2, h 3: −1.10")
+    press(page, "ArrowRight")
+    focused("gridcell", "b 1, l 2, h 4: 0.50")
+    said(page, "cells", "LayerNorm pools 4 cells", "The value 0.50 becomes")
+    press(page, "ArrowRight")  # there is no fifth feature
+    focused("gridcell", "b 1, l 2, h 4: 0.50")
+    press(page, "ArrowDown", "ArrowDown")  # from one sequence into the next
+    focused("gridcell", "b 2, l 1, h 4: 0.10")
+    press(page, "Home")
+    focused("gridcell", "b 2, l 1, h 1: 0.80")
+    press(page, "End", "Tab")  # one of the cells takes part in the order of Tab
+    focused("spinbutton", "value of the chosen cell")
+    press(page, "Control+A")
+    page.keyboard.type("3.5")
+    expect(page.get_by_role("gridcell", name="b 2, l 1, h 4: 3.50")).to_be_visible()
+    said(page, "cells", "LayerNorm pools 4 cells", "The value 3.50 becomes")
+    press(page, "Tab", "Enter")
+    expect(page.get_by_role("gridcell", name="b 2, l 1, h 4: 0.10")).to_be_visible()
+
+    page.get_by_role("combobox", name="norm").focus()
+    press(page, "ArrowUp")
+    said(page, "cells", "BatchNorm pools 6 cells: one feature over the whole batch.")
+    expect(page.get_by_role("gridcell", selected=True)).to_have_count(6)
+    expect(page.get_by_role("checkbox", name="mask it")).to_be_disabled()
+    press(page, "Tab", "Tab", "Space", "Tab", "Space")
+    said(page, "cells", "BatchNorm pools 4 cells")
+    press(page, "Tab", "ArrowUp", "Home")
+    focused("gridcell", "b 1, l 3, h 1: −0.90")
+    press(page, "ArrowDown", "ArrowDown")
+    focused("gridcell", "b 2, l 2, h 1: 0.00, padding")
+    said(page, "cells", "BatchNorm, masked: this token is padding")
+    expect(page.get_by_role("spinbutton")).to_be_disabled()
+    page.get_by_role("combobox", name="show").focus()
+    press(page, "ArrowDown")
+    expect(page.get_by_role("combobox", name="show")).to_have_value("normalized")
+    expect(page.get_by_role("gridcell", name="b 2, l 2, h 1: 0.00, padding")).to_be_visible()
+
+
+@needs_chromium
+def test_the_block_by_pointer(show):
+    page = show(BLOCK, has_touch=True)
+    page.get_by_role("gridcell", name="b 1, l 1, h 1").hover()
+    said(page, "cells", "LayerNorm pools 4 cells", "The value 1.20 becomes")
+    expect(page.get_by_role("gridcell", name="b 1, l 1, h 1")).not_to_be_focused()
+    page.get_by_role("gridcell", name="b 1, l 3, h 2").click()
+    expect(page.get_by_role("gridcell", name="b 1, l 3, h 2")).to_be_focused()
+    page.get_by_role("gridcell", name="b 2, l 3, h 4").tap()
+    expect(page.get_by_role("spinbutton")).to_have_value("-1.2")
+    expect(page.locator("td.chosen")).to_have_text("−1.20")
+
+
+@needs_chromium
+def test_the_playground_by_keyboard(show):
+    page = show("<nt-invariance></nt-invariance>")
+    start = said(page, "invariance", "Nothing is changed yet")
+    press(page, "Tab")
+    first = page.get_by_role("slider", name="scale all weights")
+    expect(first).to_be_focused()
+    press(page, *["ArrowRight"] * 4)
+    expect(first).to_have_attribute("aria-valuetext", "× 2.00")
+    said(
+        page,
+        "invariance",
+        "Outputs stay: WeightNorm, BatchNorm, LayerNorm, RMSNorm. Outputs move: no norm.",
     )
-    assert said["start"].startswith("Nothing is changed yet")
-    assert said["reset"] == said["start"]
-    assert said["scaled"] == (
-        "Outputs stay: WeightNorm, BatchNorm, LayerNorm, RMSNorm. Outputs move: no norm."
-    )
-    assert said["value"] == "× 2.00"
-    assert "Outputs stay: WeightNorm." in said["eps"]
-    assert "LayerNorm (through ε alone)" in said["eps"]
-    assert all(label.strip() for label in said["labels"])
-    assert said["equal"].startswith("All entries of x = (1.00, 1.00, 1.00) are equal")
-    assert "on an ellipse" in said["affine"]
-    assert said["dark"]
+    press(page, *["Tab"] * 6)
+    expect(page.get_by_role("slider", name="ε")).to_be_focused()
+    press(page, "End", "ArrowLeft")
+    said(page, "invariance", "Outputs stay: WeightNorm. ", "LayerNorm (through ε alone)")
+    press(page, "Tab")
+    expect(page.get_by_role("button", name="back to the start")).to_be_focused()
+    press(page, "Enter")
+    assert said(page, "invariance", "Nothing") == start
+    expect(first).to_have_attribute("aria-valuetext", "× 1.00")
+
+
+@needs_chromium
+def test_the_geometry_by_keyboard(show):
+    page = show("<nt-geometry></nt-geometry>")
+    said(page, "geometry", "LayerNorm puts x = (2.30, 0.40, 1.50) at ")
+    expect(page.get_by_role("img")).to_have_accessible_name(re.compile("Three axes, the plane"))
+    for name in ("x₁", "x₂", "x₃"):
+        press(page, "Tab")
+        expect(page.get_by_role("slider", name=name)).to_be_focused()
+        press(page, "End")
+    said(page, "geometry", "All entries of x = (2.50, 2.50, 2.50) are equal")
+    press(page, "ArrowLeft", "Tab", "Tab", "Tab")
+    expect(page.get_by_role("slider", name="γ₂")).to_be_focused()
+    press(page, "Home")
+    said(page, "geometry", "LayerNorm puts x = (2.50, 2.50, 2.40) at ", "on an ellipse")
+    turn = page.get_by_role("slider", name="turn")
+    turn.focus()
+    press(page, "ArrowRight")
+    expect(turn).to_have_attribute("aria-valuetext", "−20°")
+
+
+@needs_chromium
+def test_the_geometry_by_pointer(show):
+    page = show("<nt-geometry></nt-geometry>")
+    start = said(page, "geometry", "LayerNorm puts x")
+    turn = page.get_by_role("slider", name="turn")
+    point = page.locator("circle.tip.reach")
+
+    def drag(start, by):
+        page.mouse.move(*start)
+        page.mouse.down()
+        page.mouse.move(start[0] + by[0], start[1] + by[1], steps=5)
+        page.mouse.up()
+
+    x, y = middle(point)
+    drag((x, y), (-40, 30))
+    expect(page.get_by_role("status")).not_to_have_text(start)
+    assert middle(point) == pytest.approx((x - 40, y + 30), abs=1)
+    page.mouse.move(x, y)  # let go of
+    assert middle(point) == pytest.approx((x - 40, y + 30), abs=1)
+    corner = page.locator("circle.sphere").bounding_box()
+    drag((corner["x"] + 30, corner["y"] + 30), (20, 0))
+    expect(turn).not_to_have_attribute("aria-valuetext", "−25°")
+
+
+@needs_chromium
+def test_the_geometry_by_touch(show):
+    page = show("<nt-geometry></nt-geometry><p style='height: 2000px'>below</p>", **PHONE)
+    start = said(page, "geometry", "LayerNorm puts x")
+    touch = page.context.new_cdp_session(page)
+
+    def swipe(x, y, dx, dy):
+        for kind, part in (("touchStart", 0), *(("touchMove", i / 5) for i in range(1, 6))):
+            points = [{"x": x + part * dx, "y": y + part * dy}]
+            touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    point = page.locator("circle.tip.reach")
+    x, y = middle(point)
+    swipe(x, y, -30, 25)
+    expect(page.get_by_role("status")).not_to_have_text(start)
+    assert middle(point) == pytest.approx((x - 30, y + 25), abs=1)
+    assert page.evaluate("scrollY") == 0
+    # Beside the point a finger that moves up scrolls the page, as it does elsewhere.
+    box = page.locator("circle.sphere").bounding_box()
+    swipe(box["x"] + 20, box["y"] + box["height"] - 10, 0, -150)
+    page.wait_for_function("scrollY > 50")
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["cells", "geometry", "invariance"])
+def test_a_figure_follows_the_theme(show, name):
+    page = show(f"<nt-{name}></nt-{name}>")
+    frame = page.locator(f"nt-{name} section")
+    color = "e => getComputedStyle(e).getPropertyValue('--nt-accent')"
+    light = frame.evaluate(color)
+    page.locator("html").evaluate("e => { e.dataset.theme = 'dark'; }")
+    page.locator(f"nt-{name}[data-dark]").wait_for()
+    assert frame.evaluate(color) != light
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ["cells", "wiring"])
+def test_without_scripts_words_stand_in_the_place_of_a_figure(show, name):
+    body = BLOCK if name == "cells" else drawn_wirings("instead")
+    page = show(body, java_script_enabled=False)
+    assert page.locator(f"nt-{name}").inner_text().strip() == "instead"
 
 
 def saved_profiles():
@@ -285,39 +374,36 @@ def test_the_data_cannot_close_their_own_element():
     assert page.find("b") is None
 
 
+def drawn_wirings(words: str) -> str:
+    return interactive.InteractiveFigure("wiring", saved_profiles(), words)._repr_html_()
+
+
 @needs_chromium
-def test_the_wirings_by_keyboard(look):
-    data = saved_profiles()
-    said = look(
-        'import "/wiring.js";'
-        + HANDS
-        + """
-        const look = async () => {
-          const said = {};
-          await wait(); said.start = status("nt-wiring");
-          const [wiring, when] = root("nt-wiring").querySelectorAll("select");
-          said.choices = [...wiring.options].map(option => option.value);
-          for (const name of said.choices) {
-            pick(wiring, name); pick(when, "after training"); await wait();
-            said[name] = status("nt-wiring");
-          }
-          said.lines = root("nt-wiring").querySelectorAll("path").length;
-          return said;
-        };
-        """,
-        interactive.InteractiveFigure("wiring", data, "words")._repr_html_(),
-    )
-    assert said["start"].startswith("Post-LN before training. Stream: ")
-    assert said["lines"] == 8  # four wirings in two panels
-    names = dict(zip(("post", "pre", "peri", "deepnorm"), said["choices"], strict=True))
-    for wiring, name in names.items():
+def test_the_wirings_by_keyboard(show):
+    page = show(drawn_wirings("words"))
+    said(page, "wiring", "Post-LN before training. Stream: ")
+    expect(page.get_by_role("img")).to_have_count(2)
+    assert page.locator("path").count() == 8  # four wirings in two panels
+    press(page, "Tab", "Tab")
+    expect(page.get_by_role("combobox", name="when")).to_be_focused()
+    press(page, "ArrowDown", "Shift+Tab")
+    expect(page.get_by_role("combobox", name="wiring")).to_be_focused()
+    wirings = saved_profiles()["wirings"]
+    for wiring, name in (
+        ("post", "Post-LN"),
+        ("pre", "Pre-LN"),
+        ("peri", "Peri-LN"),
+        ("deepnorm", "DeepNorm"),
+    ):
+        sentence = said(page, "wiring", f"{name} after training. Stream: ")
         ends = [
-            data["wirings"][wiring]["trained"][key]["mean"][end]
+            wirings[wiring]["trained"][key]["mean"][end]
             for key in ("signal", "gradient")
             for end in (0, -1)
         ]
-        numbers = re.findall(r"\d+\.\d+(?:e−\d+)?", said[name])
+        numbers = re.findall(r"\d+\.\d+(?:e−\d+)?", sentence)
         assert [float(n.replace("−", "-")) for n in numbers] == pytest.approx(ends, 0.05, 5e-4)
+        press(page, "ArrowDown")
 
 
 def test_scripts_are_light():
@@ -333,7 +419,7 @@ def test_every_figure_stands_in_a_chapter_with_words_instead():
             for path in (ROOT / "book").glob("*.ipynb")
             for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
             for words in re.findall(
-                rf'<nt-{name}><p>(.*?)</p></nt-{name}>|InteractiveFigure\(\s*"{name}",.*?"(.*?)"',
+                rf'<nt-{name}>(.*?)</nt-{name}>|InteractiveFigure\(\s*"{name}",.*?"(.*?)"',
                 "".join(cell["source"]),
                 re.DOTALL,
             )

@@ -1,49 +1,29 @@
-"""The built site: links, pictures, headings, reference, search, and what a browser says.
+"""The files of the built site: links, pictures, headings, reference, search.
 
-Looks at the site in the folder that NORMTUTOR_SITE names, which `make test` has just built; without
-it, builds one.
+What only a browser can say is in test_site_in_browser.py.
 """
 
+import base64
 import functools
 import inspect
+import io
 import itertools
 import json
-import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 import yaml
-from browser import browse, console_errors, needs_chromium
 from bs4 import BeautifulSoup
+from fontTools.ttLib import TTFont
+from site_pages import CHAPTERS, CONTENT, NOTEBOOKS, ROOT
 
 from normtutor import layers, norms
 
-ROOT = Path(__file__).resolve().parent.parent
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
 BASE = CONFIG["html"]["baseurl"]
-TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-ENTRIES = [entry for part in TOC["parts"] for entry in part["chapters"]]
-EXERCISES = [section["file"] for entry in ENTRIES for section in entry.get("sections", [])]
-CONTENT = [TOC["root"], *(entry["file"] for entry in ENTRIES), *EXERCISES]
-NOTEBOOKS = [name for name in CONTENT if (ROOT / f"{name}.ipynb").exists()]
-CHAPTERS = [name for name in NOTEBOOKS if name not in EXERCISES]
-
-
-@pytest.fixture(scope="session")
-def site() -> Path:
-    """Find the folder of the built site."""
-    if folder := os.environ.get("NORMTUTOR_SITE"):
-        return ROOT / folder
-    output = ROOT / "_build" / "checked"
-    subprocess.run(
-        [sys.executable, ROOT / ".ci" / "build.py", "--clean", "--output", output], check=True
-    )
-    return output / "_build" / "html"
 
 
 @functools.cache
@@ -336,11 +316,47 @@ def test_the_sitemap_names_every_page(site):
     assert {f"{BASE}{name}.html" for name in CONTENT} <= set(re.findall(r"<loc>(.*?)</loc>", text))
 
 
-def test_no_page_waits_for_a_script_that_draws_icons(site):
+def test_a_page_waits_for_its_style_alone(site):
     for name in CONTENT:
         page = parsed(site / f"{name}.html")
-        assert page.select('link[rel="stylesheet"][href*="fontawesome"]'), name
-        assert not page.select('script[src*="fontawesome"]'), name
+        (style,) = page.select('link[rel="stylesheet"]')
+        assert style["href"].split("?")[0].endswith("_static/site.css"), name
+        assert not page.select('link[rel="preload"]'), name
+        for script in page.head.select("script[src]"):
+            assert script.has_attr("defer") or script.get("type") == "module", script
+
+
+def test_every_icon_is_in_the_fonts_that_are_left(site):
+    style = (site / "_static" / "site.css").read_text(encoding="utf-8")
+    assert len(style.encode()) < 250_000
+    fonts = [
+        set(TTFont(io.BytesIO(base64.b64decode(data))).getBestCmap())
+        for data in re.findall(r"data:font/woff;base64,([^\"]+)", style)
+    ]
+    assert len(fonts) == 2 and all(len(font) < 60 for font in fonts)
+    for name in CONTENT:
+        for icon in parsed(site / f"{name}.html").select("i[class*=fa-]"):
+            (kind,) = {n for n in icon["class"] if re.match("fa-", n)} - {"fa-solid", "fa-lg"}
+            code = re.search(rf"\.{kind}:before\s*{{\s*content:\s*\"\\([0-9a-f]+)", style)
+            assert code, kind
+            assert any(int(code[1], 16) in font for font in fonts), kind
+
+
+def test_equations_are_set_and_can_be_read_aloud(site):
+    text = (site / "_static" / "katex" / "katex.min.css").read_text(encoding="utf-8")
+    needed = set(re.findall(r"fonts/[\w-]+\.woff2", text))
+    assert {n for n in needed if not (site / "_static" / "katex" / n).exists()} == set()
+    for name in CONTENT:
+        page = parsed(site / f"{name}.html")
+        for equation in page.select("span.math, div.math"):
+            assert equation.select_one("math annotation"), equation
+        assert not page.select(".katex-error"), name
+
+
+def test_figures_keep_their_place_while_they_load(site):
+    for name in CONTENT:
+        for image in parsed(site / f"{name}.html").select(".cell_output img"):
+            assert image["loading"] == "lazy" and int(image["width"]) and int(image["height"])
 
 
 def test_chapters_can_be_downloaded_and_launched(site):
@@ -359,60 +375,6 @@ def test_chapters_show_what_they_computed(site):
         assert page.select(".cell_output pre"), name
         assert page.select(".cell_output img") or name.endswith("recipes"), name
         assert "NBVAL" not in page.get_text(), name  # a note to the tests, not to the reader
-
-
-# --- in a browser ---------------------------------------------------------------------------------
-
-# Loads each page in a frame as wide as a phone and writes down how wide the page wants to be.
-PROBE = """<!doctype html><html><body><pre id="result">waiting</pre><script>
-const pages = PAGES, found = {};
-async function look(page) {
-  const frame = document.createElement("iframe");
-  frame.width = 390; frame.height = 800; frame.style.border = "0";
-  frame.src = "/" + page;
-  const loaded = new Promise(done => { frame.onload = done; });
-  document.body.append(frame);
-  await loaded;
-  await new Promise(done => setTimeout(done, 300));
-  const view = frame.contentDocument.documentElement;
-  const text = frame.contentDocument.body.innerText.length;
-  found[page] = {wants: view.scrollWidth, has: view.clientWidth, text: text};
-  frame.remove();
-}
-(async () => {
-  for (const page of pages) await look(page);
-  document.getElementById("result").textContent = JSON.stringify(found);
-})();
-</script></body></html>"""
-
-
-def sideways(site: Path, pages: list[str], serve, profile: Path) -> tuple[list[str], str]:
-    """List the pages that are wider than a phone; also the browser's log."""
-    address = serve(site, PROBE.replace("PAGES", json.dumps(pages)))
-    dom, log = browse(address + "probe", profile)
-    text = BeautifulSoup(dom, "html.parser").find(id="result").get_text()
-    found = json.loads(text)
-    assert set(found) == set(pages)
-    assert all(size["text"] > 0 for size in found.values())
-    return [page for page, size in found.items() if size["wants"] > size["has"]], log
-
-
-@needs_chromium
-def test_no_page_scrolls_sideways_on_a_phone_and_no_script_fails(site, serve, tmp_path):
-    pages = [*(f"{name}.html" for name in CONTENT), "search.html", "genindex.html"]
-    wide, log = sideways(site, pages, serve, tmp_path)
-    assert wide == []
-    assert console_errors(log) == []
-
-
-@needs_chromium
-def test_a_wide_page_and_a_failing_script_are_noticed(serve, tmp_path):
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site" / "wide.html").write_text('<p style="width: 900px">wide</p>')
-    (tmp_path / "site" / "bad.html").write_text("<p>x</p><script>gone.there()</script>")
-    wide, log = sideways(tmp_path / "site", ["wide.html", "bad.html"], serve, tmp_path / "profile")
-    assert wide == ["wide.html"]
-    assert len(console_errors(log)) == 1
 
 
 def test_layers_and_norms_are_documented_where_they_are_defined():

@@ -49,27 +49,6 @@ def write_inventories(app: Sphinx, config: Config) -> None:
         config.intersphinx_mapping[name] = (address, str(path))
 
 
-def drop_repeated_scripts(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
-) -> None:
-    """Keep one of each script.
-
-    sphinx-thebe adds its own once for a page and once for the site; the browser then reports that
-    a constant is declared twice.
-    """
-    seen: set[str] = set()
-    scripts = []
-    for script in context.get("script_files", []):
-        body = getattr(script, "attributes", {}).get("body", "")
-        constant = re.search(r"const (\w+)", body or "")
-        if constant and constant[1] in seen:
-            continue
-        if constant:
-            seen.add(constant[1])
-        scripts.append(script)
-    context["script_files"] = scripts
-
-
 def number_repeated_ids(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Make every id on a page unique: the second ``proof-content`` becomes ``proof-content-2``.
 
@@ -164,7 +143,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-resolved", number_repeated_ids)
     app.connect("html-page-context", load_interactive_figures)
     app.connect("html-page-context", mend_names_and_roles)
-    # After the extensions that add scripts and previews.
-    app.connect("html-page-context", drop_repeated_scripts, priority=900)
+    # After the extension that adds the previews.
     app.connect("html-page-context", describe_for_previews, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

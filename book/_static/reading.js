@@ -1,0 +1,47 @@
+/* Two things that the theme and Bootstrap do by laying out the whole page at once. Here the browser tells
+   what is on the screen, so that a long chapter opens at once on a telephone, too. */
+
+/* What is wider than its box can be scrolled with the arrow keys: it takes the focus. */
+const WIDE = "pre, .pst-scrollable-table-container, .katex-display, .cell_output > .output";
+
+const near = new IntersectionObserver(
+  (entries) => {
+    const boxes = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+    const wide = boxes.map((box) => box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight);
+    boxes.forEach((box, index) => (wide[index] ? box.setAttribute("tabindex", "0") : box.removeAttribute("tabindex")));
+  },
+  { rootMargin: "50%" },
+);
+
+function watchWide() {
+  near.disconnect();
+  document.querySelectorAll(WIDE).forEach((box) => near.observe(box));
+}
+
+/* The page's table of contents marks the section that is being read: the last one to begin in the
+   upper two fifths of the window. */
+function followReading() {
+  const links = new Map();
+  for (const link of document.querySelectorAll(".bd-toc-nav a[href^='#']")) {
+    const section = document.getElementById(decodeURIComponent(link.hash.slice(1)));
+    if (section) links.set(section, link);
+  }
+  const seen = new Set();
+  const observer = new IntersectionObserver(
+    (entries) => {
+      for (const { target, isIntersecting } of entries) isIntersecting ? seen.add(target) : seen.delete(target);
+      const current = [...links.keys()].findLast((section) => seen.has(section));
+      if (!current) return;
+      for (const [section, link] of links) link.classList.toggle("active", section === current);
+      // The theme marks the entries above it.
+      window.dispatchEvent(new Event("activate.bs.scrollspy"));
+    },
+    { rootMargin: "0px 0px -60%" },
+  );
+  links.forEach((link, section) => observer.observe(section));
+}
+
+watchWide();
+followReading();
+window.addEventListener("resize", watchWide);
+document.fonts.addEventListener("loadingdone", watchWide);

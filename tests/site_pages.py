@@ -1,0 +1,13 @@
+"""The pages of the book, as its table of contents lists them."""
+
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+ENTRIES = [entry for part in TOC["parts"] for entry in part["chapters"]]
+EXERCISES = [section["file"] for entry in ENTRIES for section in entry.get("sections", [])]
+CONTENT = [TOC["root"], *(entry["file"] for entry in ENTRIES), *EXERCISES]
+NOTEBOOKS = [name for name in CONTENT if (ROOT / f"{name}.ipynb").exists()]
+CHAPTERS = [name for name in NOTEBOOKS if name not in EXERCISES]

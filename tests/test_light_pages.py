@@ -1,0 +1,101 @@
+"""What the site's extensions do to a page: equations, style sheet, icons, pictures."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+EXTENSIONS = ROOT / "book" / "_ext"
+sys.path.insert(0, str(EXTENSIONS))
+
+pytest.importorskip("sphinx")
+equations = pytest.importorskip("equations")
+light_pages = pytest.importorskip("light_pages")
+
+needs_katex = pytest.mark.skipif(not equations.KATEX.exists(), reason="KaTeX is not installed")
+
+
+@needs_katex
+def test_equations_are_set_with_mathml_beside():
+    inline, display = (r"\hat x_i", False), (r"\frac{x - \mu}{\sigma}", True)
+    found = equations.typeset([inline, display])
+    assert set(found) == {inline, display}
+    for (latex, shown_alone), html in found.items():
+        assert "<math " in html and "aria-hidden" in html
+        assert latex.replace("&", "&amp;") in html  # as the annotation, which can be copied
+        assert ("katex-display" in html) == shown_alone
+
+
+@needs_katex
+def test_an_equation_that_cannot_be_read_is_a_warning(monkeypatch):
+    said = []
+    monkeypatch.setattr(
+        equations.logger, "warning", lambda text, *values: said.append(text % values)
+    )
+    assert equations.typeset([(r"\frac{1}", False), ("x", False)])[(r"\frac{1}", False)] == ""
+    assert len(said) == 1 and r"\frac{1}" in said[0]
+
+
+def test_a_style_sheet_brings_what_it_imports_and_its_addresses_stay_right(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "base.css").write_text('p { background: url("dot.png"); }')
+    (tmp_path / "a" / "top.css").write_text(
+        '@import "../base.css";\n'
+        "@font-face { src: url(fonts/x.woff2); }\n"
+        'b { background: url("data:image/png;base64,AA"); }'
+    )
+    style = light_pages.style_of(tmp_path / "a" / "top.css", tmp_path)
+    assert "@import" not in style
+    for address in ("dot.png", "a/fonts/x.woff2", "data:image/png;base64,AA"):
+        assert f'url("{address}")' in style
+
+
+@pytest.mark.skipif(not light_pages.PURGE.exists(), reason="PurgeCSS is not installed")
+def test_rules_that_nothing_can_use_are_dropped(tmp_path):
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "page.html").write_text('<p class="seen">x</p>')
+    (tmp_path / "_static" / "later.js").write_text('box.classList.add("opened");')
+    style = light_pages.purged(".seen {top: 0} .opened {top: 1px} .gone {top: 2px}", tmp_path)
+    assert ".seen" in style and ".opened" in style and ".gone" not in style
+
+
+def test_icons_are_found_in_both_spellings():
+    style = '.a::before { content: "\\f0c9"; } :root { --icon: "\uf104"; } .b { top: 10px; }'
+    assert light_pages.icons_in(style) == {0xF0C9, 0xF104}
+
+
+PAGE = """<title>T</title>
+<link rel="preload" as="font" href="../_static/webfonts/a.woff2" />
+<link href="../_static/one.css?digest=1" rel="stylesheet" />
+<link rel="stylesheet" type="text/css" href="../_static/two.css?v=2" />
+<link rel="icon" href="../_static/icon.svg"/>"""
+
+
+def test_a_page_gets_one_style_sheet_and_keeps_its_other_links():
+    assert light_pages.stylesheets_of(PAGE) == ["../_static/one.css", "../_static/two.css"]
+    page = light_pages.with_one_style(PAGE, "site.css?v=3")
+    assert light_pages.stylesheets_of(page) == ["../_static/site.css"]
+    assert 'rel="icon"' in page and "preload" not in page
+    assert light_pages.with_one_style("<title>T</title>", "site.css") == "<title>T</title>"
+
+
+def test_pictures_keep_their_place_and_wait(tmp_path):
+    (tmp_path / "a.svg").write_text('<svg xmlns="x" width="72pt" height="36pt" viewBox="0 0 1 1">')
+    (tmp_path / "b.png").write_bytes(b"")
+    text = '<img alt="A" src="a.svg"/><img src="b.png"><img width="3" src="c.svg">'
+    assert light_pages.with_waiting_pictures(text, tmp_path / "page.html") == (
+        '<img loading="lazy" width="96" height="48" alt="A" src="a.svg"/>'
+        '<img loading="lazy" src="b.png"><img width="3" src="c.svg">'
+    )
+
+
+def test_the_lock_file_pins_what_is_asked_for_and_names_no_host():
+    asked = json.loads((EXTENSIONS / "package.json").read_text(encoding="utf-8"))
+    text = (EXTENSIONS / "package-lock.json").read_text(encoding="utf-8")
+    packages = json.loads(text)["packages"]
+    for name, version in (asked["dependencies"] | asked["devDependencies"]).items():
+        assert packages[f"node_modules/{name}"]["version"] == version
+    assert '"resolved"' not in text
+    assert all("integrity" in package for name, package in packages.items() if name)

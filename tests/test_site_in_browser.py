@@ -1,0 +1,385 @@
+"""The built site as a reader finds it in a browser, on a desk and on a phone."""
+
+import json
+import re
+
+import pytest
+from browser import DESKTOP, PHONE, Heard, axe_problems, needs_chromium, read_to_the_end
+from playwright.sync_api import expect
+from site_pages import CHAPTERS, CONTENT, ROOT
+
+pytestmark = needs_chromium
+
+PAGES = [*CONTENT, "search", "genindex"]
+CHAPTER = "book/03_batch_norm_vs_layer_norm"
+
+# Which pages hold which interactive figures.
+FIGURES = {
+    name: sorted(
+        {
+            tag or drawn
+            for cell in json.loads((ROOT / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+            for tag, drawn in re.findall(
+                r'<nt-(\w+)>|InteractiveFigure\(\s*"(\w+)"', "".join(cell["source"])
+            )
+        }
+    )
+    for name in CHAPTERS
+}
+WITH_FIGURES = [name for name, figures in FIGURES.items() if figures]
+
+LIGHT = {"color_scheme": "light"}
+DARK = {"color_scheme": "dark"}
+
+
+@pytest.fixture(scope="session")
+def address(site, serve):
+    """Serve the site; what a page shows late comes as late as over a network."""
+    return serve(site, late=0.1)
+
+
+# --- every page -----------------------------------------------------------------------------------
+
+# What moves without the reader's doing, from the first moment on.
+WATCH_SHIFTS = """
+window.shifts = [];
+new PerformanceObserver(list => {
+  for (const shift of list.getEntries()) {
+    const names = shift.sources.map(({ node }) => node?.id || node?.className || node?.nodeName);
+    if (!shift.hadRecentInput) window.shifts.push([shift.value, names.slice(0, 3)]);
+  }
+}).observe({ type: "layout-shift", buffered: true });
+"""
+# What stands beyond the right edge where no box around it can be scrolled, and boxes that can be
+# scrolled with the mouse alone.
+TOO_WIDE = """() => {
+  const edge = document.documentElement.clientWidth;
+  const main = document.querySelector("article") ?? document.querySelector("main");
+  const say = element => `${element.localName} ${element.id || element.className || ""}`.trim();
+  const found = [];
+  const fits = element => element.getBoundingClientRect().right <= edge + 1;
+  const boxes = new Map();
+  const held = element => {
+    if (!boxes.has(element)) {
+      const { overflowX } = getComputedStyle(element);
+      const scrolls = ["auto", "scroll"].includes(overflowX);
+      if (scrolls && element.scrollWidth > element.clientWidth + 13 && element.tabIndex < 0
+          && element.checkVisibility({ visibilityProperty: true })
+          && !element.querySelector("a[href], button, input, select, [tabindex='0']")) {
+        found.push(`out of reach of the keyboard: ${say(element)}`);
+      }
+      // Words for a screen reader alone are shrunk to a point; pictures are cut to their frame.
+      const unseen = overflowX !== "visible"
+        && (element.clientWidth <= 1 || element.matches("svg, .katex *"));
+      boxes.set(element, ((scrolls || unseen) && fits(element))
+        || (element !== main && held(element.parentElement)));
+    }
+    return boxes.get(element);
+  };
+  if (document.documentElement.scrollWidth > edge) found.push("wider than the window: the page");
+  for (const element of main.querySelectorAll("*")) {
+    const inside = held(element.parentElement);
+    if (!inside && element.getBoundingClientRect().width > 1 && !fits(element)) {
+      found.push(`wider than the window: ${say(element)}`);
+    }
+  }
+  return found.slice(0, 5);
+}"""
+
+
+def shift_problems(page) -> list[str]:
+    """Look at the shifts so far: their sum while the page loads, as the web vitals take it."""
+    shifts = page.evaluate("window.shifts.splice(0)")
+    total = sum(value for value, _ in shifts)
+    return [f"the layout shifts by {total:.2f}: {max(shifts)[1]}"] if total >= 0.1 else []
+
+
+def page_problems(page, address: str, name: str) -> list[str]:
+    """Open a page, read down to its end, and list what is wrong with it."""
+    heard = Heard(page)
+    page.add_init_script(WATCH_SHIFTS)
+    page.goto(f"{address}{name}.html")
+    page.wait_for_load_state("networkidle")
+    found = shift_problems(page)
+    read_to_the_end(page)
+    found += [*page.evaluate(TOO_WIDE), *axe_problems(page)]
+    return heard.problems(address) + found
+
+
+# Two classes, so that two processes share the work.
+class TestOnADesk:
+    @pytest.mark.parametrize("name", PAGES)
+    def test_a_page_is_in_order(self, open_page, address, name):
+        page = open_page(**DESKTOP, **LIGHT)
+        assert page_problems(page, address, name) == []
+        assert page.locator("html").get_attribute("data-theme") == "light"
+
+    @pytest.mark.parametrize("name", WITH_FIGURES)
+    def test_a_page_with_figures_is_in_order_in_the_dark(self, open_page, address, name):
+        assert page_problems(open_page(**DESKTOP, **DARK), address, name) == []
+
+
+class TestOnAPhone:
+    @pytest.mark.parametrize("name", PAGES)
+    def test_a_page_is_in_order_in_the_dark(self, open_page, address, name):
+        page = open_page(**PHONE, **DARK)
+        assert page_problems(page, address, name) == []
+        assert page.locator("html").get_attribute("data-theme") == "dark"
+
+    @pytest.mark.parametrize("name", WITH_FIGURES)
+    def test_a_page_with_figures_is_in_order(self, open_page, address, name):
+        assert page_problems(open_page(**PHONE, **LIGHT), address, name) == []
+
+
+IN_ORDER = """<!doctype html><html lang="en"><head><title>T</title>
+<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,">
+</head><body><main><h1>T</h1><p>Text.</p></main></body></html>"""
+
+DEFECTS = {
+    "outside the site": '<img src="http://example.org/a.png" width="1" height="1" alt="A">',
+    "outside the site: http://127.0.0.1:9/": '<img src="http://127.0.0.1:9/" alt="A">',
+    "status 404": '<script src="gone.js"></script>',
+    "error: wrong": "<script>console.error('wrong')</script>",
+    "warning: odd": "<script>console.warn('odd')</script>",
+    "uncaught": "<script>gone.there()</script>",
+    "wider than the window: the page": '<p style="width: 1400px">wide</p>',
+    "wider than the window: p cut off": '<div style="overflow: hidden"><p class="cut off" '
+    'style="width: 1400px">wide</p></div>',
+    "the layout shifts by": "<p id='late'></p><p style='height: 700px'>x</p><script>"
+    "setTimeout(() => { late.style.height = '600px'; }, 200)</script>",
+    "out of reach of the keyboard: div box": '<div class="box" style="overflow: auto">'
+    '<p style="width: 1400px">wide</p></div>',
+    "color-contrast": '<p style="color: #999">faint</p>',
+    "button-name": "<button></button>",
+    "color-contrast: ": '<div class="highlight"><pre><span class="n">word</span> '
+    '<b class="n" style="color: #999">word</b></pre></div>',
+}
+
+
+def test_a_page_in_order_is_let_pass(open_page, serve, tmp_path):
+    box = '<div tabindex="0" style="overflow: auto"><p style="width: 1400px">wide</p></div>'
+    (tmp_path / "good.html").write_text(IN_ORDER.replace("</main>", f"{box}</main>"))
+    assert page_problems(open_page(**DESKTOP), serve(tmp_path), "good") == []
+
+
+@pytest.mark.parametrize("message", DEFECTS)
+def test_a_defect_on_a_page_is_noticed(open_page, serve, tmp_path, message):
+    (tmp_path / "bad.html").write_text(IN_ORDER.replace("</main>", f"{DEFECTS[message]}</main>"))
+    problems = page_problems(open_page(**DESKTOP), serve(tmp_path), "bad")
+    assert any(problem.startswith(message) for problem in problems), problems
+
+
+# --- what a reader does ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def visit(open_page, address):
+    """Open a page of the site; at the end of the test, nothing may have gone wrong on it."""
+    heard = []
+
+    def start(name: str, **options):
+        page = open_page(**options)
+        if options.get("java_script_enabled", True):
+            heard.append(Heard(page))
+        page.goto(f"{address}{name}.html")
+        page.wait_for_load_state("networkidle")
+        return page
+
+    yield start
+    for one in heard:
+        assert one.problems(address) == []
+
+
+def test_the_search_finds_a_chapter(visit):
+    page = visit("book/01_internal_covariate_shift")
+    page.keyboard.press("Control+k")
+    field = page.locator("input[type=search]:focus")
+    expect(field).to_be_in_viewport()
+    page.keyboard.press("Escape")
+    expect(field).to_have_count(0)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("padding")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/search.html?q=padding*")
+    link = page.locator(f"#search-results a[href*='{CHAPTER.split('/')[1]}']").first
+    expect(link).to_be_visible()
+    link.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("BatchNorm vs LayerNorm")
+
+
+def test_the_search_on_a_phone(visit):
+    page = visit(CHAPTER, **PHONE)
+    page.get_by_role("button", name="Search").filter(visible=True).first.tap()
+    expect(page.locator("input[type=search]:focus")).to_be_in_viewport()
+
+
+BACKGROUND = "getComputedStyle(document.body).backgroundColor"
+
+
+def test_the_theme_is_switched_and_remembered(visit):
+    page = visit(CHAPTER, **LIGHT)
+    html = page.locator("html")
+    button = page.get_by_role("button", name="light/dark").filter(visible=True)
+    expect(html).to_have_attribute("data-mode", "auto")
+    expect(html).to_have_attribute("data-theme", "light")
+    light = page.evaluate(BACKGROUND)
+    button.click()
+    expect(html).to_have_attribute("data-theme", "dark")
+    page.wait_for_function(f"{BACKGROUND} !== '{light}'")
+    page.get_by_role("link", name="Notation").filter(visible=True).first.click()
+    page.wait_for_url("**/notation.html")
+    expect(html).to_have_attribute("data-theme", "dark")
+    assert page.evaluate(BACKGROUND) != light
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(html).to_have_attribute("data-theme", "light")
+    page.keyboard.press("Enter")
+    expect(html).to_have_attribute("data-mode", "auto")
+
+
+def test_the_theme_follows_the_system(visit):
+    page = visit("book/04_invariance", **DARK)
+    html = page.locator("html")
+    expect(html).to_have_attribute("data-theme", "dark")
+    page.locator("nt-invariance[data-dark]").wait_for(state="attached")
+    dark = page.evaluate(BACKGROUND)
+    page.emulate_media(color_scheme="light")
+    expect(html).to_have_attribute("data-theme", "light")
+    page.locator("nt-invariance:not([data-dark])").wait_for(state="attached")
+    page.wait_for_function(f"{BACKGROUND} !== '{dark}'")
+
+
+def test_a_solution_is_folded_and_opens(visit):
+    page = visit(CHAPTER)
+    solution = page.locator(".solution").first
+    handle = solution.locator("button, summary").first
+    answer = solution.locator(".solution-content, section, p:not(.admonition-title)").first
+    expect(handle).to_have_accessible_name(re.compile(r"\w"))
+    expect(answer).to_be_hidden()
+    handle.click()
+    expect(answer).to_be_visible()
+    handle.focus()
+    page.keyboard.press("Enter")
+    expect(answer).to_be_hidden()
+    page.keyboard.press("Space")
+    expect(answer).to_be_visible()
+
+
+def test_a_folded_code_cell_opens(visit):
+    page = visit("book/01_internal_covariate_shift")
+    folded = page.locator("details.hide").first
+    handle, code = folded.locator("summary"), folded.locator("pre").first
+    expect(code).to_be_hidden()
+    handle.click()
+    expect(code).to_be_visible()
+    handle.focus()
+    page.keyboard.press("Enter")
+    expect(code).to_be_hidden()
+    page.keyboard.press("Enter")
+    expect(code).to_be_visible()
+
+
+def test_code_can_be_copied(visit):
+    page = visit(CHAPTER, permissions=["clipboard-read", "clipboard-write"])
+    cells = page.locator(".cell_input div.highlight")
+    assert cells.count() > 5
+    assert cells.filter(has=page.locator("button.copybtn")).count() == cells.count()
+    code = cells.first.locator("pre").inner_text()
+    cells.first.hover()
+    cells.first.get_by_role("button", name="Copy").click()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied.split() == code.split()
+
+
+def test_the_menu_of_chapters_on_a_phone(visit):
+    page = visit(CHAPTER, **PHONE)
+    link = page.locator(".bd-sidebar-primary").get_by_role("link", name="4. Invariance")
+    expect(link).not_to_be_in_viewport()
+    button = page.locator("button.primary-toggle").filter(visible=True)
+    expect(button).to_have_accessible_name(re.compile(r"\w"))
+    button.tap()
+    expect(link).to_be_in_viewport()
+    page.touchscreen.tap(380, 400)  # beside the menu
+    expect(link).not_to_be_in_viewport()
+    button.tap()
+    link.tap()
+    page.wait_for_url("**/04_invariance.html")
+
+
+@pytest.mark.parametrize(
+    ("menu", "links"),
+    [
+        ("Launch interactive content", ["mybinder.org", "colab.research.google.com"]),
+        ("Download this page", ["03_batch_norm_vs_layer_norm.ipynb"]),
+        ("Source repositories", ["github.com"]),
+    ],
+)
+def test_a_menu_opens_by_keyboard(visit, menu, links):
+    page = visit(CHAPTER)
+    button = page.get_by_role("button", name=menu)
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(button).to_have_attribute("aria-expanded", "true")
+    for link in links:
+        found = page.locator(f".dropdown-menu a[href*='{link}']").filter(visible=True)
+        expect(found.first).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    expect(
+        page.locator(".dropdown-menu.show a:focus, .dropdown-menu.show button:focus")
+    ).to_have_count(1)
+    page.keyboard.press("Escape")
+    expect(button).to_have_attribute("aria-expanded", "false")
+    expect(button).to_be_focused()
+
+
+FIRST_KEYS = {
+    "cells": ("gridcell", "ArrowRight"),
+    "geometry": ("slider", "ArrowRight"),
+    "invariance": ("slider", "ArrowRight"),
+    "wiring": ("combobox", "ArrowDown"),
+}
+
+
+@pytest.mark.parametrize("figure", FIRST_KEYS)
+def test_a_figure_answers_to_keys_where_it_stands(visit, figure):
+    name = next(name for name, figures in FIGURES.items() if figure in figures)
+    page = visit(name)
+    element = page.locator(f"nt-{figure}").first
+    element.scroll_into_view_if_needed()
+    said = element.get_by_role("status").text_content()
+    role, key = FIRST_KEYS[figure]
+    if role == "gridcell":
+        element.locator("[role=gridcell][tabindex='0']").focus()
+    else:
+        element.get_by_role(role).first.focus()
+    page.keyboard.press(key)
+    expect(element.get_by_role("status")).not_to_have_text(said)
+
+
+@pytest.mark.parametrize("name", WITH_FIGURES)
+def test_a_chapter_can_be_read_without_scripts(visit, name):
+    page = visit(name, java_script_enabled=False)
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    for figure in FIGURES[name]:
+        words = page.locator(f"nt-{figure} > p").first
+        expect(words).to_be_visible()
+        expect(words).to_have_text(re.compile(".{40}"))
+    expect(page.locator(".solution p:not(.admonition-title)").first).to_be_visible()
+
+
+@pytest.mark.parametrize("name", ["book/01_internal_covariate_shift", CHAPTER])
+def test_a_chapter_can_be_printed(visit, name):
+    page = visit(name)
+    page.set_viewport_size({"width": 720, "height": 1020})  # the paper, less its margins
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")  # as the browser does
+    for menu in (".bd-sidebar-primary", ".bd-sidebar-secondary", ".bd-header-article"):
+        expect(page.locator(menu)).to_be_hidden()
+    for folded in (".solution p:not(.admonition-title)", "details.hide pre"):
+        for text in page.locator(f"article {folded}").all():
+            expect(text).to_be_visible()
+    article = page.locator("article.bd-article").bounding_box()
+    assert article["width"] > 0.85 * 720
+    pdf = page.pdf(format="A4")
+    assert pdf.startswith(b"%PDF")
+    assert pdf.count(b"/Type /Page\n") > 3
