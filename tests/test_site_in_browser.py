@@ -383,3 +383,45 @@ def test_a_chapter_can_be_printed(visit, name):
     pdf = page.pdf(format="A4")
     assert pdf.startswith(b"%PDF")
     assert pdf.count(b"/Type /Page\n") > 3
+
+
+# --- where a link leads ---------------------------------------------------------------------------
+
+# Deep in long pages, whose sections are laid out when they come near.
+DEEP = {
+    "book/04_invariance": ("equation-eq-inv-layer", "where-the-norm-stands", "thm-inv-fisher"),
+    "book/api": ("normtutor.moments.count", "normtutor.invariance.Subject.linear"),
+}
+
+
+def top_of(page, name: str) -> float:
+    """Measure where an element stands in the window, once nothing moves any more."""
+    page.wait_for_load_state("load")
+    found, before = page.locator(f"[id='{name}']"), None
+    for _ in range(40):
+        page.wait_for_timeout(150)
+        now = found.evaluate("element => element.getBoundingClientRect().top")
+        if now == before:
+            break
+        before = now
+    return now
+
+
+@pytest.mark.parametrize("screen", [DESKTOP, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("name", DEEP)
+def test_a_link_leads_to_its_place_and_back_leads_to_the_reader_s(open_page, address, name, screen):
+    page = open_page(**screen)
+    for target in DEEP[name]:
+        page.goto(f"{address}{name}.html#{target}")
+        assert 0 <= top_of(page, target) < 200, target
+        page.goto(f"{address}{name}.html")
+        page.evaluate("name => { location.hash = name; }", target)
+        assert 0 <= top_of(page, target) < 200, target
+        page.evaluate("scrollBy({ top: 300, behavior: 'instant' })")
+        left = top_of(page, target)
+        page.goto(f"{address}book/notation.html")
+        page.go_back()
+        assert abs(top_of(page, target) - left) < 40, target
+        page.reload()
+        assert abs(top_of(page, target) - left) < 40, target
+        page.goto("about:blank")

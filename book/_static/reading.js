@@ -41,7 +41,28 @@ function followReading() {
   links.forEach((link, section) => observer.observe(section));
 }
 
+/* Back and reload return to the line that was read. The browser remembers a height on the page, which
+   says little while some sections have not been laid out. */
+const PLACE = `place ${location.pathname}`;
+
+function rememberPlace() {
+  const box = document.elementFromPoint(innerWidth / 2, innerHeight / 3)?.closest(".bd-article [id]");
+  if (box) sessionStorage.setItem(PLACE, JSON.stringify([box.id, box.getBoundingClientRect().top]));
+}
+
+function returnToPlace() {
+  const [visit] = performance.getEntriesByType("navigation");
+  const [id, top] = JSON.parse(sessionStorage.getItem(PLACE) ?? "[]");
+  const box = id && document.getElementById(id);
+  if (!box || !["back_forward", "reload"].includes(visit?.type)) return;
+  const move = () => scrollBy(0, box.getBoundingClientRect().top - top);
+  // The second time, what the first has brought near has its height.
+  requestAnimationFrame(() => (move(), requestAnimationFrame(() => requestAnimationFrame(move))));
+}
+
 watchWide();
 followReading();
 window.addEventListener("resize", watchWide);
 document.fonts.addEventListener("loadingdone", watchWide);
+window.addEventListener("pagehide", rememberPlace);
+window.addEventListener("load", returnToPlace);
