@@ -38,10 +38,15 @@ class Heard:
         self.complaints: list[str] = []
         page.on("request", lambda request: self.addresses.append(request.url))
         page.on("websocket", lambda socket: self.addresses.append(socket.url))
-        page.on("requestfailed", lambda r: self.complaints.append(f"{r.failure}: {r.url}"))
+        page.on("requestfailed", self._failed)
         page.on("response", self._answered)
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(f"uncaught: {error}"))
+
+    def _failed(self, request):
+        # Who leaves a page drops what it still waits for, such as the pages that a search quotes.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"{request.failure}: {request.url}")
 
     def _answered(self, response):
         if response.status >= 400:

@@ -5,6 +5,7 @@ KaTeX does the work. Its program, its style sheet and its fonts come from npm, i
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,9 @@ from sphinx.writers.html5 import HTML5Translator
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 KATEX = Path(sys.prefix) / "node_modules" / "katex" / "dist"
 STYLES = "katex/katex.min.css"
+
+# What belongs to the word before it.
+PUNCTUATION = re.compile(r"[.,;:!?)\]’”]+|-\w+")
 
 Equation = tuple[str, bool]  # LaTeX, and whether it stands on a line of its own
 
@@ -54,6 +58,22 @@ def typeset_page(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         on_page = {equation_of(node) for node in doctree.findall(is_math)}
         if wanted := sorted(on_page - set(equations)):
             equations.update(typeset(wanted))
+
+
+def hold_punctuation(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Keep a short equation and the punctuation after it in one line.
+
+    Browsers may break a line after each piece of an equation, and so before a comma.
+    """
+    for node in list(doctree.findall(nodes.math)):
+        after = node.next_node(descend=False, siblings=True)
+        if not isinstance(after, nodes.Text) or len(node.astext()) > 20:
+            continue
+        if found := PUNCTUATION.match(after.astext()):
+            rest = nodes.Text(after.astext()[found.end() :])
+            held = nodes.inline("", "", node.deepcopy(), nodes.Text(found[0]), classes=["held"])
+            after.parent.replace(after, rest)
+            node.parent.replace(node, held)
 
 
 def is_math(node: nodes.Node) -> bool:
@@ -105,4 +125,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("builder-inited", serve_styles)
     # After the transforms that put the outputs of the cells into the page.
     app.connect("doctree-resolved", typeset_page, priority=900)
+    app.connect("doctree-resolved", hold_punctuation, priority=901)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": False}

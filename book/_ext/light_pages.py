@@ -47,6 +47,9 @@ MEASURES_ALL = (
     '.cell_output > .output, .jp-RenderedHTMLCommon")'
 )
 
+# What the search leaves out of a page before it quotes from it.
+UNSEARCHED = '[".headerlink", "script", "style"]'
+
 
 def style_of(path: Path, root: Path) -> str:
     """Read a style sheet with what it imports; its addresses become relative to the folder root."""
@@ -182,17 +185,24 @@ def finish_pages(app: Sphinx, exception: Exception | None) -> None:
         path.write_text(with_waiting_pictures(text, path), encoding="utf-8")
 
 
-def spare_the_layout(app: Sphinx, exception: Exception | None) -> None:
-    """Keep the theme's script from measuring what is not on the screen."""
+def mend_scripts(app: Sphinx, exception: Exception | None) -> None:
+    """Keep the theme from measuring what is not seen, and the search from repeating itself.
+
+    It would quote an equation three times: as MathML, as LaTeX, and as it is seen.
+    """
     if exception or app.builder.format != "html":
         return
-    script = Path(app.outdir) / "_static" / "scripts" / "pydata-sphinx-theme.js"
-    text = script.read_text(encoding="utf-8")
-    if text.count(MEASURES_ALL) != 1:
-        raise RuntimeError(f"{script.name} has changed: look whether it still measures all cells.")
-    # Its source map would no longer fit.
-    text = text.replace(MEASURES_ALL, "[]").split("//# sourceMappingURL")[0]
-    script.write_text(text, encoding="utf-8")
+    static = Path(app.outdir) / "_static"
+    for name, old, new in (
+        ("scripts/pydata-sphinx-theme.js", MEASURES_ALL, "[]"),
+        ("searchtools.js", UNSEARCHED, UNSEARCHED.replace("]", ', ".katex-mathml"]')),
+    ):
+        text = (static / name).read_text(encoding="utf-8")
+        if text.count(old) != 1:
+            raise RuntimeError(f"{name} has changed: look whether it still needs to be mended.")
+        # Its source map would no longer fit.
+        text = text.replace(old, new).split("//# sourceMappingURL")[0]
+        (static / name).write_text(text, encoding="utf-8")
 
 
 def let_scripts_wait(
@@ -225,5 +235,5 @@ def setup(app: Sphinx) -> dict[str, Any]:
     # After the extensions that add scripts, and after all that write pages.
     app.connect("html-page-context", let_scripts_wait, priority=900)
     app.connect("build-finished", finish_pages, priority=900)
-    app.connect("build-finished", spare_the_layout, priority=900)
+    app.connect("build-finished", mend_scripts, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,5 +1,5 @@
-/* Two things that the theme and Bootstrap do by laying out the whole page at once. Here the browser tells
-   what is on the screen, so that a long chapter opens at once on a telephone, too. */
+/* What the theme lacks for long pages. The first two it does by laying out the whole page at once; here
+   the browser tells what is on the screen, so that a chapter opens at once on a telephone, too. */
 
 /* What is wider than its box can be scrolled with the arrow keys: it takes the focus. */
 const WIDE = "pre, .pst-scrollable-table-container, .katex-display, .cell_output > .output";
@@ -41,6 +41,28 @@ function followReading() {
   links.forEach((link, section) => observer.observe(section));
 }
 
+/* Hold a place on the screen while the sections that come near it get their height, until the reader
+   moves on. */
+function hold(place) {
+  let frames = 0;
+  const letGo = () => (frames = 60);
+  for (const kind of ["wheel", "touchstart", "keydown"]) window.addEventListener(kind, letGo, { once: true, passive: true });
+  const step = () => frames++ < 30 && (place(), requestAnimationFrame(step));
+  requestAnimationFrame(step);
+}
+
+/* A link into the page leads to its place, and the page's contents make way for it. */
+function followLinks() {
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("a[href^='#']");
+    const target = link && document.getElementById(decodeURIComponent(link.hash.slice(1)));
+    if (!target || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const contents = document.getElementById("pst-secondary-sidebar-checkbox");
+    if (contents && link.closest(".bd-toc-nav")) contents.checked = false;
+    hold(() => target.scrollIntoView());
+  });
+}
+
 /* Back and reload return to the line that was read. The browser remembers a height on the page, which
    says little while some sections have not been laid out. */
 const PLACE = `place ${location.pathname}`;
@@ -55,13 +77,34 @@ function returnToPlace() {
   const [id, top] = JSON.parse(sessionStorage.getItem(PLACE) ?? "[]");
   const box = id && document.getElementById(id);
   if (!box || !["back_forward", "reload"].includes(visit?.type)) return;
-  const move = () => scrollBy(0, box.getBoundingClientRect().top - top);
-  // The second time, what the first has brought near has its height.
-  requestAnimationFrame(() => (move(), requestAnimationFrame(() => requestAnimationFrame(move))));
+  hold(() => scrollBy(0, box.getBoundingClientRect().top - top));
+}
+
+/* The title of a folded solution links to its exercise; following the link is not opening. */
+function keepFoldedWhereLinked() {
+  document
+    .querySelectorAll(".toggle > .admonition-title a")
+    .forEach((link) => link.addEventListener("click", (event) => event.stopPropagation()));
+}
+
+/* Paper is white. Fonts for equations that nobody has scrolled to would be missing there, so a desktop
+   computer fetches them when it has nothing else to do. */
+function prepareForPaper() {
+  const root = document.documentElement;
+  let theme = root.dataset.theme;
+  window.addEventListener("beforeprint", () => ((theme = root.dataset.theme), (root.dataset.theme = "light")));
+  window.addEventListener("afterprint", () => (root.dataset.theme = theme));
+  if (!matchMedia("(hover: hover)").matches || !document.querySelector(".katex")) return;
+  const fetchFonts = () =>
+    document.fonts.forEach((font) => /KaTeX_(AMS|Caligraphic|Main|Math|Size)/.test(font.family) && font.load());
+  window.addEventListener("load", () => (window.requestIdleCallback ?? setTimeout)(fetchFonts));
 }
 
 watchWide();
 followReading();
+followLinks();
+keepFoldedWhereLinked();
+prepareForPaper();
 window.addEventListener("resize", watchWide);
 document.fonts.addEventListener("loadingdone", watchWide);
 window.addEventListener("pagehide", rememberPlace);
