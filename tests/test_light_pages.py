@@ -5,14 +5,16 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
+from docutils import nodes
+from docutils.utils import new_document
 
 ROOT = Path(__file__).resolve().parent.parent
 EXTENSIONS = ROOT / "book" / "_ext"
 sys.path.insert(0, str(EXTENSIONS))
 
-pytest.importorskip("sphinx")
-equations = pytest.importorskip("equations")
-light_pages = pytest.importorskip("light_pages")
+import equations  # noqa: E402
+import light_pages  # noqa: E402
 
 needs_katex = pytest.mark.skipif(not equations.KATEX.exists(), reason="KaTeX is not installed")
 
@@ -36,6 +38,21 @@ def test_an_equation_that_cannot_be_read_is_a_warning(monkeypatch):
     )
     assert equations.typeset([(r"\frac{1}", False), ("x", False)])[(r"\frac{1}", False)] == ""
     assert len(said) == 1 and r"\frac{1}" in said[0]
+
+
+def test_a_short_equation_keeps_the_punctuation_after_it():
+    def page(latex: str, after: str) -> nodes.document:
+        text = nodes.paragraph("", "see ", nodes.math("", latex), nodes.Text(after))
+        document = new_document("page")
+        document += text
+        equations.hold_punctuation(None, document, "page")
+        return document
+
+    held = page("x", ", then").next_node(nodes.inline)
+    assert held["classes"] == ["held"] and held.astext() == "x,"
+    assert page("x", ", then").astext() == "see x, then"
+    assert page("x", " then").next_node(nodes.inline) is None
+    assert page("x + " * 20, ", then").next_node(nodes.inline) is None
 
 
 def test_a_style_sheet_brings_what_it_imports_and_its_addresses_stay_right(tmp_path):
@@ -99,3 +116,22 @@ def test_the_lock_file_pins_what_is_asked_for_and_names_no_host():
         assert packages[f"node_modules/{name}"]["version"] == version
     assert '"resolved"' not in text
     assert all("integrity" in package for name, package in packages.items() if name)
+
+
+def table_in(text: str) -> list[list[str]]:
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows if not set("".join(row)) <= set("-: ")]
+
+
+def test_the_readme_quotes_an_audit_of_every_chapter_that_met_its_aims():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    head, *rows = table_in(readme.split("## The site, measured")[1].split("\n## ")[0])
+    audit = (ROOT / ".ci" / "audit.py").read_text(encoding="utf-8")
+    assert all(f'"{name}"' in audit for name in head)
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    pages = [toc["root"], *(entry["file"] for entry in toc["parts"][0]["chapters"])]
+    assert [row[0] for row in rows] == [name.removeprefix("book/") for name in pages]
+    for _, *values in rows:
+        phone, desktop, *others, violations, weight, figures = map(int, values)
+        assert min(phone, desktop) >= 95 and others == [100, 100, 100] and violations == 0
+        assert weight < 1000 and figures < 1000

@@ -425,3 +425,47 @@ def test_a_link_leads_to_its_place_and_back_leads_to_the_reader_s(open_page, add
         page.reload()
         assert abs(top_of(page, target) - left) < 40, target
         page.goto("about:blank")
+
+
+def test_the_contents_on_a_phone_lead_to_a_section_and_make_way(visit):
+    page = visit("book/04_invariance", **PHONE)
+    for entry in ("The table", "The proof by symbols", "PowerNorm"):
+        page.locator("button.secondary-toggle, label.secondary-toggle").first.tap()
+        link = page.locator(".bd-toc-nav a:visible").filter(has_text=entry).first
+        target = link.get_attribute("href").removeprefix("#")
+        link.tap()
+        expect(link).not_to_be_in_viewport()
+        assert 0 <= top_of(page, target) < 200, entry
+
+
+def test_what_has_the_focus_can_be_seen(visit):
+    page = visit(CHAPTER)
+    seen = set()
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        kind, ringed = page.evaluate(
+            """() => {
+              const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
+              const ring = outlineStyle !== "none" && parseFloat(outlineWidth) >= 2;
+              return [document.activeElement.outerHTML, ring];
+            }"""
+        )
+        seen.add(kind)
+        assert ringed, kind
+    assert len(seen) > 4
+
+
+def test_paper_is_white_for_those_who_read_in_the_dark(visit):
+    page = visit(CHAPTER, **DARK)
+    theme = page.locator("html")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(theme).to_have_attribute("data-theme", "light")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(theme).to_have_attribute("data-theme", "dark")
+
+
+def test_a_link_in_the_title_of_a_solution_does_not_fold_it(visit):
+    page = visit(CHAPTER)
+    links = page.locator(".toggle > .admonition-title a")
+    assert links.count() > 1
+    links.last.dispatch_event("click")  # `visit` then looks for errors
