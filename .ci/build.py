@@ -74,14 +74,20 @@ def execute(notebooks: list[Path], build: Path) -> bool:
     cache.change_cache_limit(1000)
     for path in notebooks:
         cache.add_nb_to_project(str(path))
+    names = [str(path) for path in notebooks]
     # One notebook gains nothing from a pool of processes.
-    executor = load_executor("local-parallel" if len(notebooks) > 1 else "local-serial", cache)
-    result = executor.run_and_cache(
-        filter_uris=[str(path) for path in notebooks], timeout=CELL_TIMEOUT
-    )
-    for uri in result.succeeded:
+    executor = "local-parallel" if len(names) > 1 else "local-serial"
+    result = load_executor(executor, cache).run_and_cache(filter_uris=names, timeout=CELL_TIMEOUT)
+    succeeded, failed = result.succeeded, result.excepted
+    if result.errored:
+        # Kernels that start side by side can reach for the same port, and one of them dies.
+        again = load_executor("local-serial", cache).run_and_cache(
+            filter_uris=result.errored, timeout=CELL_TIMEOUT
+        )
+        succeeded += again.succeeded
+        failed += again.excepted + again.errored
+    for uri in succeeded:
         print(f"executed {os.path.relpath(uri, ROOT)}")
-    failed = [*result.excepted, *result.errored]
     for uri in failed:
         record = cache.get_project_record(uri)
         print(f"\n{os.path.relpath(uri, ROOT)} failed:\n{record.traceback or ''}", file=sys.stderr)

@@ -358,16 +358,35 @@ def test_a_change_in_any_source_builds_the_site_again(build_script, tmp_path):
     assert build_script.digest_of(build_script.BEHIND_SITE, tmp_path) == digests[-1]
 
 
+def write_notebook(path, code):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(notebook, path)
+    return path
+
+
 def test_a_chapter_that_fails_stops_the_build(build_script, tmp_path, capsys):
-    paths = []
-    for name, code in {"good": "print(1)", "bad": "1 / 0"}.items():
-        paths.append(tmp_path / f"{name}.ipynb")
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
-        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
-        nbformat.write(notebook, paths[-1])
-    assert build_script.execute(paths[:1], tmp_path)
-    assert not build_script.execute(paths, tmp_path)
+    good = write_notebook(tmp_path / "good.ipynb", "print(1)")
+    bad = write_notebook(tmp_path / "bad.ipynb", "1 / 0")
+    assert build_script.execute([good], tmp_path)
+    assert not build_script.execute([good, bad], tmp_path)
     assert "ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_a_chapter_whose_kernel_died_is_executed_once_more(build_script, tmp_path, capsys):
+    dies = """
+import os, pathlib
+tries = pathlib.Path("tries")
+tries.write_text((tries.read_text() if tries.exists() else "") + "x")
+if len(tries.read_text()) <= {}:
+    os._exit(1)
+"""
+    first = write_notebook(tmp_path / "first.ipynb", dies.format(1))
+    assert build_script.execute([first], tmp_path)
+    assert (tmp_path / "tries").read_text() == "xx"
+    always = write_notebook(tmp_path / "always.ipynb", dies.format(9))
+    assert not build_script.execute([always], tmp_path)
+    assert "always.ipynb failed" in capsys.readouterr().err
 
 
 def test_the_build_executes_the_notebooks_of_the_table_of_contents(build_script):

@@ -87,6 +87,14 @@ TOO_WIDE = """() => {
 }"""
 
 
+# Equations that do not fit: they can be scrolled, but nobody sees their end.
+CUT_EQUATIONS = """() =>
+  [...document.querySelectorAll(".katex-display")]
+    .filter(element => element.scrollWidth > element.clientWidth + 1)
+    .map(element => `an equation is cut off: ${element.querySelector("annotation").textContent}`)
+"""
+
+
 def shift_problems(page) -> list[str]:
     """Look at the shifts so far: their sum while the page loads, as the web vitals take it."""
     shifts = page.evaluate("window.shifts.splice(0)")
@@ -102,7 +110,7 @@ def page_problems(page, address: str, name: str) -> list[str]:
     page.wait_for_load_state("networkidle")
     found = shift_problems(page)
     read_to_the_end(page)
-    found += [*page.evaluate(TOO_WIDE), *axe_problems(page)]
+    found += [*page.evaluate(TOO_WIDE), *page.evaluate(CUT_EQUATIONS), *axe_problems(page)]
     return heard.problems(address) + found
 
 
@@ -149,6 +157,9 @@ DEFECTS = {
     "setTimeout(() => { late.style.height = '600px'; }, 200)</script>",
     "out of reach of the keyboard: div box": '<div class="box" style="overflow: auto">'
     '<p style="width: 1400px">wide</p></div>',
+    "an equation is cut off: x = 1": '<div class="katex-display" tabindex="0" '
+    'style="overflow: auto"><p style="width: 1400px">x</p>'
+    "<math><semantics><mi>x</mi><annotation>x = 1</annotation></semantics></math></div>",
     "color-contrast": '<p style="color: #999">faint</p>',
     "button-name": "<button></button>",
     "color-contrast: ": '<div class="highlight"><pre><span class="n">word</span> '
@@ -385,6 +396,99 @@ def test_a_chapter_can_be_printed(visit, name):
     assert pdf.count(b"/Type /Page\n") > 3
 
 
+def test_code_of_a_hundred_letters_fits_between_the_menus(visit):
+    page = visit(CHAPTER, **DESKTOP)
+    code = page.locator("article > section > section > .cell .cell_input pre")
+    assert code.count() > 10
+    assert code.evaluate_all("all => all.filter(one => one.scrollWidth > one.clientWidth)") == []
+
+
+def test_an_edge_shows_that_code_goes_on_behind_it(visit):
+    page = visit(CHAPTER, **PHONE)
+    page.locator(".cell_input pre").first.scroll_into_view_if_needed()
+    page.locator("pre.more-after").first.evaluate("element => { element.id = 'wide'; }")
+    code = page.locator("#wide")
+    for left, edges in ((0, ["after"]), (20, ["before", "after"]), (9999, ["before"])):
+        code.evaluate("(element, left) => { element.scrollLeft = left; }", left)
+        for edge in ("before", "after"):
+            expected = (
+                expect(code).to_have_class if edge in edges else expect(code).not_to_have_class
+            )
+            expected(re.compile(rf"\bmore-{edge}\b"))
+        expect(code).to_have_css("mask-image", re.compile("gradient"))
+    page.emulate_media(media="print")
+    expect(code).to_have_css("mask-image", "none")
+
+
+# --- previews -------------------------------------------------------------------------------------
+
+PREVIEWS = {
+    # page, link: words in its preview
+    "a work": ("book/04_invariance", "bibliography.html#", "arXiv"),
+    "an equation": ("book/04_invariance", "#equation-eq-inv-blind", "(4.2)"),
+    "a theorem": ("book/04_invariance", "#thm-inv-blind", "What a norm cannot see"),
+    "a figure": ("book/05_rms_norm", "#fig-curves", "Validation loss"),
+    "an exercise": ("book/05_rms_norm", "#ex-rms-reverse", "The reverse conversion"),
+    "a name": ("book/api", "#normtutor.norms.batch_norm", "batch_norm("),
+}
+
+
+def link_to(page, start):
+    """Find the first link of the text whose address starts so, away from the page's edges."""
+    link = page.locator(f"article a.internal[href^='{start}']:not(.headerlink)").first
+    link.evaluate("element => element.scrollIntoView({ block: 'center', behavior: 'instant' })")
+    resting_top(page, link)
+    return link
+
+
+@pytest.mark.parametrize("kind", PREVIEWS)
+def test_a_link_shows_what_it_leads_to(visit, kind):
+    name, start, words = PREVIEWS[kind]
+    page = visit(name, **DESKTOP)
+    link, preview = link_to(page, start), page.locator(".preview")
+    link.hover()
+    expect(preview).to_be_visible()
+    expect(preview).to_contain_text(words)
+    box, shown = preview.bounding_box(), link.bounding_box()
+    assert 0 <= box["x"] and box["x"] + box["width"] <= 1280
+    assert 0 <= box["y"] and box["y"] + box["height"] <= 900
+    assert box["y"] >= shown["y"] or box["y"] + box["height"] <= shown["y"] + shown["height"]
+    assert page.evaluate(
+        "() => { const ids = [...document.querySelectorAll('[id]')].map(e => e.id);"
+        " return ids.length === new Set(ids).size; }"
+    )
+    assert axe_problems(page) == []
+    page.mouse.move(3, 3)
+    expect(preview).to_be_hidden()
+
+
+def test_a_preview_stays_while_the_mouse_rests_on_it_and_goes_on_escape(visit):
+    page = visit("book/04_invariance", **DESKTOP)
+    link, preview = link_to(page, "#thm-inv-blind"), page.locator(".preview")
+    link.hover()
+    expect(preview).to_be_visible()
+    box = preview.bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + 20, steps=4)
+    page.wait_for_timeout(600)
+    expect(preview).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(preview).to_be_hidden()
+
+
+def test_a_preview_comes_with_the_keyboard_and_not_with_a_finger(visit):
+    page = visit("book/04_invariance", **PHONE)
+    link, preview = link_to(page, "#thm-inv-blind"), page.locator(".preview")
+    link.tap()
+    page.wait_for_timeout(600)
+    expect(preview).to_be_hidden()
+    link = link_to(page, "#thm-inv-blind")
+    page.keyboard.press("Tab")
+    link.focus()
+    expect(preview).to_contain_text("What a norm cannot see")
+    page.keyboard.press("Tab")
+    expect(preview).to_be_hidden()
+
+
 # --- where a link leads ---------------------------------------------------------------------------
 
 # Deep in long pages, whose sections are laid out when they come near.
@@ -396,8 +500,12 @@ DEEP = {
 
 def top_of(page, name: str) -> float:
     """Measure where an element stands in the window, once nothing moves any more."""
+    return resting_top(page, page.locator(f"[id='{name}']"))
+
+
+def resting_top(page, found) -> float:
     page.wait_for_load_state("load")
-    found, before = page.locator(f"[id='{name}']"), None
+    before = None
     for _ in range(40):
         page.wait_for_timeout(150)
         now = found.evaluate("element => element.getBoundingClientRect().top")

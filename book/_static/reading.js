@@ -1,14 +1,24 @@
 /* What the theme lacks for long pages. The first two it does by laying out the whole page at once; here
    the browser tells what is on the screen, so that a chapter opens at once on a telephone, too. */
 
-/* What is wider than its box can be scrolled with the arrow keys: it takes the focus. */
+/* What is wider than its box can be scrolled with the arrow keys: it takes the focus. Its edges show
+   where it goes on. */
 const WIDE = "pre, .pst-scrollable-table-container, .katex-display, .cell_output > .output";
+
+function showEnds(box, before = box.scrollLeft, after = box.scrollWidth - box.clientWidth - before) {
+  box.classList.toggle("more-before", before > 1);
+  box.classList.toggle("more-after", after > 1);
+}
 
 const near = new IntersectionObserver(
   (entries) => {
     const boxes = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
+    const rest = boxes.map((box) => [box.scrollLeft, box.scrollWidth - box.clientWidth - box.scrollLeft]);
     const wide = boxes.map((box) => box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight);
-    boxes.forEach((box, index) => (wide[index] ? box.setAttribute("tabindex", "0") : box.removeAttribute("tabindex")));
+    boxes.forEach((box, index) => {
+      wide[index] ? box.setAttribute("tabindex", "0") : box.removeAttribute("tabindex");
+      showEnds(box, ...rest[index]);
+    });
   },
   { rootMargin: "50%" },
 );
@@ -16,6 +26,11 @@ const near = new IntersectionObserver(
 function watchWide() {
   near.disconnect();
   document.querySelectorAll(WIDE).forEach((box) => near.observe(box));
+}
+
+function followScrolling() {
+  const scrolled = (event) => event.target.matches?.(WIDE) && showEnds(event.target);
+  document.addEventListener("scroll", scrolled, { capture: true, passive: true });
 }
 
 /* The page's table of contents marks the section that is being read: the last one to begin in the
@@ -101,6 +116,7 @@ function prepareForPaper() {
 }
 
 watchWide();
+followScrolling();
 followReading();
 followLinks();
 keepFoldedWhereLinked();
