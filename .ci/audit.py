@@ -1,9 +1,9 @@
 """Measure the built site in a real browser: Lighthouse, axe-core, and what a page weighs.
 
 The site is served with compression, as a web server would. Lighthouse imitates a telephone of the
-middle class on a slow network, or a desktop computer; of several runs the median counts, since
-what else the machine does moves the figures. axe-core looks at a page in light and dark, on both
-screens.
+middle class on a slow network, or a desktop computer; what else the machine does moves the figures
+of the telephone, so that the median of several runs counts. axe-core looks at a page in light and
+dark, on both screens.
 """
 
 import argparse
@@ -121,7 +121,7 @@ def violations(browser: Browser, address: str) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--site", type=Path, default=ROOT / "_build" / "html")
-    parser.add_argument("--runs", type=int, default=3, help="runs of Lighthouse for each figure")
+    parser.add_argument("--runs", type=int, default=5, help="runs of Lighthouse as a telephone")
     parser.add_argument("pages", nargs="*", default=pages(), help="such as book/04_invariance")
     arguments = parser.parse_args()
     if CHROMIUM is None:
@@ -133,17 +133,14 @@ def main() -> int:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         for name in arguments.pages:
             url = f"{address}/{name}.html"
-            reports = {
-                desktop: [lighthouse(url, desktop, Path(folder)) for _ in range(arguments.runs)]
-                for desktop in (False, True)
-            }
-            phone, desktop = scores(reports[False]), scores(reports[True])
+            slow = [lighthouse(url, False, Path(folder)) for _ in range(arguments.runs)]
+            phone, desktop = scores(slow), scores([lighthouse(url, True, Path(folder))])
             worst = [min(phone[key], desktop[key]) for key in CATEGORIES[1:]]
             trouble = violations(browser, url)
             if min(phone["performance"], desktop["performance"]) < 95 or min(worst) < 100:
                 below.append(name)
             kilobytes = (
-                weight(reports[False][0]),
+                weight(slow[0]),
                 weight_of_figures(arguments.site / f"{name}.html"),
             )
             speed = phone["performance"], desktop["performance"]

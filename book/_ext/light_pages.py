@@ -47,6 +47,9 @@ MEASURES_ALL = (
     '.cell_output > .output, .jp-RenderedHTMLCommon")'
 )
 
+# Looks through the whole page, with 28 selectors, for notes in the margin; the book has none.
+SEEKS_NOTES = 'document.querySelectorAll(n.join(", "))'
+
 # What the search leaves out of a page before it quotes from it.
 UNSEARCHED = '[".headerlink", "script", "style"]'
 
@@ -186,7 +189,7 @@ def finish_pages(app: Sphinx, exception: Exception | None) -> None:
 
 
 def mend_scripts(app: Sphinx, exception: Exception | None) -> None:
-    """Keep the theme from measuring what is not seen, and the search from repeating itself.
+    """Keep the theme from work for what is not seen or not there, and the search from repetition.
 
     It would quote an equation three times: as MathML, as LaTeX, and as it is seen.
     """
@@ -195,6 +198,7 @@ def mend_scripts(app: Sphinx, exception: Exception | None) -> None:
     static = Path(app.outdir) / "_static"
     for name, old, new in (
         ("scripts/pydata-sphinx-theme.js", MEASURES_ALL, "[]"),
+        ("scripts/sphinx-book-theme.js", SEEKS_NOTES, "[]"),
         ("searchtools.js", UNSEARCHED, UNSEARCHED.replace("]", ', ".katex-mathml"]')),
     ):
         text = (static / name).read_text(encoding="utf-8")

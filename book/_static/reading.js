@@ -34,9 +34,22 @@ const near = new IntersectionObserver(
   { rootMargin: "50%" },
 );
 
+/* A chapter has hundreds of such boxes: those of a section are watched once the reader comes near it. */
+const ahead = new IntersectionObserver(
+  (entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (!isIntersecting) continue;
+      ahead.unobserve(target);
+      for (const box of [target, ...target.querySelectorAll(WIDE)]) if (box.matches(WIDE)) near.observe(box);
+    }
+  },
+  { rootMargin: "100%" },
+);
+
 function watchWide() {
   near.disconnect();
-  document.querySelectorAll(WIDE).forEach((box) => near.observe(box));
+  ahead.disconnect();
+  document.querySelectorAll(".bd-article > section > *").forEach((part) => ahead.observe(part));
 }
 
 function followScrolling() {
