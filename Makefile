@@ -9,7 +9,7 @@ PORT ?= 8000
 # Processes that run tests side by side.
 JOBS ?= 2
 # Chapters to refresh: make refresh NOTEBOOKS=book/02_family_of_norms.ipynb
-NOTEBOOKS ?= $(wildcard book/[0-9]*.ipynb book/claims.ipynb book/recipes.ipynb)
+NOTEBOOKS ?= $(wildcard book/[0-9]*.ipynb book/in_depth/*.ipynb book/claims.ipynb book/recipes.ipynb)
 
 # Small tensors on several threads wait for each other: 100 s instead of 0.7 s for 1000 small steps.
 export OMP_NUM_THREADS = 1
@@ -19,7 +19,7 @@ export PYTHONNOUSERSITE = 1
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 NPM = $(BIN)/npm --prefix $(VENV) --no-audit --no-fund --loglevel=error
-SITE_TESTS = tests/test_site.py tests/test_site_in_browser.py
+SITE_TESTS = tests/site/test_site.py tests/site/test_site_in_browser.py
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS)
 
 .DEFAULT_GOAL := help

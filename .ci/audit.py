@@ -28,7 +28,7 @@ from playwright.sync_api import Browser, sync_playwright
 from tabulate import tabulate
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "site"))
 from browser import CHROMIUM, DESKTOP, OPTIONS, PHONE, axe_problems, read_to_the_end  # noqa: E402
 from site_pages import MEASURED  # noqa: E402
 

@@ -21,7 +21,12 @@ from jupyter_cache.executors import load_executor
 
 ROOT = Path(__file__).resolve().parent.parent
 # What the outputs of a chapter depend on, besides the notebook itself.
-BEHIND_CHAPTERS = ("normtutor/**/*.py", "book/results/**/*", "requirements.txt", "pyproject.toml")
+BEHIND_CHAPTERS = (
+    "normtutor/**/*.py",
+    "normtutor/results/*.json",
+    "requirements.txt",
+    "pyproject.toml",
+)
 # What the site depends on.
 BEHIND_SITE = (*BEHIND_CHAPTERS, "book/**/*", "_config.yml", "_toc.yml", ".ci/build.py")
 

@@ -170,10 +170,19 @@ def verdict_of(evidence: Iterable[Finding | Unsettled]) -> str:
 
 
 class Place(NamedTuple):
-    """Where the book explains it: a chapter's file without its ending, and one of its headings."""
+    """Where the book explains it: a chapter's file without its ending, and one of its headings.
+
+    The heading stands on the chapter's own page, or with ``in_depth`` on its depth page.
+    """
 
     chapter: str
     section: str
+    in_depth: bool = False
+
+    @property
+    def page(self) -> str:
+        """The page that holds the heading, from the folder of the book, without its ending."""
+        return f"in_depth/{self.chapter}" if self.in_depth else self.chapter
 
     @property
     def number(self) -> int:

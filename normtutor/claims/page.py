@@ -88,7 +88,8 @@ def entry(judged: Judged) -> str:
     """One entry of the page: closed a line and its verdict, open the evidence. MyST markdown."""
     claim, evidence, verdict = judged
     place = claim.place
-    link = f"{place.chapter}.html#{anchor(place.section)}"
+    depth = ", in depth" if place.in_depth else ""
+    link = f"{place.page}.html#{anchor(place.section)}"
     return "\n".join(
         [
             f'<details class="claim" id="claim-{claim.name}" data-verdict="{verdict}" '
@@ -105,7 +106,7 @@ def entry(judged: Judged) -> str:
             "",
             *map(_item, evidence),
             "",
-            f'**Explained in** <a href="{link}">{CHAPTERS[place.chapter]}: '
+            f'**Explained in** <a href="{link}">{CHAPTERS[place.chapter]}{depth}: '
             f"{escape(place.section, quote=False)}</a>",
             "",
             "</details>",

@@ -9,7 +9,7 @@ The command line lists, runs and draws them:
     python -m normtutor.experiments show text_batches --directory rerun
 
 A run that is interrupted goes on where it stopped. Without ``--directory`` it goes on with the
-book's own record in ``book/results``, where nothing is missing.
+book's own record in ``normtutor/results``, where nothing is missing.
 
 **On a text of your own, on a GPU.** The experiments with language models take any UTF-8 text and a
 CUDA device, and then need a directory of their own:

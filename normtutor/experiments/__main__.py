@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show.add_argument("name", choices=NAMES)
     show.add_argument("--output", type=Path, help="image file; by default NAME.png")
     for command in (run, show):
-        command.add_argument("--directory", type=Path, help="default: book/results")
+        command.add_argument("--directory", type=Path, help="default: normtutor/results")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "run":

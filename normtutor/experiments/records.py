@@ -67,12 +67,8 @@ def module_of(name: str) -> ModuleType:
 
 
 def results_directory() -> Path:
-    """Where the book's saved runs are: in the source tree, or below the working directory."""
-    source_tree = Path(__file__).resolve().parents[2] / "book" / "results"
-    for directory in (source_tree, Path("results"), Path("book/results")):
-        if directory.is_dir():
-            return directory
-    return source_tree
+    """Where the book's saved runs are: they come with the package."""
+    return Path(__file__).resolve().parents[1] / "results"
 
 
 def as_plain(config: Any) -> Any:
@@ -218,7 +214,7 @@ def load(name: str, directory: str | Path | None = None) -> Saved:
     name : str
         One of :data:`NAMES`.
     directory : path, optional
-        By default ``book/results``.
+        By default the book's own record, which comes with the package.
 
     Raises
     ------
@@ -296,7 +292,7 @@ def run_experiment(
         Seeds that run at the same time, -1 for one a core. By default what joblib is configured
         for, and else one. An experiment that measures time runs one after the other.
     directory : path, optional
-        By default ``book/results``.
+        By default the book's own record, which comes with the package.
     restart : bool
         Forget what is saved. Without it a file made with another configuration, other data or
         another kind of device is refused.

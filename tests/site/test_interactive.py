@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from normtutor import experiments, interactive, norms, plotting
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "book" / "_static" / "interactive"
 FIGURES = sorted(path.stem for path in SCRIPTS.glob("*.js") if "customElements" in path.read_text())
 
@@ -416,7 +416,7 @@ def test_every_figure_stands_in_a_chapter_with_words_instead():
     for name in FIGURES:
         found = [
             words
-            for path in (ROOT / "book").glob("*.ipynb")
+            for path in (ROOT / "book").rglob("[0-9]*.ipynb")
             for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
             for words in re.findall(
                 rf'<nt-{name}>(.*?)</nt-{name}>|InteractiveFigure\(\s*"{name}",.*?"(.*?)"',

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "normtutor"
+PACKAGE = Path(__file__).resolve().parents[2] / "normtutor"
 
 # The lowest floor has number 0. A package stands on one floor with all its modules.
 FLOORS = {

@@ -5,7 +5,7 @@ from pathlib import Path
 import nbformat
 from test_book import chapter_problems
 
-RECIPES = Path(__file__).resolve().parent.parent / "book" / "recipes.ipynb"
+RECIPES = Path(__file__).resolve().parents[2] / "book" / "recipes.ipynb"
 
 
 def test_the_recipes_are_in_order():

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -164,7 +165,8 @@ def test_rates_chosen_within_an_experiment_do_not_see_the_reported_seeds(name):
 
 # --- the book shows where its figures come from ---------------------------------------------------
 
-CHAPTERS = sorted(records.results_directory().parent.glob("[0-9]*.ipynb"))
+BOOK = Path(__file__).resolve().parents[2] / "book"
+CHAPTERS = sorted([*BOOK.glob("[0-9]*.ipynb"), *BOOK.glob("in_depth/*.ipynb")])
 
 
 LOADERS = ("experiments.load", "records.load", "load")
@@ -259,7 +261,9 @@ def untraceable(notebook):
     return [f"{figure}: {name}" for figure, names in figures for name in sorted(names - commands)]
 
 
-@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", CHAPTERS, ids=lambda path: path.relative_to(BOOK).with_suffix("").as_posix()
+)
 def test_every_figure_of_a_saved_run_shows_the_command_that_reruns_it(path):
     assert untraceable(json.loads(path.read_text(encoding="utf-8"))) == []
 
@@ -267,8 +271,9 @@ def test_every_figure_of_a_saved_run_shows_the_command_that_reruns_it(path):
 @pytest.mark.parametrize("name", REPORTED)
 def test_the_figure_of_an_experiment_is_drawn_from_its_saved_run(name):
     module = experiments.module_of(name)
-    path = records.results_directory().parent / f"{module.CHAPTER}.ipynb"
-    figures, _ = figures_and_commands(json.loads(path.read_text(encoding="utf-8")))
+    figures = []
+    for path in (path for path in CHAPTERS if path.stem == module.CHAPTER):
+        figures += figures_and_commands(json.loads(path.read_text(encoding="utf-8")))[0]
     assert any(figure == module.FIGURE and name in names for figure, names in figures)
 
 

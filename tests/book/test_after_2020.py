@@ -13,13 +13,14 @@ from torch.testing import assert_close
 from normtutor import experiments
 from normtutor.experiments import (
     qk_norm,
+    records,
     tanh_against_layer,
     tanh_rates,
     text_chunks,
     variance_growth,
 )
 
-BOOK = Path(__file__).resolve().parents[1] / "book"
+BOOK = Path(__file__).resolve().parents[2] / "book"
 TEXT = text_chunks.Text(width=16, heads=2, length=8, batch_size=4)
 
 
@@ -153,7 +154,7 @@ def test_the_chosen_rates_are_used_and_no_seed_is_used_twice():
 def test_saved_runs_are_complete_and_small(name):
     saved = experiments.load(name)
     assert len(saved.seeds) >= 5
-    assert (BOOK / "results" / f"{name}.json").stat().st_size < 250_000
+    assert (records.results_directory() / f"{name}.json").stat().st_size < 250_000
     for condition in saved.config["conditions"]:
         assert saved.values("loss", **condition).shape == (len(saved.seeds),)
 

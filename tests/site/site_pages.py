@@ -4,12 +4,13 @@ from pathlib import Path
 
 import yaml
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
 ENTRIES = [entry for part in TOC["parts"] for entry in part["chapters"]]
 # What the audit measures: the first page and the chapters.
 MEASURED = [TOC["root"], *(entry["file"] for entry in TOC["parts"][0]["chapters"])]
-EXERCISES = [section["file"] for entry in ENTRIES for section in entry.get("sections", [])]
-CONTENT = [TOC["root"], *(entry["file"] for entry in ENTRIES), *EXERCISES]
+SECTIONS = [section["file"] for entry in ENTRIES for section in entry.get("sections", [])]
+EXERCISES = [name for name in SECTIONS if name.startswith("book/exercises/")]
+CONTENT = [TOC["root"], *(entry["file"] for entry in ENTRIES), *SECTIONS]
 NOTEBOOKS = [name for name in CONTENT if (ROOT / f"{name}.ipynb").exists()]
 CHAPTERS = [name for name in NOTEBOOKS if name not in EXERCISES]

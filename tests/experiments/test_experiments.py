@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,6 +38,9 @@ def reduced():
 # --- every experiment -----------------------------------------------------------------------------
 
 
+BOOK = Path(__file__).resolve().parents[2] / "book"
+
+
 @pytest.mark.parametrize("name", experiments.NAMES)
 def test_an_experiment_describes_itself(name):
     module = experiments.module_of(name)
@@ -44,9 +48,10 @@ def test_an_experiment_describes_itself(name):
     assert len(module.FINDING) > 20
     assert "TODO" not in module.FINDING
     assert module.CONFIG.__dataclass_params__.frozen
-    chapter = records.results_directory().parent / f"{module.CHAPTER}.ipynb"
+    assert (BOOK / f"{module.CHAPTER}.ipynb").exists()
     if not module.FIGURE.startswith("none:"):
-        assert f'"name": "{module.FIGURE}"' in chapter.read_text(encoding="utf-8")
+        pages = [path.read_text(encoding="utf-8") for path in BOOK.rglob(f"{module.CHAPTER}.ipynb")]
+        assert sum(f'"name": "{module.FIGURE}"' in page for page in pages) == 1
 
 
 # --- what the book reports ------------------------------------------------------------------------

@@ -14,11 +14,11 @@ import yaml
 
 from normtutor import norms
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
-CHAPTERS = sorted(
-    [*BOOK.glob("[0-9]*.ipynb"), *BOOK.glob("claims.ipynb"), *BOOK.glob("recipes.ipynb")]
-)
+MAIN_LINES = sorted(BOOK.glob("[0-9]*.ipynb"))
+DEPTH_PAGES = sorted((BOOK / "in_depth").glob("*.ipynb"))
+CHAPTERS = [*MAIN_LINES, BOOK / "claims.ipynb", BOOK / "recipes.ipynb", *DEPTH_PAGES]
 EXERCISES = sorted((BOOK / "exercises").glob("*.ipynb"))
 MARKER = "# NBVAL_CHECK_OUTPUT"
 LINE_LENGTH = 100
@@ -237,17 +237,20 @@ def test_every_chapter_is_in_the_table_of_contents():
     listed = [entry["file"] for part in toc["parts"] for entry in part["chapters"]]
     for name in [toc["root"], *listed]:
         assert any((ROOT / f"{name}{suffix}").exists() for suffix in (".md", ".ipynb")), name
-    chapters = [name for name in listed if (ROOT / f"{name}.ipynb").exists()]
-    assert chapters == [path.relative_to(ROOT).with_suffix("").as_posix() for path in CHAPTERS]
-    sections = [
-        section["file"]
+    notebooks = [name for name in listed if (ROOT / f"{name}.ipynb").exists()]
+    pages = {path.relative_to(ROOT).with_suffix("").as_posix() for path in CHAPTERS}
+    below = {
+        section["file"]: entry["file"]
         for part in toc["parts"]
         for entry in part["chapters"]
         for section in entry.get("sections", [])
-    ]
-    assert sections == [path.relative_to(ROOT).with_suffix("").as_posix() for path in EXERCISES]
+    }
+    assert sorted(notebooks) == sorted(name for name in pages if "/in_depth/" not in name)
+    depth = {f"book/in_depth/{path.stem}": f"book/{path.stem}" for path in DEPTH_PAGES}
+    exercises = {f"book/exercises/{path.stem}": "book/teaching" for path in EXERCISES}
+    assert below == depth | exercises
     index = read(BOOK / "index.md")
-    for path in CHAPTERS:
+    for path in MAIN_LINES:
         assert f"({path.name})" in index, f"index.md does not link {path.name}"
 
 
@@ -317,7 +320,7 @@ def build_script():
 def test_a_change_in_the_package_or_in_a_saved_run_drops_the_cached_chapters(
     build_script, tmp_path
 ):
-    module, saved = tmp_path / "normtutor" / "norms" / "x.py", tmp_path / "book/results/x.json"
+    module, saved = tmp_path / "normtutor" / "norms" / "x.py", tmp_path / "normtutor/results/x.json"
     for path in (module, saved, tmp_path / "requirements.txt", tmp_path / "pyproject.toml"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("1")
@@ -335,7 +338,7 @@ def test_a_change_in_the_package_or_in_a_saved_run_drops_the_cached_chapters(
 
     assert build_once()  # there was none
     assert not build_once()  # nothing changed
-    (tmp_path / "book" / "prose.md").write_text("words")
+    (tmp_path / "prose.md").write_text("words")
     assert not build_once()
     for path in (module, saved):
         path.write_text("2")
@@ -346,7 +349,12 @@ def test_a_change_in_the_package_or_in_a_saved_run_drops_the_cached_chapters(
 
 
 def test_a_change_in_any_source_builds_the_site_again(build_script, tmp_path):
-    names = ("normtutor/norms/x.py", "book/prose.md", "book/_static/x.css", "book/results/x.json")
+    names = (
+        "normtutor/norms/x.py",
+        "book/prose.md",
+        "book/_static/x.css",
+        "normtutor/results/x.json",
+    )
     digests = [build_script.digest_of(build_script.BEHIND_SITE, tmp_path)]
     for name in (*names, "_config.yml", "_toc.yml", "book/02.ipynb"):
         path = tmp_path / name

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CORE = ("numpy", "array-api-compat")
 
 
@@ -31,6 +31,7 @@ def wheel(tmp_path_factory):
     source = tmp_path_factory.mktemp("source")
     for path in [ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE")] + [
         *ROOT.glob("normtutor/**/*.py"),
+        *ROOT.glob("normtutor/results/*.json"),
         ROOT / "normtutor" / "py.typed",
     ]:
         target = source / path.relative_to(ROOT)

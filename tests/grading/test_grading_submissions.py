@@ -25,7 +25,7 @@ from normtutor.grading.submission import (
     grade,
 )
 
-PACKAGE = Path(__file__).resolve().parent.parent / "normtutor"
+PACKAGE = Path(__file__).resolve().parents[2] / "normtutor"
 QUICK = Limits(seconds=1.0, total_seconds=10.0, megabytes=512)
 
 RIGHT = """

@@ -9,7 +9,7 @@ from docutils import nodes
 from docutils.utils import new_document
 from site_pages import MEASURED
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 EXTENSIONS = ROOT / "book" / "_ext"
 sys.path.insert(0, str(EXTENSIONS))
 

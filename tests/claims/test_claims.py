@@ -33,7 +33,7 @@ from normtutor.claims.ledger import (
     verdict_of,
 )
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
 NAMES = [claim.name for claim in claims.CLAIMS]
 
@@ -328,14 +328,14 @@ def headings(path: Path) -> list[str]:
 
 
 @functools.cache
-def headings_of(chapter: str) -> tuple[str, ...]:
-    return tuple(headings(BOOK / f"{chapter}.ipynb"))
+def headings_of(page_name: str) -> tuple[str, ...]:
+    return tuple(headings(BOOK / f"{page_name}.ipynb"))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_section_that_explains_a_claim_exists(name):
     place = claims.named(name).place
-    assert place.section in headings_of(place.chapter)
+    assert place.section in headings_of(place.page)
 
 
 def test_the_chapters_of_the_page_are_the_chapters_of_the_book():
@@ -407,7 +407,7 @@ def test_the_page_shows_every_claim_once(whole_page):
         assert entry["data-verdict"] == judged(name).verdict
         assert entry.find(class_="claim-verdict").get_text() == judged(name).verdict
         assert int(entry["data-chapter"]) == claims.named(name).place.number
-        assert entry.find("a")["href"].startswith(claims.named(name).place.chapter)
+        assert entry.find("a")["href"].startswith(claims.named(name).place.page)
         summary = entry.find("summary").get_text()
         assert claims.named(name).words in summary and not re.search(r"[`{}]", summary)
     for choice in ("claims-verdict", "claims-chapter"):

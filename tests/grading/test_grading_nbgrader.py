@@ -12,7 +12,7 @@ from normtutor.grading import tasks_of
 from normtutor.grading.__main__ import main
 
 NAME = "02_family_of_norms"
-STUDENT_NOTEBOOK = Path(__file__).resolve().parent.parent / "book" / "exercises" / f"{NAME}.ipynb"
+STUDENT_NOTEBOOK = Path(__file__).resolve().parents[2] / "book" / "exercises" / f"{NAME}.ipynb"
 CONFIGURATION = """
 c = get_config()
 c.CourseDirectory.course_id = "norms"

@@ -17,7 +17,7 @@ from normtutor.grading.nbgrader import convert
 from normtutor.grading.notebook import examined
 from normtutor.grading.submission import grade
 
-FOLDER = Path(__file__).resolve().parent.parent / "book" / "exercises"
+FOLDER = Path(__file__).resolve().parents[2] / "book" / "exercises"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 BY_NAME = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 

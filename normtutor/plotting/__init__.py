@@ -1,0 +1,49 @@
+"""Figures: each function draws arrays or records that it is given, and never runs a model.
+
+- :mod:`~normtutor.plotting.style`: colours, sizes and fonts, in one place.
+- :mod:`~normtutor.plotting.general`: curves, intervals, histograms, maps of a grid.
+- :mod:`~normtutor.plotting.family`: which cells share a statistic.
+- :mod:`~normtutor.plotting.geometry`: what a norm does to one token.
+- :mod:`~normtutor.plotting.graph`: the computational graph of a norm.
+- :mod:`~normtutor.plotting.wiring`: where the norm stands in a residual block.
+"""
+
+from normtutor.plotting.family import books_figure, shared_axes, sharing_cells_figure
+from normtutor.plotting.general import curves, grid_map, histograms, intervals, repeats, t_interval
+from normtutor.plotting.geometry import half_plane_figure, keys_figure, sphere_figure
+from normtutor.plotting.graph import graph_figure
+from normtutor.plotting.style import (
+    INK,
+    NORM_COLOURS,
+    PALE,
+    PALETTE,
+    STYLE,
+    norm_colour,
+    use_book_style,
+)
+from normtutor.plotting.wiring import wiring_labels, wirings_figure
+
+__all__ = [
+    "INK",
+    "NORM_COLOURS",
+    "PALE",
+    "PALETTE",
+    "STYLE",
+    "books_figure",
+    "curves",
+    "graph_figure",
+    "grid_map",
+    "half_plane_figure",
+    "histograms",
+    "intervals",
+    "keys_figure",
+    "norm_colour",
+    "repeats",
+    "shared_axes",
+    "sharing_cells_figure",
+    "sphere_figure",
+    "t_interval",
+    "use_book_style",
+    "wiring_labels",
+    "wirings_figure",
+]

@@ -1,0 +1,194 @@
+"""Which cells share a statistic, drawn for the family of norms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from normtutor import norms
+from normtutor.plotting.style import INK, PALE, FloatArray, norm_colour
+
+
+def _rectangle(left: float, bottom: float, width: float, height: float) -> FloatArray:
+    right, top = left + width, bottom + height
+    return np.array([[left, bottom], [right, bottom], [right, top], [left, top]])
+
+
+def shared_axes(name: str) -> str:
+    """Say in words which axes of (B, L, H) share a statistic, as `norms.TABLE` has it."""
+    letters = norms.TABLE[name].axes
+    if not letters:
+        return "no activations, the weights of one unit"
+    part = "the first entries of H" if name == "pRMSNorm" else "a group of H"
+    return " and ".join(part if letter == "h" else letter for letter in letters)
+
+
+def sharing_cells_figure(
+    names: Sequence[str] = ("BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm"),
+    *,
+    shape: tuple[int, int, int] = (3, 4, 6),
+    cell: tuple[int, int, int] = (1, 1, 2),
+    num_groups: int = 2,
+    p: float = 0.5,
+    moved: Mapping[str, ArrayLike] | None = None,
+) -> Figure:
+    """Draw which cells of x share a statistic with one cell, one row of sheets a norm.
+
+    Every sheet is one sequence of the batch, a row of it one token, a column one feature, so
+    that no cell hides another. Filled cells share the statistic, by `norms.sharing_cells`,
+    which reads `norms.TABLE`; the framed cell is the one asked about.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Keys of `norms.TABLE`, drawn from top to bottom.
+    shape : (B, L, H)
+    cell : (b, l, h)
+    num_groups, p
+        What GroupNorm and pRMSNorm need to know, as in `norms.sharing_cells`.
+    moved : mapping of name -> boolean array of shape (B, L, H), optional
+        A measurement: where the output changed when `cell` of the input changed. These cells
+        get a white dot. If the table is right, dots and filled cells coincide.
+
+    Returns
+    -------
+    Figure
+        One axes a norm. Its cells are one `PolyCollection` in the order of ``np.ndindex(shape)``;
+        the dots are one `PathCollection`.
+    """
+    batch, length, features = shape
+    gap = 1.4
+    foot = 1.9  # room for the words below the last row, in cells
+    heights = [length + 0.2] * (len(names) - 1) + [length + 0.2 + foot]
+    scale = 5.4 / (batch * (features + gap))  # inches a cell
+    fig, axes = plt.subplots(
+        len(names),
+        1,
+        figsize=(5.6, scale * sum(heights) + 0.36 * len(names)),
+        squeeze=False,
+        layout="constrained",
+        height_ratios=heights,
+    )
+    for ax, name in zip(axes[:, 0], names, strict=True):
+        shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=num_groups, p=p))
+        squares = [_rectangle(b * (features + gap) + h, t, 1, 1) for b, t, h in np.ndindex(*shape)]
+        colours = [norm_colour(name) if shares[i] else PALE for i in np.ndindex(*shape)]
+        ax.add_collection(
+            PolyCollection(squares, facecolors=colours, edgecolors="white", linewidths=1.2)
+        )
+        if moved is not None and name in moved:
+            sheets, rows, columns = np.nonzero(np.asarray(moved[name]))
+            left = sheets * (features + gap) + columns
+            ax.scatter(left + 0.5, rows + 0.5, s=13, color="white", zorder=3)
+        b, t, h = cell
+        ax.plot(
+            b * (features + gap) + h + np.array([0, 1, 1, 0, 0]),
+            t + np.array([0, 0, 1, 1, 0]),
+            color=INK,
+            linewidth=2.4,
+            zorder=4,
+            solid_joinstyle="miter",
+        )
+        ax.set_title(f"{name}: {shared_axes(name)}", fontsize=11, pad=4)
+        ax.set_xlim(-0.9, batch * (features + gap) - gap + 0.2)
+        ax.set_ylim(length + 0.1, -0.1)
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+    last = axes[-1, 0]
+    for b in range(batch):
+        last.text(
+            b * (features + gap) + features / 2,
+            length + 0.15,
+            f"sequence {b + 1}\nfeatures →",
+            ha="center",
+            va="top",
+            fontsize=10,
+        )
+    for ax in axes[:, 0]:
+        ax.text(-0.25, length / 2, "← tokens", rotation=90, ha="right", va="center", fontsize=10)
+    last.set_ylim(length + 0.1 + foot, -0.1)
+    return fig
+
+
+def books_figure(
+    names: Sequence[str] = ("BatchNorm", "InstanceNorm", "GroupNorm", "LayerNorm"),
+    *,
+    captions: Mapping[str, str] | None = None,
+    books: int = 3,
+    pages: int = 6,
+    lines: int = 3,
+    characters: int = 4,
+    num_groups: int = 2,
+) -> Figure:
+    """Draw the stack of books: which printed characters share a statistic, one panel a norm.
+
+    A book is one sequence or image of the batch, a page one feature, a character one position.
+    The pages are fanned out, so that the top line and the last character of each line can be
+    seen. The character asked about is the last of the top line of page 3 in book 2.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Keys of `norms.TABLE`.
+    captions : mapping of name -> text, optional
+        What follows the name in the title.
+    books, pages, lines, characters : int
+        Of the stack: B books, H pages, L = lines x characters positions on a page.
+    num_groups : int
+
+    Returns
+    -------
+    Figure
+        One axes a norm. Each page is one `PolyCollection`, labelled "book b, page h" from 1.
+    """
+    shape = (books, lines * characters, pages)
+    # The last character of the top line peeks out on every page of the fan.
+    cell = (min(1, books - 1), characters - 1, min(2, pages - 1))
+    step_x, step_y = 0.62, 0.62
+    width = characters + (pages - 1) * step_x + 1.1
+    height = lines + (pages - 1) * step_y + 0.4
+    scale = 5.4 / (books * width)  # inches a character
+    fig, axes = plt.subplots(
+        len(names),
+        1,
+        figsize=(5.6, (scale * height + 0.36) * len(names)),
+        squeeze=False,
+        layout="constrained",
+    )
+    for ax, name in zip(axes[:, 0], names, strict=True):
+        shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=num_groups, p=0.5))
+        for b in range(books):
+            for page in reversed(range(pages)):
+                squares, fills, edges, widths = [], [], [], []
+                # The frame is drawn last, on top of its neighbours.
+                spots = sorted(range(lines * characters), key=lambda spot: spot == cell[1])
+                for spot in spots:
+                    line, character = divmod(spot, characters)
+                    left = b * width + character + page * step_x
+                    squares.append(_rectangle(left, -line - 1 + page * step_y, 1, 1))
+                    asked = (b, spot, page) == cell
+                    fills.append(norm_colour(name) if shares[b, spot, page] else PALE)
+                    edges.append(INK if asked else "white")
+                    widths.append(2.0 if asked else 0.7)
+                ax.add_collection(
+                    PolyCollection(
+                        squares,
+                        facecolors=fills,
+                        edgecolors=edges,
+                        linewidths=widths,
+                        zorder=pages - page,  # a page covers those behind it
+                        label=f"book {b + 1}, page {page + 1}",
+                    )
+                )
+        caption = f": {captions[name]}" if captions and name in captions else ""
+        ax.set_title(f"{name}{caption}", fontsize=11, pad=4)
+        ax.set_xlim(-0.3, books * width - 0.8)
+        ax.set_ylim(-lines - 0.2, (pages - 1) * step_y + 0.2)
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+    return fig

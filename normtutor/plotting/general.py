@@ -1,0 +1,368 @@
+"""Figures for any chapter: curves, intervals, histograms, repeated runs, maps of a grid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from normtutor.plotting.style import INK, NORM_COLOURS, PALETTE, FloatArray
+
+# Student's t: the 97.5% points for 1 to 30 degrees of freedom, scipy.stats.t.ppf(0.975, df).
+# A table, so that figures need matplotlib and no scipy.
+# fmt: off
+_T_975 = (
+    12.70620, 4.30265, 3.18245, 2.77645, 2.57058, 2.44691, 2.36462, 2.30600, 2.26216, 2.22814,
+    2.20099, 2.17881, 2.16037, 2.14479, 2.13145, 2.11991, 2.10982, 2.10092, 2.09302, 2.08596,
+    2.07961, 2.07387, 2.06866, 2.06390, 2.05954, 2.05553, 2.05183, 2.04841, 2.04523, 2.04227,
+)
+# fmt: on
+
+
+def _t_975(degrees: int) -> float:
+    if degrees <= len(_T_975):
+        return _T_975[degrees - 1]
+    # Beyond the table, two terms of the expansion around the normal quantile are exact to 1e-5.
+    z = 1.959964
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    return z + first / degrees + second / degrees**2
+
+
+def t_interval(samples: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return the mean over the first axis and the half-width of its 95% t-interval.
+
+    The interval has that coverage if the rows are independent and Gaussian.
+
+    Parameters
+    ----------
+    samples : array of shape (n_seeds, ...)
+        One row a seed. With one row there is no spread to estimate: the half-width is NaN.
+
+    Returns
+    -------
+    mean, half_width : arrays of shape (...)
+    """
+    values = np.asarray(samples, dtype=np.float64)
+    if values.ndim == 0 or values.shape[0] == 0:
+        raise ValueError(
+            f"t_interval needs at least one row, one a seed; got an array of shape {values.shape}"
+        )
+    seeds = values.shape[0]
+    mean = values.mean(axis=0)
+    if seeds == 1:
+        return mean, np.full_like(mean, np.nan)
+    return mean, _t_975(seeds - 1) * values.std(axis=0, ddof=1) / np.sqrt(seeds)
+
+
+def _label_of(key: str, position: int, labels: Mapping[str, str] | Sequence[str] | None) -> str:
+    if labels is None:
+        return key
+    if isinstance(labels, Mapping):
+        return labels.get(key, key)
+    return labels[position]
+
+
+_DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)), (0, (3, 1, 1, 1, 1, 1)))
+
+
+def curves(
+    x: ArrayLike,
+    ys: Mapping[str, ArrayLike],
+    *,
+    labels: Mapping[str, str] | Sequence[str] | None = None,
+    xlabel: str,
+    ylabel: str,
+    colours: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw one curve for each entry of `ys`: the mean over seeds, in its 95% t-interval.
+
+    Parameters
+    ----------
+    x : array of shape (n_steps,)
+        Shared by all curves.
+    ys : mapping of name -> array of shape (n_seeds, n_steps)
+        One row a seed. An array of shape (n_steps,), or with one row, is drawn without a band.
+    labels : mapping of name -> text, or a sequence in the order of `ys`, optional
+        What the legend says; by default the names themselves.
+    xlabel, ylabel : str
+        With units, as in "steps" or "loss (nats/token)".
+    colours : mapping of name -> colour, optional
+        By default a norm wears its own colour and the rest take the palette in turn.
+    ax : Axes, optional
+        Where to draw; by default a new figure.
+
+    Returns
+    -------
+    Axes
+        The line of each curve carries its legend text as label; its band has the label
+        ``"_band " + text``, which keeps it out of the legend.
+    """
+    steps = np.asarray(x, dtype=np.float64)
+    if steps.ndim != 1:
+        raise ValueError(f"x must have shape (n_steps,); got {steps.shape}")
+    if ax is None:
+        _, ax = plt.subplots()
+    chosen = _colours_for(list(ys), colours)
+    for position, (key, rows) in enumerate(ys.items()):
+        values = np.atleast_2d(np.asarray(rows, dtype=np.float64))  # (n_seeds, n_steps)
+        if values.ndim != 2 or values.shape[1] != steps.shape[0]:
+            raise ValueError(
+                f"ys[{key!r}] must have shape (n_seeds, {steps.shape[0]}) to match x; "
+                f"got {np.shape(rows)}. Transpose it if seeds are its last axis."
+            )
+        mean, half = t_interval(values)
+        text = _label_of(key, position, labels)
+        colour = chosen[key]
+        # Dashes tell the curves apart for who sees no colour.
+        dash = _DASHES[position % len(_DASHES)]
+        ax.plot(steps, mean, color=colour, linestyle=dash, label=text)
+        if values.shape[0] > 1:
+            ax.fill_between(
+                steps,
+                mean - half,
+                mean + half,
+                color=colour,
+                alpha=0.18,
+                linewidth=0,
+                label=f"_band {text}",
+            )
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    if len(ys) > 1:
+        ax.legend()
+    return ax
+
+
+def _colours_for(names: Sequence[str], colours: Mapping[str, str] | None) -> dict[str, str]:
+    given = dict(colours or {})
+    chosen = {name: given.get(name, NORM_COLOURS.get(name, "")) for name in names}
+    free = [c for c in PALETTE.values() if c not in chosen.values()] or list(PALETTE.values())
+    missing = [name for name in names if not chosen[name]]
+    for position, name in enumerate(missing):
+        chosen[name] = free[position % len(free)]
+    return chosen
+
+
+def _label_rows(ax: Axes, rows: list[str], xlabel: str, reference: float | None) -> None:
+    """Name the rows from top to bottom, and draw the line that they are compared with."""
+    if reference is not None:
+        ax.axvline(reference, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+    ax.set_xlabel(xlabel)
+
+
+def intervals(
+    rows: Mapping[str, ArrayLike],
+    *,
+    xlabel: str,
+    ax: Axes | None = None,
+    reference: float | None = 0.0,
+    colours: Mapping[str, str] | None = None,
+) -> Axes:
+    """Draw, one row an entry, the mean over seeds as a dot in its 95% t-interval as a bar.
+
+    Made for differences that are paired by seed: an interval that misses the reference line
+    is a difference that the seeds agree on.
+
+    Parameters
+    ----------
+    rows : mapping of text -> array of shape (n_seeds,)
+        At least two seeds each; drawn from top to bottom.
+    xlabel : str
+        With units, and for a difference with its sign, as in
+        "BatchNorm - LayerNorm, loss (nats/token)".
+    reference : float or None
+        Where the vertical line of "no difference" stands; None draws no line.
+    colours : mapping of text -> colour, optional
+    ax : Axes, optional
+        Where to draw; by default a new figure as high as the rows need.
+
+    Returns
+    -------
+    Axes
+        One error bar container a row, its label the row's text, in `ax.containers`.
+    """
+    if not rows:
+        raise ValueError("intervals needs at least one row; got an empty mapping")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(5.0, 1.0 + 0.42 * len(rows)))
+    chosen = _colours_for(list(rows), colours)
+    for position, (text, samples) in enumerate(rows.items()):
+        values = np.asarray(samples, dtype=np.float64)
+        if values.ndim != 1 or values.shape[0] < 2:
+            raise ValueError(
+                f"rows[{text!r}] must have shape (n_seeds,) with at least two seeds; "
+                f"got {values.shape}. One seed has no interval."
+            )
+        mean, half = t_interval(values)
+        ax.errorbar(
+            [float(mean)],
+            [position],
+            xerr=[float(half)],
+            fmt="o",
+            markersize=7,
+            capsize=4,
+            color=chosen[text],
+            label=text,
+        )
+    _label_rows(ax, list(rows), xlabel, reference)
+    return ax
+
+
+def histograms(
+    samples: Mapping[str, ArrayLike],
+    *,
+    xlabel: str,
+    ylabel: str = "share",
+    bins: ArrayLike,
+    colours: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the distribution of each sample as steps over common bins; the shares sum to one.
+
+    Parameters
+    ----------
+    samples : mapping of text -> array
+        Flattened.
+    xlabel, ylabel : str
+    bins : array of shape (n_bins + 1,)
+        Edges. Values outside raise ``ValueError``, because they would vanish silently.
+    colours : mapping of text -> colour, optional
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+        One `StepPatch` a sample, with the text as label.
+    """
+    edges = np.asarray(bins, dtype=np.float64)
+    if ax is None:
+        _, ax = plt.subplots()
+    chosen = _colours_for(list(samples), colours)
+    for position, (text, sample) in enumerate(samples.items()):
+        values = np.asarray(sample, dtype=np.float64).ravel()
+        if values.size == 0 or values.min() < edges[0] or values.max() > edges[-1]:
+            raise ValueError(
+                f"samples[{text!r}] must be non-empty and lie within the bins "
+                f"[{edges[0]:g}, {edges[-1]:g}]"
+            )
+        counts, _ = np.histogram(values, edges)
+        ax.stairs(
+            counts / values.size,
+            edges,
+            color=chosen[text],
+            linewidth=2,
+            linestyle=_DASHES[position % len(_DASHES)],
+            label=text,
+        )
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    ax.set_ylim(bottom=0)
+    if len(samples) > 1:
+        ax.legend()
+    return ax
+
+
+def repeats(
+    rows: Mapping[str, ArrayLike],
+    *,
+    xlabel: str,
+    reference: float | None = 1.0,
+    colours: Mapping[str, str] | None = None,
+) -> Axes:
+    """Draw measurements that were repeated: a dot at each median, a bar from quartile to quartile.
+
+    Parameters
+    ----------
+    rows : mapping of text -> array of shape (n_repeats, 3)
+        Lower quartile, median and upper quartile of each repeat; drawn from top to bottom.
+    xlabel : str
+    reference : float or None
+        Where the vertical line stands; None draws no line.
+    colours : mapping of text -> colour, optional
+
+    Returns
+    -------
+    Axes
+        One error bar container a row, its label the row's text, in `ax.containers`.
+    """
+    _, ax = plt.subplots(figsize=(5.0, 1.0 + 0.42 * len(rows)))
+    chosen = _colours_for(list(rows), colours)
+    for position, (text, samples) in enumerate(rows.items()):
+        values = np.asarray(samples, dtype=np.float64)
+        if values.ndim != 2 or values.shape[1] != 3:
+            raise ValueError(
+                f"rows[{text!r}] must have shape (n_repeats, 3): quartile, median, quartile; "
+                f"got {values.shape}"
+            )
+        low, median, high = values.T
+        offsets = 0.14 * (np.arange(len(values)) - (len(values) - 1) / 2)
+        ax.errorbar(
+            median,
+            position + offsets,
+            xerr=[median - low, high - median],
+            fmt="o",
+            markersize=5,
+            linewidth=1.5,
+            color=chosen[text],
+            label=text,
+        )
+    _label_rows(ax, list(rows), xlabel, reference)
+    return ax
+
+
+def grid_map(
+    values: ArrayLike,
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    texts: Sequence[Sequence[str]],
+    low: float,
+    high: float,
+    ax: Axes,
+) -> Any:
+    """Draw a table of numbers as shaded cells, each with its text.
+
+    Parameters
+    ----------
+    values : array of shape (n_rows, n_columns)
+        What shades a cell; NaN leaves it white.
+    rows, columns : sequences of text
+    texts : sequence of sequences of text
+        What a cell says, in the shape of `values`.
+    low, high : float
+        The values of the palest and the darkest cell.
+
+    Returns
+    -------
+    AxesImage
+        For a colour bar.
+    """
+    table = np.asarray(values, dtype=np.float64)
+    if table.shape != (len(rows), len(columns)):
+        raise ValueError(
+            f"values must have shape ({len(rows)}, {len(columns)}), one row a name in rows; "
+            f"got {table.shape}"
+        )
+    image = ax.imshow(table, cmap="cividis_r", vmin=low, vmax=high, aspect="auto")
+    for (i, j), value in np.ndenumerate(table):
+        dark = np.isfinite(value) and (value - low) / (high - low) > 0.5
+        ax.text(
+            j, i, texts[i][j], ha="center", va="center", fontsize=10,
+            color="white" if dark else INK,
+        )  # fmt: skip
+    ax.set_xticks(range(len(columns)), columns)
+    ax.set_yticks(range(len(rows)), rows)
+    ax.tick_params(length=0)
+    for spine in ax.spines.values():
+        spine.set_visible(False)
+    return image
