@@ -6,7 +6,7 @@ arguments and come out as a third result.
 """
 
 from normtutor.norms.batch_norm import RunningStats, batch_norm, batch_norm_backward
-from normtutor.norms.choices import TABLE, Choices, sharing_cells
+from normtutor.norms.choices import NO_NORM, TABLE, Choices, sharing_cells
 from normtutor.norms.dynamic_tanh import dynamic_tanh, dynamic_tanh_backward
 from normtutor.norms.group_norm import (
     group_norm,
@@ -34,6 +34,7 @@ from normtutor.norms.rms_norm import (
 from normtutor.norms.weight_norm import weight_norm, weight_norm_backward
 
 __all__ = [
+    "NO_NORM",
     "TABLE",
     "Choices",
     "RunningStats",

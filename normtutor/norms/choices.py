@@ -14,27 +14,40 @@ class Choices(NamedTuple):
     """One row of the table, for x of shape (B, L, H).
 
     ``axes`` names what shares a statistic, as letters of "BLH". "h" is a part of H: a group in
-    GroupNorm, the first entries in pRMSNorm. It is empty for a norm of the weights.
+    GroupNorm, the first entries in pRMSNorm. It is empty for a norm of the weights. ``light`` and
+    ``dark`` are the colours that the norm wears on a light and on a dark page: figures, style
+    sheets and scripts all take them from here. Relatives share a colour and differ in dashes.
     """
 
     axes: str
     statistic: str
     source: str
+    light: str
+    dark: str
 
 
 TABLE: dict[str, Choices] = {
     "BatchNorm": Choices(
-        "BL", "mean and variance", "the batch in training, a running average in evaluation"
+        "BL",
+        "mean and variance",
+        "the batch in training, a running average in evaluation",
+        "#0a4a86",
+        "#8cc4ee",
     ),
-    "LayerNorm": Choices("H", "mean and variance", "the token itself"),
-    "InstanceNorm": Choices("L", "mean and variance", "the sequence itself"),
-    "GroupNorm": Choices("Lh", "mean and variance", "the sequence itself"),
-    "RMSNorm": Choices("H", "root mean square", "the token itself"),
-    "pRMSNorm": Choices("h", "root mean square", "the token itself"),
-    "PowerNorm-V": Choices("BL", "root mean square", "the batch"),
-    "PowerNorm": Choices("BL", "root mean square", "a running average, in training too"),
-    "WeightNorm": Choices("", "Euclidean norm", "the weights of one unit"),
+    "LayerNorm": Choices("H", "mean and variance", "the token itself", "#cc4a00", "#fa8e2e"),
+    "InstanceNorm": Choices("L", "mean and variance", "the sequence itself", "#6e4212", "#c59e5e"),
+    "GroupNorm": Choices("Lh", "mean and variance", "the sequence itself", "#0f8563", "#2ee09a"),
+    "RMSNorm": Choices("H", "root mean square", "the token itself", "#b338bd", "#b980fb"),
+    "pRMSNorm": Choices("h", "root mean square", "the token itself", "#b338bd", "#b980fb"),
+    "PowerNorm-V": Choices("BL", "root mean square", "the batch", "#222222", "#e6e6e6"),
+    "PowerNorm": Choices(
+        "BL", "root mean square", "a running average, in training too", "#222222", "#e6e6e6"
+    ),
+    "WeightNorm": Choices("", "Euclidean norm", "the weights of one unit", "#6e4212", "#c59e5e"),
 }
+
+# A network without a norm, on a light and on a dark page; its lines are dashed.
+NO_NORM = ("#6a6a6a", "#a8a8a8")
 
 
 def sharing_cells(
