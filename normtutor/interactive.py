@@ -5,12 +5,14 @@ The scripts stand in ``book/_static/interactive``; a figure's numbers come from 
 
 import html
 import json
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from normtutor import norms
 from normtutor.plotting import t_interval
 
 
@@ -72,3 +74,22 @@ def profiles_by_layer(
     if len(lengths) != 1:
         raise ValueError(f"all profiles need the same number of layers; got {sorted(lengths)}.")
     return {"layers": list(range(lengths.pop())), "wirings": wirings}
+
+
+def colours_css() -> str:
+    """Write the colours of the norms as custom properties, for style sheets and scripts.
+
+    ``book/_static/colours.css`` holds this text; a test compares the two.
+    """
+    rows = {name: (row.light, row.dark) for name, row in norms.TABLE.items()}
+    rows["none"] = norms.NO_NORM
+
+    def block(selector: str, shade: int) -> str:
+        lines = [f"  --norm-{name.lower()}: {both[shade]};" for name, both in rows.items()]
+        return "\n".join([f"{selector} {{", *lines, "}", ""])
+
+    head = (
+        "/* The colours of the norms, from norms.TABLE. Written by interactive.colours_css(). */\n"
+    )
+    dark = block('html[data-theme="dark"]', 1)
+    return f"{head}{block(':root', 0)}@media screen {{\n{textwrap.indent(dark, '  ')}}}\n"

@@ -14,6 +14,7 @@ from normtutor.plotting.geometry import half_plane_figure, keys_figure, sphere_f
 from normtutor.plotting.graph import graph_figure
 from normtutor.plotting.style import (
     INK,
+    NO_NORM,
     NORM_COLOURS,
     PALE,
     PALETTE,
@@ -26,6 +27,7 @@ from normtutor.plotting.wiring import wiring_labels, wirings_figure
 __all__ = [
     "INK",
     "NORM_COLOURS",
+    "NO_NORM",
     "PALE",
     "PALETTE",
     "STYLE",

@@ -14,33 +14,29 @@ import numpy as np
 from cycler import cycler
 from numpy.typing import NDArray
 
+from normtutor import norms
+
 FloatArray = NDArray[np.float64]
+
+# A norm wears one colour throughout the book: in figures, style sheets and scripts it comes from
+# its row of norms.TABLE. Relatives share a colour and differ in dashes.
+NORM_COLOURS = {name: row.light for name, row in norms.TABLE.items()}
+NO_NORM = norms.NO_NORM[0]  # its lines are dashed
 
 # Six colours that keep 4.5:1 contrast on white and stay apart under the three kinds of
 # dichromacy (tests/core/test_plotting.py computes both). Neighbours in the list differ most.
+# They are those of the norms. What is no norm (a verdict, a wiring, a batch) is told apart by
+# shape, dashes and shades of grey, or by these where no norm stands in the same figure.
 PALETTE = {
-    "blue": "#0a4a86",
-    "vermilion": "#cc4a00",
-    "green": "#0f8563",
-    "purple": "#b338bd",
-    "brown": "#6e4212",
-    "black": "#222222",
+    "blue": NORM_COLOURS["BatchNorm"],
+    "vermilion": NORM_COLOURS["LayerNorm"],
+    "green": NORM_COLOURS["GroupNorm"],
+    "purple": NORM_COLOURS["RMSNorm"],
+    "brown": NORM_COLOURS["InstanceNorm"],
+    "black": NORM_COLOURS["PowerNorm"],
 }
 PALE = "#e4e7eb"  # a cell or a region that is there but not meant
 INK = "#222222"
-
-# A norm wears one colour throughout the book. Relatives share a colour and differ in dashes.
-NORM_COLOURS = {
-    "BatchNorm": PALETTE["blue"],
-    "LayerNorm": PALETTE["vermilion"],
-    "InstanceNorm": PALETTE["brown"],
-    "GroupNorm": PALETTE["green"],
-    "RMSNorm": PALETTE["purple"],
-    "pRMSNorm": PALETTE["purple"],
-    "PowerNorm-V": PALETTE["black"],
-    "PowerNorm": PALETTE["black"],
-    "WeightNorm": PALETTE["brown"],
-}
 
 STYLE: dict[Any, Any] = {
     "figure.figsize": (5.0, 3.3),  # inches; at 11 pt it still reads when a phone shrinks it
@@ -86,8 +82,10 @@ def norm_colour(name: str) -> str:
     """Return the colour that the norm called `name` wears in every figure of the book.
 
     Names that are no norm (a model, a data set) raise ``KeyError``: give those a colour
-    from `PALETTE` yourself.
+    from `PALETTE` yourself. "none" is a network without a norm; draw it dashed.
     """
+    if name == "none":
+        return NO_NORM
     if name not in NORM_COLOURS:
         known = ", ".join(NORM_COLOURS)
         raise KeyError(f"no colour is reserved for {name!r}; norms with a colour are {known}")

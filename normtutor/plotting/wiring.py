@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from normtutor.plotting.style import INK, PALE, PALETTE
+from normtutor.plotting.style import INK, PALE
 
 
 def _number(value: float) -> str:
@@ -69,7 +69,7 @@ def wirings_figure(
         ax.set_axis_off()
     stream, branch, plus = 0.3, 1.35, 3.3
     arrow = {"arrowstyle": "-|>", "color": INK, "shrinkA": 0, "shrinkB": 0, "linewidth": 1.4}
-    norm_box = {"boxstyle": "round,pad=0.25", "facecolor": PALETTE["blue"], "edgecolor": "none"}
+    norm_box = {"boxstyle": "round,pad=0.25", "facecolor": "#5a5a5a", "edgecolor": "none"}
     for ax, (name, row) in zip(grid.flat, wirings.items(), strict=False):
         labels = wiring_labels(row, layer=layer, depth=depth)
         ax.set_title(name, loc="center", fontsize=11, pad=2)

@@ -99,6 +99,34 @@ def test_colours_stay_apart_for_every_kind_of_colour_vision(kind):
         assert distance > 15, (kind, first, second, distance)
 
 
+DARK = {name: row.dark for name, row in norms.TABLE.items()}
+GROUNDS = ("#14181e", "#29313d")  # of a dark page and of the boxes on it
+
+
+@pytest.mark.parametrize("name", [*DARK, "none"])
+def test_every_colour_reads_on_a_dark_page(name):
+    colour = DARK.get(name, norms.NO_NORM[1])
+    assert min(contrast(colour, ground) for ground in GROUNDS) >= 4.5
+
+
+@pytest.mark.parametrize("kind", DICHROMACY)
+def test_colours_stay_apart_on_a_dark_page_too(kind):
+    for first, second in itertools.combinations(sorted(set(DARK.values())), 2):
+        distance = np.linalg.norm(seen_as_lab(first, kind) - seen_as_lab(second, kind))
+        assert distance > 15, (kind, first, second, distance)
+
+
+def test_no_norm_is_grey_and_relatives_share_a_colour():
+    for colour in norms.NO_NORM:
+        red, green, blue = mcolors.to_rgb(colour)
+        assert red == green == blue
+    assert contrast(plotting.norm_colour("none"), "white") >= 4.5
+    alike = {}
+    for row in norms.TABLE.values():
+        alike.setdefault(row.light, set()).add(row.dark)
+    assert all(len(darks) == 1 for darks in alike.values())
+
+
 def test_filled_cells_stand_out_from_pale_ones():
     for colour in plotting.NORM_COLOURS.values():
         assert contrast(colour, plotting.PALE) >= 3
@@ -147,7 +175,7 @@ def test_no_figure_runs_a_model():
         and isinstance(node.value, ast.Name)
         and node.value.id == "norms"
     }
-    assert used == {"TABLE", "sharing_cells"}  # the table, never a formula
+    assert used == {"NO_NORM", "TABLE", "sharing_cells"}  # the table, never a formula
 
 
 # --- intervals over seeds

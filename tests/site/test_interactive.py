@@ -14,7 +14,8 @@ from playwright.sync_api import expect
 from normtutor import experiments, interactive, norms, plotting
 
 ROOT = Path(__file__).resolve().parents[2]
-SCRIPTS = ROOT / "book" / "_static" / "interactive"
+STATIC = ROOT / "book" / "_static"
+SCRIPTS = STATIC / "interactive"
 FIGURES = sorted(path.stem for path in SCRIPTS.glob("*.js") if "customElements" in path.read_text())
 
 
@@ -25,9 +26,15 @@ def show(serve, open_page):
 
     def start(body: str = "", **options):
         names = re.findall(r"<nt-(\w+)", body)
-        scripts = "".join(f'<script type="module" src="/{name}.js"></script>' for name in names)
+        scripts = "".join(
+            f'<script type="module" src="/interactive/{name}.js"></script>' for name in names
+        )
         page = open_page(**options)
-        base = serve(SCRIPTS, f'<!doctype html><html lang="en"><body>{body}{scripts}</body></html>')
+        head = '<link rel="stylesheet" href="/colours.css">'
+        text = (
+            f'<!doctype html><html lang="en"><head>{head}</head><body>{body}{scripts}</body></html>'
+        )
+        base = serve(STATIC, text)
         opened.append((Heard(page), base))
         page.goto(base + "probe")
         return page
@@ -50,6 +57,10 @@ def by_the_package(name, x, mask, eps=1e-5):
     return {"LayerNorm": norms.layer_norm, "RMSNorm": norms.rms_norm}[name](x, eps=eps)[0]
 
 
+def test_the_style_sheet_has_the_colours_of_the_table():
+    assert (STATIC / "colours.css").read_text(encoding="utf-8") == interactive.colours_css()
+
+
 @needs_chromium
 def test_the_block_agrees_with_the_package(show):
     shape = (2, 3, 4)
@@ -58,8 +69,8 @@ def test_the_block_agrees_with_the_package(show):
     mask = np.array([[True, True, True], [True, False, False]])
     found = show().evaluate(
         """async ([blocks, mask]) => {
-          const { NORMS, normalize } = await import("/norms.js");
-          const { START } = await import("/cells.js");
+          const { NORMS, normalize } = await import("/interactive/norms.js");
+          const { START } = await import("/interactive/cells.js");
           return [START, ...blocks].map(x => Object.fromEntries(Object.keys(NORMS).map(name =>
             [name, [null, mask].map(m => normalize(name, x, [2, 3, 4], {mask: m}))])));
         }""",
@@ -91,7 +102,7 @@ def test_the_playground_agrees_with_the_package(show):
     }
     found = show().evaluate(
         """async settings => {
-          const { NAMES, NEUTRAL, changed, movement } = await import("/invariance.js");
+          const { NAMES, NEUTRAL, changed, movement } = await import("/interactive/invariance.js");
           return Object.fromEntries(Object.entries(settings).map(([key, some]) => {
             const all = {...NEUTRAL, ...some};
             const moved = name => [name, [0, 0.1].map(eps => movement(name, all, eps))];
@@ -125,7 +136,7 @@ def test_the_geometry_agrees_with_the_package(show):
     vectors = np.random.default_rng(1).normal(size=(5, 3))
     found = show().evaluate(
         """async vectors => {
-          const { onCircle, project } = await import("/geometry.js");
+          const { onCircle, project } = await import("/interactive/geometry.js");
           return {images: vectors.map(project), equal: project([2, 2, 2]),
             circle: [0, 1, 2, 3].map(i => onCircle(i, 4))};
         }""",
