@@ -134,6 +134,19 @@ def mend_names_and_roles(
             context["body"] = context["body"].replace(written, mended)
 
 
+CODE_SWITCH = """
+<p class="code-switch"><button type="button" aria-pressed="false">Show all code</button></p>"""
+
+
+def offer_code(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Put a switch under the title of a page on which code is folded; ``reading.js`` serves it."""
+    body = context.get("body") or ""
+    if '<details class="hide' in body:
+        context["body"] = body.replace("</h1>", "</h1>" + CODE_SWITCH, 1)
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.setup_extension("sphinx.ext.intersphinx")
     # Before intersphinx reads its mapping.
@@ -143,6 +156,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-resolved", number_repeated_ids)
     app.connect("html-page-context", load_interactive_figures)
     app.connect("html-page-context", mend_names_and_roles)
+    app.connect("html-page-context", offer_code)
     # After the extension that adds the previews.
     app.connect("html-page-context", describe_for_previews, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -148,6 +148,22 @@ function keepFoldedWhereLinked() {
     .forEach((link) => link.addEventListener("click", (event) => event.stopPropagation()));
 }
 
+/* One switch opens all code of a page; who wants code finds it open on the next page, too. */
+function showCode() {
+  const button = document.querySelector(".code-switch button");
+  if (!button) return;
+  const set = (shown) => {
+    button.setAttribute("aria-pressed", shown);
+    document.querySelectorAll("details.hide").forEach((folded) => (folded.open = shown));
+  };
+  button.addEventListener("click", () => {
+    const shown = button.getAttribute("aria-pressed") === "false";
+    localStorage.setItem("code", shown ? "shown" : "folded");
+    set(shown);
+  });
+  if (localStorage.getItem("code") === "shown") set(true);
+}
+
 /* Paper is white. Fonts for equations that nobody has scrolled to would be missing there, so a desktop
    computer fetches them when it has nothing else to do. */
 function prepareForPaper() {
@@ -167,6 +183,7 @@ followReading();
 followLinks();
 keepFoldedWhereLinked();
 keepFocus();
+showCode();
 prepareForPaper();
 window.addEventListener("resize", watchWide);
 document.fonts.addEventListener("loadingdone", watchWide);

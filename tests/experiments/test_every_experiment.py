@@ -249,7 +249,10 @@ def figures_and_commands(notebook):
             continue
         stems.shown = set()
         stems.visit(ast.parse(source))
-        figure = cell["metadata"].get("mystnb", {}).get("figure", {}).get("name")
+        described = cell["metadata"].get("mystnb", {}).get("figure", {})
+        caption = described.get("caption", "")
+        stems.commands |= set(re.findall(r"normtutor\.experiments run (\w+)", caption))
+        figure = described.get("name")
         if figure:
             figures.append((figure, stems.shown))
     return figures, stems.commands
@@ -278,8 +281,9 @@ def test_the_figure_of_an_experiment_is_drawn_from_its_saved_run(name):
 
 
 def test_a_figure_without_a_command_is_found():
-    def cell(source, name=""):
-        metadata = {"mystnb": {"figure": {"name": name}}} if name else {}
+    def cell(source, name="", caption=""):
+        described = {"name": name, "caption": caption}
+        metadata = {"mystnb": {"figure": described}} if name else {}
         return {"cell_type": "code", "source": [source], "metadata": metadata}
 
     load = cell("run = experiments.load('text_batches')\ndef get(): return run.values('loss')")
@@ -291,6 +295,8 @@ def test_a_figure_without_a_command_is_found():
         "source": ["python -m normtutor.experiments run text_batches"],
     }
     assert untraceable({"cells": [load, figure, words]}) == []
+    told = "5 seeds; `python -m normtutor.experiments run text_batches`."
+    assert untraceable({"cells": [load, cell("plt.plot(get())", "fig-x", told)]}) == []
     loop = cell("for x in [get()]:\n    with style():\n        plt.plot(x)", "fig-x")
     assert untraceable({"cells": [load, loop]}) == ["fig-x: text_batches"]
     other = cell("run = [1, 2]\nplt.plot([losses for losses in run])", "fig-y")

@@ -14,3 +14,11 @@ EXERCISES = [name for name in SECTIONS if name.startswith("book/exercises/")]
 CONTENT = [TOC["root"], *(entry["file"] for entry in ENTRIES), *SECTIONS]
 NOTEBOOKS = [name for name in CONTENT if (ROOT / f"{name}.ipynb").exists()]
 CHAPTERS = [name for name in NOTEBOOKS if name not in EXERCISES]
+# A chapter's depth page stands below it.
+DEPTH = {
+    entry["file"]: section["file"]
+    for entry in ENTRIES
+    for section in entry.get("sections", [])
+    if section["file"].startswith("book/in_depth/")
+}
+MAIN_LINES = list(DEPTH)

@@ -296,6 +296,20 @@ def test_a_folded_code_cell_opens(visit):
     expect(code).to_be_visible()
 
 
+def test_one_switch_opens_all_the_code_of_a_page_and_of_the_next(visit):
+    page = visit("book/01_internal_covariate_shift")
+    switch, codes = page.locator(".code-switch button"), page.locator("details.hide")
+    expect(switch).to_have_attribute("aria-pressed", "false")
+    switch.click()
+    assert codes.count() > 1
+    assert codes.evaluate_all("all => all.every((one) => one.open)")
+    page.goto(page.url.replace("01_internal_covariate_shift", "02_family_of_norms"))
+    expect(page.locator(".code-switch button")).to_have_attribute("aria-pressed", "true")
+    assert page.locator("details.hide").evaluate_all("all => all.every((one) => one.open)")
+    page.locator(".code-switch button").press("Enter")
+    assert page.locator("details.hide").evaluate_all("all => all.every((one) => !one.open)")
+
+
 def test_code_can_be_copied(visit):
     page = visit(CHAPTER, permissions=["clipboard-read", "clipboard-write"])
     cells = page.locator(".cell_input div.highlight")

@@ -1,0 +1,112 @@
+"""Tables for a chapter: a data frame as a page, a notebook and a test can read it.
+
+The head carries the units, numbers are rounded and aligned, and the row that matters is marked.
+"""
+
+import hashlib
+from collections.abc import Hashable, Mapping, Sequence
+
+import pandas as pd
+from numpy.typing import ArrayLike
+from pandas.api.types import is_numeric_dtype
+
+from normtutor.plotting import t_interval
+
+
+def number(value: float, form: str = ".3f") -> str:
+    """A number in a format of Python, with a true minus sign; zero is never negative.
+
+    >>> number(-0.0004), number(-1.5, ".1f"), number(1e-7, ".0e")
+    ('0.000', '−1.5', '1e−07')
+    """
+    text = format(value, form)
+    if text.startswith("-") and not any(digit in text for digit in "123456789"):
+        text = text[1:]
+    return text.replace("-", "−")
+
+
+def interval(samples: ArrayLike, form: str = ".3f") -> str:
+    """The mean over seeds and the half-width of its 95% t-interval, as text.
+
+    Parameters
+    ----------
+    samples : array of shape (n_seeds,)
+    form : str
+        How both numbers are printed: a format specification of Python.
+
+    >>> interval([1.0, 2.0, 3.0], ".1f")
+    '2.0 ± 2.5'
+    """
+    mean, half = t_interval(samples)
+    return f"{number(float(mean), form)} ± {number(float(half), form)}"
+
+
+class Table:
+    """What :func:`table` returns: HTML for a page or a notebook, plain text for everything else."""
+
+    def __init__(self, html: str, text: str) -> None:
+        self.html, self.text = html, text
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def table(
+    frame: pd.DataFrame,
+    *,
+    form: str | Mapping[Hashable, str] = ".3f",
+    mark: Hashable | Sequence[Hashable] = (),
+) -> Table:
+    """Show a data frame as a table whose text is the same on every machine.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns are named as a reader shall see them, with units. The index names the rows; a frame
+        with the index 0, 1, 2, ... is shown without it.
+    form : str, or mapping of column -> str
+        How numbers are printed: a format specification of Python. Text stays as it is.
+    mark : row label, or sequence of row labels
+        The row or rows that matter; they are set in bold type.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    ValueError
+        If a row to be marked is not in the frame.
+    """
+    marked = list(mark) if isinstance(mark, Sequence) and not isinstance(mark, str) else [mark]
+    if missing := [row for row in marked if row not in frame.index]:
+        raise ValueError(
+            f"rows to mark must be in the table; {missing} are not in {[*frame.index]}."
+        )
+    shown = frame.copy().astype(object)
+    for column in frame.columns:
+        if is_numeric_dtype(frame[column]):
+            own = form if isinstance(form, str) else form.get(column, ".3f")
+            whole = pd.api.types.is_integer_dtype(frame[column]) and isinstance(form, str)
+            shown[column] = [number(value, "d" if whole else own) for value in frame[column]]
+    numbered = isinstance(frame.index, pd.RangeIndex)
+    classes = pd.DataFrame("text", frame.index, frame.columns)
+    for column in frame.columns:
+        if all(any(sign.isdigit() for sign in str(cell)) for cell in shown[column]):
+            classes[column] = "number"
+    classes.loc[marked] += " marked"
+    head = [
+        {"selector": "td.number", "props": "text-align: right; font-variant-numeric: tabular-nums"},
+        {"selector": "td.text, th", "props": "text-align: left"},
+        {"selector": "td.marked", "props": "font-weight: 700"},
+    ]
+    text = shown.to_string(index=not numbered)
+    styler = shown.style.set_uuid(hashlib.sha256(text.encode()).hexdigest()[:8])
+    styler.cell_ids = False
+    styler.set_td_classes(classes).set_table_styles(head)
+    if numbered:
+        styler.hide(axis="index")
+    return Table(styler.to_html(), text)

@@ -1,0 +1,67 @@
+"""Tables: rounded, aligned, marked, and the same on every machine."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from bs4 import BeautifulSoup
+
+from normtutor import tables
+
+FRAME = pd.DataFrame(
+    {"loss (nats/token)": [2.34567, -0.0001], "norm": ["LayerNorm", "BatchNorm"], "seeds": [5, 6]},
+    index=["shuffled", "equal length"],
+)
+
+
+def parsed(table):
+    return BeautifulSoup(table._repr_html_(), "html.parser")
+
+
+def test_numbers_are_rounded_and_words_stay():
+    page = parsed(tables.table(FRAME, form=".2f"))
+    rows = [[cell.text for cell in row.find_all(["th", "td"])] for row in page.select("tbody tr")]
+    assert rows == [
+        ["shuffled", "2.35", "LayerNorm", "5"],
+        ["equal length", "0.00", "BatchNorm", "6"],
+    ]
+    assert [cell.text for cell in page.select("thead th")][1:] == list(FRAME.columns)
+
+
+def test_each_column_has_its_format():
+    page = parsed(tables.table(FRAME, form={"loss (nats/token)": ".1f", "seeds": ".0f"}))
+    assert [cell.text for cell in page.select("tbody tr td")] == [
+        *("2.3", "LayerNorm", "5"),
+        *("0.0", "BatchNorm", "6"),
+    ]
+
+
+def test_only_the_row_that_matters_is_marked():
+    page = parsed(tables.table(FRAME, mark="equal length"))
+    marked = [row.select("td.marked") for row in page.select("tbody tr")]
+    assert [len(cells) for cells in marked] == [0, 3]
+    with pytest.raises(ValueError, match="must be in the table"):
+        tables.table(FRAME, mark="padded")
+
+
+def test_numbers_and_words_are_aligned_apart():
+    cells = parsed(tables.table(FRAME)).select("tbody tr")[0].select("td")
+    assert [cell["class"][-1] for cell in cells] == ["number", "text", "number"]
+
+
+def test_the_same_table_is_the_same_text_and_two_tables_share_no_name():
+    first, again, other = (tables.table(f) for f in (FRAME, FRAME.copy(), FRAME + FRAME))
+    assert first._repr_html_() == again._repr_html_()
+    assert parsed(first).table["id"] != parsed(other).table["id"]
+    assert not parsed(first).select("td[id], th[id]")
+
+
+def test_a_numbered_index_is_not_shown():
+    page = parsed(tables.table(FRAME.reset_index(drop=True)))
+    assert not page.select("tbody th")
+    assert "shuffled" not in repr(tables.table(FRAME.reset_index(drop=True)))
+
+
+def test_the_interval_is_that_of_the_figures():
+    text = tables.interval(np.array([1.0, 1.0, 4.0]), ".2f")
+    # The deviation of the three is √3, that of their mean 1; Student's t for three is 4.303.
+    assert text == "2.00 ± 4.30"

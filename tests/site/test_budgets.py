@@ -1,0 +1,163 @@
+"""A main line is read in twenty minutes: what a reader sees of it is counted on the built site."""
+
+import pytest
+from browser import DESKTOP, needs_chromium
+from bs4 import BeautifulSoup
+from site_pages import DEPTH, MAIN_LINES
+
+WORDS, LINES, CELLS, LINES_IN_A_CELL, FIGURES, FOLDED = 2500, 120, 12, 15, 5, 1 / 3
+ROWS_OF_TEXT = 6  # an output with more lines than these is a table printed as text
+FIRST_FIGURE = 1200  # pixels from the top of the page, in a window of 1366 by 768
+
+# What is no prose: code and what it writes, equations, tables, menus, and what stands in a drawing.
+NO_PROSE = (
+    "script, style, svg, div.cell, div.highlight, .katex, table, .headerlink, .code-switch, "
+    ".prev-next-area, .tex2jax_ignore"
+)
+FOLDS = "details, .toggle, .admonition.dropdown"
+
+
+def parsed(html: str) -> BeautifulSoup:
+    return BeautifulSoup(html, "html.parser")
+
+
+def words_in(element: BeautifulSoup) -> int:
+    """Count the words of prose; captions count, code and equations do not."""
+    copy = parsed(str(element))
+    captions = [caption.get_text(" ") for caption in copy.select("figcaption")]
+    for caption in copy.select("figcaption"):
+        caption.extract()
+    for part in copy.select(NO_PROSE):
+        part.extract()
+    return len(" ".join([copy.get_text(" "), *captions]).split())
+
+
+def is_folded(tag) -> bool:
+    return any(
+        parent.name == "details" or "toggle" in parent.get("class", []) for parent in tag.parents
+    )
+
+
+def is_interactive(tag) -> bool:
+    return tag.name.startswith("nt-")
+
+
+def measured(html: str) -> dict[str, float]:
+    """Count what a reader sees of a page, and how much of it is folded."""
+    article = parsed(html).select_one("article.bd-article")
+    inputs = [box for box in article.select("div.cell_input pre") if not is_folded(box)]
+    lines = [sum(bool(line.strip()) for line in box.get_text().splitlines()) for box in inputs]
+    outputs = [
+        box.get_text() for box in article.select("div.cell_output pre") if not is_folded(box)
+    ]
+    drawings = [tag for tag in article.find_all(is_interactive) if not is_folded(tag)]
+    images = [tag for tag in article.select("img") if not is_folded(tag)]
+    folded = [tag for tag in article.select(FOLDS) if not is_folded(tag)]
+    folded_words = sum(len(tag.get_text(" ").split()) for tag in folded)
+    all_words = len(article.get_text(" ").split())
+    visible = parsed(str(article))
+    for tag in visible.select(FOLDS):
+        tag.extract()
+    return {
+        "words": words_in(visible),
+        "cells": len(lines),
+        "lines": sum(lines),
+        "lines in a cell": max(lines, default=0),
+        "rows printed": max((text.strip().count("\n") + 1 for text in outputs), default=0),
+        "figures": len(images) + len(drawings),
+        "folded": folded_words / max(1, all_words),
+    }
+
+
+def over_budget(found: dict[str, float]) -> list[str]:
+    """Name what a main line has too much of, or too little."""
+    most = {
+        "words": WORDS,
+        "cells": CELLS,
+        "lines": LINES,
+        "lines in a cell": LINES_IN_A_CELL,
+        "rows printed": ROWS_OF_TEXT,
+        "folded": FOLDED,
+    }
+    problems = [
+        f"{name}: {found[name]:.4g}, at most {limit:.4g}"
+        for name, limit in most.items()
+        if found[name] > limit
+    ]
+    if found["figures"] < FIGURES:
+        problems.append(f"figures: {found['figures']}, at least {FIGURES}")
+    return problems
+
+
+@pytest.mark.parametrize("name", MAIN_LINES)
+def test_a_main_line_keeps_to_its_budget(site, name):
+    found = measured((site / f"{name}.html").read_text(encoding="utf-8"))
+    assert over_budget(found) == [], found
+
+
+@pytest.mark.parametrize("name", MAIN_LINES)
+def test_a_main_line_and_its_depth_page_lead_to_each_other(site, name):
+    depth = DEPTH[name]
+    for page, other in ((name, depth), (depth, name)):
+        article = parsed((site / f"{page}.html").read_text(encoding="utf-8")).select_one("article")
+        targets = {
+            link["href"].split("#")[0].rsplit("/", 2)[-1] for link in article.select("a[href]")
+        }
+        assert f"{other.rsplit('/', 1)[-1]}.html" in targets
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", MAIN_LINES)
+def test_the_first_figure_comes_early(site, serve, open_page, name):
+    page = open_page(**{**DESKTOP, "viewport": {"width": 1366, "height": 768}})
+    page.goto(f"{serve(site)}{name}.html")
+    tops = page.evaluate(
+        """() => [...document.querySelectorAll("article.bd-article img, article.bd-article *")]
+            .filter((tag) => tag.tagName == "IMG" || tag.localName.startsWith("nt-"))
+            .map((tag) => tag.getBoundingClientRect().top + scrollY)"""
+    )
+    assert min(tops) <= FIRST_FIGURE
+
+
+def page_of(**parts: int | str) -> str:
+    """A page with so many words, figures, visible cells and folded words."""
+    cell = f"<div class='cell'><div class='cell_input'><pre>{'x = 1' + chr(10)}</pre></div></div>"
+    return (
+        "<article class='bd-article'><p>"
+        + "word " * int(parts.get("words", 100))
+        + "</p>"
+        + "<figure><img><figcaption>seen</figcaption></figure>" * int(parts.get("figures", 5))
+        + cell.replace("x = 1\n", "x = 1\n" * int(parts.get("lines", 3)))
+        * int(parts.get("cells", 3))
+        + f"<details>{'folded ' * int(parts.get('folded', 0))}</details>"
+        + f"<div class='cell_output'><pre>{'row' + chr(10)}</pre></div>".replace(
+            "row\n", "row\n" * int(parts.get("rows", 1))
+        )
+        + "</article>"
+    )
+
+
+def test_a_page_within_its_budget_is_let_pass():
+    assert over_budget(measured(page_of())) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "problem"),
+    [
+        ({"words": 2501}, "words"),
+        ({"figures": 4}, "figures"),
+        ({"cells": 13}, "cells"),
+        ({"cells": 10, "lines": 13}, "lines"),
+        ({"lines": 16}, "lines in a cell"),
+        ({"rows": 7}, "rows printed"),
+        ({"folded": 400}, "folded"),
+    ],
+)
+def test_what_is_over_its_budget_is_named(parts, problem):
+    problems = over_budget(measured(page_of(**parts)))
+    assert [text.split(":")[0] for text in problems] == [problem]
+
+
+def test_equations_code_and_tables_are_no_prose():
+    page = "<p>two words <span class='katex'>a b c</span></p><table><td>three four</td></table>"
+    assert words_in(parsed(page)) == 2
