@@ -1,21 +1,23 @@
 r"""Seeded data. Nothing is downloaded.
 
 - :func:`load_digits`: 1797 images of handwritten digits, 8 by 8, that scikit-learn ships.
-- :func:`load_corpus`: the prose of Python's own language reference, which every Python ships as
-  ``pydoc_data.topics``, or any UTF-8 text file.
+- :func:`load_corpus`: the prose in the docstrings of installed packages
+  (:mod:`normtutor.package_text`), or any UTF-8 text file, cut into documents, sentences and tokens.
 - :func:`sentence_batches` and :func:`chunk_batches`: the same corpus as padded sentences with a
   mask, or as chunks of equal length without padding; in shuffled order, in the order of the
   documents, or grouped by length.
 - :func:`correlated_tokens`: synthetic tokens with a chosen correlation inside each sequence.
 
-Python's text differs between Python versions. A corpus therefore carries the SHA-256 of its text,
-and every saved result records it. All tensors stand on torch's default device.
+The text differs between versions of the packages. A corpus therefore carries the SHA-256 of its
+text, which every saved result records, and a note where the text is not the book's. All tensors
+stand on torch's default device.
 """
 
 import hashlib
+import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -27,7 +29,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Level = Literal["word", "character"]
+from normtutor.package_text import PackageText, cache, cached, package_text
+from normtutor.pieces import Pieces
+
+Level = Literal["piece", "word", "character"]
+Text = Literal["packages", "python"]
 Order = Literal["shuffled", "document", "length"]
 Batch = TypeVar("Batch")
 Sentence = np.ndarray  # token numbers, shape (number of tokens,), int64
@@ -119,8 +125,11 @@ class Vocabulary:
     0 stands for padding, 1 for a token that is too rare, 2 for the start and end of a sentence.
     """
 
-    def __init__(self, sentences: Sequence[Sequence[str]], *, min_count: int = 1) -> None:
+    def __init__(
+        self, sentences: Sequence[Sequence[str]], *, min_count: int = 1, separator: str = " "
+    ) -> None:
         """Keep the tokens that occur at least ``min_count`` times, ties in alphabetical order."""
+        self._separator = separator
         counts = Counter(token for sentence in sentences for token in sentence)
         kept = sorted((-n, token) for token, n in counts.items() if n >= min_count)
         self.tokens = SPECIAL + tuple(token for _, token in kept)
@@ -135,17 +144,21 @@ class Vocabulary:
         return np.array([END, *inner, END], dtype=np.int64)
 
     def decode(self, numbers: Sequence[int]) -> str:
-        """The tokens of ``numbers``, separated by spaces."""
-        return " ".join(self.tokens[int(number)] for number in numbers)
+        """The tokens of ``numbers``, joined as they were cut."""
+        return self._separator.join(self.tokens[int(number)] for number in numbers)
 
 
 @dataclass(frozen=True)
 class Corpus:
     """A text cut into three parts, each a list of documents, each a list of sentences.
 
-    Every document gives its first 80 % to ``train``, the next 10 % to ``validation`` and the last
-    10 % to ``test``, so that the three parts cover the same topics. The vocabulary is made from
-    ``train`` alone. ``sha256`` identifies the text.
+    The vocabulary is made from ``train`` alone. ``sha256`` identifies the text.
+
+    - The text of the packages is cut by documents: one is a module, all of it stands in one part,
+      and no sentence stands in two parts. Its topic is its package and subpackage.
+    - A file, or Python's reference, is cut inside documents: each gives its first 80 % to
+      ``train``, the next 10 % to ``validation`` and the last 10 % to ``test``, so that the parts
+      cover the same topics. Each document is a topic of its own.
     """
 
     name: str
@@ -154,6 +167,10 @@ class Corpus:
     train: tuple[tuple[Sentence, ...], ...]
     validation: tuple[tuple[Sentence, ...], ...]
     test: tuple[tuple[Sentence, ...], ...]
+    #: The topic of each document, by the name of the part.
+    topics: Mapping[str, tuple[str, ...]]
+    #: What to say beside the numbers if the text is not the one that the book was made on; or "".
+    note: str = ""
 
 
 _own_text: ContextVar[Path | None] = ContextVar("_own_text", default=None)
@@ -175,7 +192,9 @@ def own_text(path: str | Path | None) -> Iterator[None]:
 def load_corpus(
     path: str | Path | None = None,
     *,
-    level: Level = "word",
+    text: Text = "packages",
+    level: Level = "piece",
+    pieces: int = 1024,
     min_count: int = 3,
     shortest: int = 4,
     longest: int = 62,
@@ -186,12 +205,17 @@ def load_corpus(
     ----------
     path : path of a UTF-8 text file, optional
         With one: the file, in documents of about 5000 characters. Without one: that of
-        :func:`own_text`, or else the 79 or so topics of the language reference that comes with
-        this Python, a topic a document.
-    level : "word" or "character"
-        Words are lower-cased; numbers and punctuation marks are tokens too.
+        :func:`own_text`, or else the text that ``text`` names.
+    text : "packages" or "python"
+        The docstrings of the installed packages; or the 79 or so topics of the language reference
+        that comes with this Python, a topic a document.
+    level : "piece", "word" or "character"
+        Pieces of words (:class:`normtutor.pieces.Pieces`), learned from the training part; or
+        words, numbers and punctuation marks; or characters. Words and pieces are lower-cased.
+    pieces : int
+        How many tokens there are at level "piece", the three special ones included.
     min_count : int
-        A token that the training part holds less often becomes ``<unk>``.
+        A word or character that the training part holds less often becomes ``<unk>``.
     shortest, longest : int
         Sentences with fewer tokens are left out, longer ones are cut there. With the sentence mark
         at both ends, the longest input of a model is ``longest + 1`` tokens.
@@ -199,57 +223,141 @@ def load_corpus(
     Notes
     -----
     The work is done once a process: later calls with the same text and settings return the same
-    corpus.
+    corpus. The text of the packages and the pieces are also kept on disk, because to read and to
+    learn them takes a minute.
     """
-    if level not in ("word", "character"):
-        raise ValueError(f'level must be "word" or "character"; got {level!r}.')
+    if level not in ("piece", "word", "character"):
+        raise ValueError(f'level must be "piece", "word" or "character"; got {level!r}.')
+    if text not in ("packages", "python"):
+        raise ValueError(f'text must be "packages" or "python"; got {text!r}.')
     if not 1 <= shortest <= longest:
         raise ValueError(
             f"1 <= shortest <= longest must hold; got shortest={shortest} and longest={longest}."
         )
     path = _own_text.get() if path is None else Path(path)
-    name, digest, texts = _python_reference() if path is None else _text_file(path)
-    return _cut(name, digest, tuple(texts), level, min_count, shortest, longest)
+    settings = (level, pieces, min_count, shortest, longest)
+    if path is not None:
+        return _cut_inside(*_text_file(path), *settings)
+    if text == "python":
+        return _cut_inside(*_python_reference(), *settings)
+    return _cut_by_document(package_text(), *settings)
+
+
+# Parts, each a list of documents, each a list of sentences that are not cut into tokens yet.
+_Raw = tuple[list[list[str]], list[list[str]], list[list[str]]]
 
 
 @lru_cache(maxsize=8)
-def _cut(
+def _cut_inside(
     name: str,
     digest: str,
     texts: tuple[str, ...],
     level: Level,
+    pieces: int,
     min_count: int,
     shortest: int,
     longest: int,
 ) -> Corpus:
-    """Documents as a corpus."""
-    documents = [_sentences(text, level, shortest, longest) for text in texts]
-    parts: tuple[list, list, list] = ([], [], [])
-    for document in documents:
+    """Documents as a corpus; each document is cut into training, validation and test."""
+    # At level "piece", what counts here is words: the pieces are learned from what is kept.
+    measure = _characters if level == "character" else _words
+    parts: _Raw = ([], [], [])
+    topics: tuple[list[str], list[str], list[str]] = ([], [], [])
+    count = 0
+    for number, text in enumerate(texts, start=1):
+        document = [s for s in _SENTENCE_END.split(text) if len(measure(s)) >= shortest]
+        count += len(document)
         first, second = round(0.8 * len(document)), round(0.9 * len(document))
-        pieces = (document[:first], document[first:second], document[second:])
-        for part, piece in zip(parts, pieces, strict=True):
+        cut = (document[:first], document[first:second], document[second:])
+        for part, topic, piece in zip(parts, topics, cut, strict=True):
             if piece:
                 part.append(piece)
+                topic.append(f"{name}, part {number}")
     if not all(parts):
         raise ValueError(
-            f"{name} is too short: it holds {sum(map(len, documents))} sentences of at least "
+            f"{name} is too short: it holds {count} sentences of at least "
             f"{shortest} tokens, too few for a training, a validation and a test part. "
             "Use a longer text."
         )
-    train_sentences = [sentence for document in parts[0] for sentence in document]
-    vocabulary = Vocabulary(train_sentences, min_count=min_count)
+    note = f"This text is {name}, not the book's: compare effects, not digits."
+    return _tokenised(name, digest, note, parts, topics, level, pieces, min_count, longest)
+
+
+@lru_cache(maxsize=8)
+def _cut_by_document(
+    text: PackageText, level: Level, pieces: int, min_count: int, shortest: int, longest: int
+) -> Corpus:
+    """The text of the packages as a corpus, its parts as they come."""
+    parts: _Raw = ([], [], [])
+    topics: tuple[list[str], list[str], list[str]] = ([], [], [])
+    measure = _characters if level == "character" else _words
+    for part, topic, documents in zip(
+        parts, topics, (text.train, text.validation, text.test), strict=True
+    ):
+        for document in documents:
+            kept = [s for s in document.sentences if len(measure(s)) >= shortest]
+            if kept:
+                part.append(kept)
+                topic.append(document.topic)
+    name = "docstrings of the installed packages"
+    return _tokenised(
+        name, text.sha256, text.note, parts, topics, level, pieces, min_count, longest
+    )
+
+
+def _tokenised(
+    name: str,
+    digest: str,
+    note: str,
+    parts: _Raw,
+    topics: tuple[list[str], list[str], list[str]],
+    level: Level,
+    pieces: int,
+    min_count: int,
+    longest: int,
+) -> Corpus:
+    tokens_of: Callable[[str], list[str]] = _characters if level == "character" else _words
+    if level == "piece":
+        learned = _learned_pieces(digest, parts[0], pieces, min_count)
+        min_count = 1  # each piece was frequent when it was made
+
+        def tokens_of(sentence: str) -> list[str]:
+            return learned(sentence.lower())
+
+    cut = [
+        [[tokens_of(sentence)[:longest] for sentence in document] for document in part]
+        for part in parts
+    ]
+    train_sentences = [sentence for document in cut[0] for sentence in document]
+    vocabulary = Vocabulary(
+        train_sentences, min_count=min_count, separator=" " if level == "word" else ""
+    )
     train, validation, test = (
         tuple(tuple(vocabulary.encode(sentence) for sentence in document) for document in part)
-        for part in parts
+        for part in cut
     )
-    return Corpus(name, digest, vocabulary, train, validation, test)
+    by_part = dict(zip(("train", "validation", "test"), map(tuple, topics), strict=True))
+    return Corpus(name, digest, vocabulary, train, validation, test, by_part, note)
 
 
-def _python_reference() -> tuple[str, str, list[str]]:
+def _learned_pieces(digest: str, documents: list[list[str]], count: int, min_count: int) -> Pieces:
+    """Pieces for a vocabulary of ``count`` tokens, from the cache if it holds them."""
+    sentences = [sentence.lower() for document in documents for sentence in document]
+    letters = len({*"".join(sentences)})
+    key = (digest, str((count, len(sentences))), inspect.getsource(Pieces))
+    content = cached("pieces", *key)
+    if content is None:
+        learned = Pieces.learn(sentences, max(0, count - len(SPECIAL) - letters))
+        content = {"merges": learned.merges}
+        cache(content, "pieces", *key)
+    return Pieces(content["merges"])
+
+
+@lru_cache(maxsize=1)
+def _python_reference() -> tuple[str, str, tuple[str, ...]]:
     from pydoc_data.topics import topics
 
-    texts = [topics[topic] for topic in sorted(topics)]
+    texts = tuple(topics[topic] for topic in sorted(topics))
     return "Python language reference", _sha256("".join(texts).encode("utf-8")), texts
 
 
@@ -257,7 +365,7 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _text_file(path: Path) -> tuple[str, str, list[str]]:
+def _text_file(path: Path) -> tuple[str, str, tuple[str, ...]]:
     """Read a user's file; group its paragraphs into documents of about 5000 characters."""
     if path.is_dir():
         raise IsADirectoryError(
@@ -287,20 +395,16 @@ def _text_file(path: Path) -> tuple[str, str, list[str]]:
             current, length = [], 0
     if current:
         documents.append("\n".join(current))
-    return path.name, _sha256(content), documents
+    return path.name, _sha256(content), tuple(documents)
 
 
-def _sentences(text: str, level: Level, shortest: int, longest: int) -> list[list[str]]:
-    sentences = []
-    for piece in _SENTENCE_END.split(text):
-        if level == "word":
-            # A run of one mark becomes a single mark: "*****" -> "*".
-            tokens = [match[1] or match[0] for match in _WORD.finditer(piece.lower())]
-        else:
-            tokens = list(" ".join(piece.split()))
-        if len(tokens) >= shortest:
-            sentences.append(tokens[:longest])
-    return sentences
+def _words(sentence: str) -> list[str]:
+    # A run of one mark becomes a single mark: "*****" -> "*".
+    return [match[1] or match[0] for match in _WORD.finditer(sentence.lower())]
+
+
+def _characters(sentence: str) -> list[str]:
+    return list(" ".join(sentence.split()))
 
 
 # --- batches of tokens ----------------------------------------------------------------------------

@@ -52,7 +52,7 @@ CONFIG = Config()
 
 
 def _corpus() -> Corpus:
-    return load_corpus(level="character", min_count=3, shortest=20, longest=400)
+    return load_corpus(text="python", level="character", min_count=3, shortest=20, longest=400)
 
 
 def fingerprint(config: Config) -> dict[str, str]:

@@ -91,7 +91,11 @@ CONFIG = Config()
 
 def fingerprint(config: Config) -> dict[str, str]:
     """The text differs between Python versions: its SHA-256."""
-    return {"text_sha256": load_corpus(longest=config.longest, min_count=3).sha256}
+    return {
+        "text_sha256": load_corpus(
+            text="python", level="word", longest=config.longest, min_count=3
+        ).sha256
+    }
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -241,7 +245,7 @@ def setting(config: Config, name: str, seed: int) -> tuple[nn.Module, Iterable[A
         size = config.images if name == "images" else config.many_images
         batches = image_batches(_digits().train, size, order)
         return ResNet(norm="batch"), batches, classification_loss
-    corpus = load_corpus(longest=config.longest, min_count=3)
+    corpus = load_corpus(text="python", level="word", longest=config.longest, min_count=3)
     pixels = name == "pixels"
     model = TransformerLM(
         18 if pixels else len(corpus.vocabulary),

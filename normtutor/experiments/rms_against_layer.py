@@ -79,7 +79,9 @@ CONFIG = Config(
 
 def corpus_of(config: Config) -> Corpus:
     """The text."""
-    return load_corpus(longest=config.longest, min_count=config.min_count)
+    return load_corpus(
+        text="python", level="word", longest=config.longest, min_count=config.min_count
+    )
 
 
 def fingerprint(config: Config) -> dict[str, str]:

@@ -120,7 +120,9 @@ CONFIG = Config(
 
 def corpus_of(config: Any) -> Corpus:
     """The text."""
-    return load_corpus(longest=config.longest, min_count=config.min_count)
+    return load_corpus(
+        text="python", level="word", longest=config.longest, min_count=config.min_count
+    )
 
 
 def fingerprint(config: Any) -> dict[str, str]:

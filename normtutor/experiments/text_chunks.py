@@ -38,7 +38,7 @@ class Text:
 
 def corpus_of(text: Text) -> Corpus:
     """The text, by its settings."""
-    return load_corpus(longest=text.longest, min_count=text.min_count)
+    return load_corpus(text="python", level="word", longest=text.longest, min_count=text.min_count)
 
 
 def fingerprint(text: Text) -> dict[str, str]:

@@ -9,7 +9,7 @@ from normtutor import data
 
 @pytest.fixture(scope="module")
 def corpus():
-    return data.load_corpus()
+    return data.load_corpus(text="python", level="word")
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +82,13 @@ def test_vocabulary_knows_the_training_part_only(tmp_path):
     text = "\n\n".join(sentences + ["a zebra runs over the plain ."] * 10)
     path = tmp_path / "text.txt"
     path.write_text(text, encoding="utf-8")
-    corpus = data.load_corpus(path, min_count=1)
+    corpus = data.load_corpus(path, level="word", min_count=1)
     assert "zebra" not in corpus.vocabulary.tokens
     assert data.UNKNOWN in np.concatenate(corpus.test[0])
 
 
 def test_character_level():
-    corpus = data.load_corpus(level="character", longest=62)
+    corpus = data.load_corpus(text="python", level="character", longest=62)
     assert len(corpus.vocabulary) < 200
     assert all(len(token) == 1 for token in corpus.vocabulary.tokens[3:])
 
@@ -115,10 +115,11 @@ def test_a_file_that_is_too_short_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"level": "byte"}, {"shortest": 0}, {"shortest": 9, "longest": 8}]
+    "settings",
+    [{"level": "byte"}, {"text": "poems"}, {"shortest": 0}, {"shortest": 9, "longest": 8}],
 )
 def test_bad_settings_are_refused(settings):
-    with pytest.raises(ValueError, match=r"level|shortest"):
+    with pytest.raises(ValueError, match=r"level|text|shortest"):
         data.load_corpus(**settings)
 
 

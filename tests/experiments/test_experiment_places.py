@@ -65,7 +65,7 @@ def test_a_language_model_learns_a_text_of_ones_own(small, text_file, tmp_path, 
     assert run(*command) == 0
     assert "All seeds are saved" in capsys.readouterr().err
     # Without the option the text is Python's again.
-    assert data.load_corpus().name == "Python language reference"
+    assert data.load_corpus().name == "docstrings of the installed packages"
 
 
 def test_results_on_other_data_are_not_mixed(small, text_file, tmp_path, capsys):
@@ -128,8 +128,8 @@ def test_an_own_text_holds_inside_its_block_only(text_file):
     with data.own_text(text_file):
         assert data.load_corpus().name == "gedicht.txt"
         with data.own_text(None):
-            assert data.load_corpus().name == "Python language reference"
-    assert data.load_corpus().name == "Python language reference"
+            assert data.load_corpus().name == "docstrings of the installed packages"
+    assert data.load_corpus().name == "docstrings of the installed packages"
 
 
 def test_an_experiment_that_keeps_a_text_is_found_out(small, text_file, tmp_path, monkeypatch):

@@ -1,0 +1,317 @@
+"""A text of six megabytes that is already on the reader's machine: the prose of docstrings.
+
+NumPy, SciPy, scikit-learn, SymPy, PyTorch and Matplotlib explain themselves in English, in their
+docstrings and in the texts that they attach to compiled functions. :func:`package_text` reads those
+out of the source files of the installed packages, without importing them:
+
+- a *document* is a module, and its *topic* is its package and subpackage ("scipy.stats");
+- only prose is kept: no examples, no tables, no signatures, nothing beyond ASCII, lower case;
+- no sentence occurs twice, however it is spaced or punctuated;
+- a hash of the module's name puts all of a module into training, validation or test (90, 5, 5 %),
+  and a held-out sentence that shares a run of 13 words with training is dropped.
+
+Reading takes about a minute, so the result is cached on the reader's machine. Other versions of the
+packages hold another text. Its SHA-256 tells, and :attr:`PackageText.note` says so in words.
+"""
+
+import ast
+import gzip
+import hashlib
+import inspect
+import json
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+#: The packages that are read: name to install -> name to import.
+PACKAGES = {
+    "numpy": "numpy",
+    "scipy": "scipy",
+    "scikit-learn": "sklearn",
+    "sympy": "sympy",
+    "torch": "torch",
+    "matplotlib": "matplotlib",
+}
+#: What the book's own runs were made on.
+BOOK_SHA256 = "a4c0464cfc51e8374f5b6897d810a272c34e7fa5b5d45720c8b400ebf3093cd9"
+BOOK_VERSIONS = (
+    "numpy 2.4.6, scipy 1.17.1, scikit-learn 1.9.1, sympy 1.14.0, torch 2.13.0, matplotlib 3.11.2"
+)
+
+# Directories of tests, and of other people's code.
+_LEFT_OUT = {
+    "tests",
+    "test",
+    "testing",
+    "externals",
+    "_vendor",
+    "extern",
+    "_vendored",
+    "third_party",
+}
+_SHORTEST_LITERAL = 60  # characters
+_RUN = 13  # words
+
+# A sentence ends at a mark with white space after it.
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|cf|etc|vs|al|fig|eq|no|resp)\.$")
+
+
+class Document(NamedTuple):
+    """The sentences of one module."""
+
+    name: str  # "scipy.stats._morestats"
+    topic: str  # "scipy.stats"
+    sentences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PackageText:
+    """The text, in three parts that share no module and no sentence."""
+
+    versions: str
+    sha256: str
+    train: tuple[Document, ...]
+    validation: tuple[Document, ...]
+    test: tuple[Document, ...]
+
+    @property
+    def note(self) -> str:
+        """A sentence to stand beside the numbers if this is not the text of the book; else ""."""
+        if self.sha256 == BOOK_SHA256:
+            return ""
+        return (
+            "This text is not the book's, so numbers differ from the book's a little: it was read "
+            f"out of {self.versions}; the book's out of {BOOK_VERSIONS}."
+        )
+
+
+def package_text() -> PackageText:
+    """The text of the packages that are installed here, from the cache if it holds it.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        If not one of the packages is installed.
+    """
+    return _package_text(_installed())
+
+
+@lru_cache(maxsize=2)
+def _package_text(versions: str) -> PackageText:
+    content = cached("text", versions, Path(__file__).read_text(encoding="utf-8"))
+    if not content:
+        modules = (
+            (name, literal)
+            for package in PACKAGES.values()
+            for name, path in _modules(package)
+            for literal in _literals(path)
+        )
+        content = split_by_module(modules)
+        cache(content, "text", versions, Path(__file__).read_text(encoding="utf-8"))
+    plain = json.dumps(content, sort_keys=True).encode("utf-8")
+    train, validation, test = (
+        tuple(Document(name, topic_of(name), tuple(text)) for name, text in content[part].items())
+        for part in ("train", "validation", "test")
+    )
+    return PackageText(versions, hashlib.sha256(plain).hexdigest(), train, validation, test)
+
+
+def _installed() -> str:
+    found = []
+    for name, module in PACKAGES.items():
+        if find_spec(module) is not None:
+            # The part after + says how it was compiled, which changes no docstring.
+            found.append(f"{name} {metadata.version(name).split('+')[0]}")
+    if not found:
+        raise ModuleNotFoundError(f"none of {', '.join(PACKAGES)} is installed here.")
+    return ", ".join(found)
+
+
+# --- the cache ------------------------------------------------------------------------------------
+
+
+def cache_directory() -> Path:
+    """Where texts are kept: $NORMTUTOR_CACHE, or the place that the system has for caches."""
+    own = os.environ.get("NORMTUTOR_CACHE")
+    if own:
+        return Path(own)
+    from platformdirs import user_cache_path
+
+    return user_cache_path("normtutor", appauthor=False)
+
+
+def _cache_path(kind: str, keys: Iterable[str]) -> Path:
+    digest = hashlib.sha256("\0".join(keys).encode("utf-8")).hexdigest()
+    return cache_directory() / f"{kind}-{digest[:16]}.json.gz"
+
+
+def cached(kind: str, *keys: str) -> dict | None:
+    """What :func:`cache` kept under ``keys``; None if that is nothing, or is damaged."""
+    try:
+        with gzip.open(_cache_path(kind, keys), "rt", encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, EOFError, ValueError):
+        return None
+
+
+def cache(content: dict, kind: str, *keys: str) -> None:
+    """Keep ``content`` under ``keys``. Where nothing can be written, it is made anew each time."""
+    path = _cache_path(kind, keys)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
+        with os.fdopen(handle, "wb") as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
+            json.dump(content, file)
+        os.replace(temporary, path)
+    except OSError:
+        pass
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _modules(package: str) -> Iterator[tuple[str, Path]]:
+    """Names and source files of the modules of ``package``, in alphabetical order."""
+    spec = find_spec(package)
+    for root in map(Path, (spec and spec.submodule_search_locations) or ()):
+        for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).parts):
+            parts = path.relative_to(root).with_suffix("").parts
+            if not _LEFT_OUT.intersection(parts):
+                yield ".".join((package, *parts)).removesuffix(".__init__"), path
+
+
+def _literals(path: Path) -> list[str]:
+    """The string literals of a source file that run over several lines, in order."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about escapes in other people's strings
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):
+            return []
+    in_formats = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
+    found = [
+        (node.lineno, node.col_offset, node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and id(node) not in in_formats
+        and len(node.value) > _SHORTEST_LITERAL
+        and "\n" in node.value
+    ]
+    return [text for _, _, text in sorted(found)]
+
+
+def prose(literal: str) -> Iterator[str]:
+    r"""Yield the paragraphs of prose in a docstring, each on one line, in lower case.
+
+    Lines that are indented alike and follow each other belong together. They are prose if they
+    begin like a sentence and consist of at least five words, nearly all of them letters.
+
+    >>> text = "Sum of all entries.\n\nx : array\n    What is to be added up, with care.\n\n>>> 1"
+    >>> list(prose(text))
+    ['what is to be added up, with care.']
+    """
+    block: list[str] = []
+    indent = -1
+    example = False
+    for line in [*inspect.cleandoc(literal).splitlines(), ""]:
+        stripped = line.strip()
+        example = bool(stripped) and (example or stripped.startswith((">>>", "In [")))
+        here = len(line) - len(line.lstrip())
+        if block and (not stripped or example or here != indent or stripped.startswith(("-", "*"))):
+            yield from _if_prose(" ".join(block))
+            block = []
+        if stripped and not example:
+            indent = here
+            block.append(stripped)
+
+
+def _if_prose(paragraph: str) -> Iterator[str]:
+    text = " ".join(paragraph.lstrip("-* ").split())
+    letters = sum(character.isalpha() or character == " " for character in text)
+    words = re.findall(r"[A-Za-z]+", text)
+    if (
+        text.isascii()
+        and len(words) >= 5
+        and letters >= 0.85 * len(text)
+        and sum(map(len, words)) >= 3 * len(words)
+        and re.match(r"[A-Za-z`(\"']", text)
+        and not re.search(r"[=<>{}\\|]{2}|::|\.\. ", text)
+    ):
+        yield text.lower()
+
+
+def sentences_of(paragraph: str) -> list[str]:
+    """Cut a paragraph after full stops, question and exclamation marks.
+
+    >>> sentences_of("take one, e.g. the first. then stop.")
+    ['take one, e.g. the first.', 'then stop.']
+    """
+    found: list[str] = []
+    for piece in _SENTENCE_END.split(paragraph):
+        if found and _ABBREVIATION.search(found[-1]):
+            found[-1] += f" {piece}"
+        else:
+            found.append(piece)
+    return found
+
+
+def topic_of(module: str) -> str:
+    """Package and subpackage.
+
+    >>> topic_of("scipy.stats._morestats")
+    'scipy.stats'
+    """
+    return ".".join(module.split(".")[:2])
+
+
+# --- splitting ------------------------------------------------------------------------------------
+
+
+def split_by_module(literals: Iterable[tuple[str, str]]) -> dict[str, dict[str, list[str]]]:
+    """Deduplicated sentences by part and module, from pairs of a module's name and a literal."""
+    parts: dict[str, dict[str, list[str]]] = {"train": {}, "validation": {}, "test": {}}
+    for module, literal in literals:
+        sentences = parts[part_of(module)].setdefault(module, [])
+        for paragraph in prose(literal):
+            sentences += sentences_of(paragraph)
+    seen: set[tuple[str, ...]] = set()
+    runs: set[int] = set()
+    for part, modules in parts.items():
+        for module, sentences in modules.items():
+            kept = []
+            for sentence in sentences:
+                words = tuple(re.findall(r"[a-z]+", sentence))
+                if len(words) < 3 or words in seen:
+                    continue
+                # Numbers stand for the runs; two runs share one too rarely to cost a sentence.
+                here = {hash(words[i : i + _RUN]) for i in range(len(words) - _RUN + 1)}
+                if part == "train":
+                    runs |= here
+                elif not runs.isdisjoint(here):
+                    continue
+                seen.add(words)
+                kept.append(sentence)
+            modules[module] = kept
+        parts[part] = {module: kept for module, kept in modules.items() if kept}
+    return parts
+
+
+def part_of(module: str) -> str:
+    """Where a module belongs: its name decides, so that no other module can move it."""
+    place = int(hashlib.sha256(module.encode("utf-8")).hexdigest(), 16) % 20
+    return {18: "validation", 19: "test"}.get(place, "train")
