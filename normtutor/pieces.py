@@ -49,7 +49,9 @@ class Pieces:
                 where[pair].add(index)
         found = []
         for _ in range(merges):
-            best, count = max(pairs.items(), key=lambda item: (item[1], item[0]), default=((), 0))
+            if not pairs:
+                break
+            best, count = max(pairs.items(), key=lambda item: (item[1], item[0]))
             if count < 2:
                 break
             found.append(best)

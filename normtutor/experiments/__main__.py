@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--device", default="cpu", help="cpu, cuda or cuda:N, for language models (default: cpu)"
     )
     run.add_argument(
-        "--text-file", type=Path, help="a UTF-8 text in place of Python's, for language models"
+        "--text-file", type=Path, help="a UTF-8 text in place of the book's, for language models"
     )
     show = commands.add_parser("show", help="draw the figure of a saved experiment")
     show.add_argument("name", choices=NAMES)
@@ -57,6 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 text_file=chosen.text_file,
             )
             print(saved.provenance())
+            print(_about_the_text(saved), end="")
         elif chosen.command == "show":
             _show(chosen.name, chosen.directory, chosen.output or Path(f"{chosen.name}.png"))
         else:
@@ -65,6 +66,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def _about_the_text(saved: Saved) -> str:
+    """A line for a run on another text than the book's own record; none where there is none."""
+    digest = saved.runs[0]["environment"]["data"].get("text_sha256")
+    try:
+        of_the_book = read(saved.name, results_directory()).runs[0]["environment"]["data"]
+    except FileNotFoundError:
+        return ""
+    if digest == of_the_book.get("text_sha256"):
+        return ""
+    return (
+        "This text is not that of the book's record (another file, or other versions of the "
+        "packages): compare effects with it, not digits.\n"
+    )
 
 
 def _list() -> None:

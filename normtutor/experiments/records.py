@@ -301,9 +301,9 @@ def run_experiment(
     device : str
         "cpu", "cuda" or "cuda:N". Experiments with language models only.
     text_file : path, optional
-        A UTF-8 text in place of Python's; on a cluster, under the same path on every machine.
+        A UTF-8 text in place of the book's; on a cluster, under the same path on every machine.
         Experiments with language models only. The learning rates stay those of the configuration,
-        which were chosen on Python's text.
+        which were chosen on the book's text.
 
     Raises
     ------

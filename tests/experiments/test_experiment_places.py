@@ -56,6 +56,7 @@ def test_a_language_model_learns_a_text_of_ones_own(small, text_file, tmp_path, 
     digest = hashlib.sha256(text_file.read_bytes()).hexdigest()
     assert digest[:16] in printed
     assert "run rms_rates --directory rerun --text-file gedicht.txt" in printed
+    assert "compare effects with it, not digits" in printed
     (saved,) = experiments.load("rms_rates", place).runs
     assert saved["environment"]["data"] == {"text_sha256": digest}
     assert str(tmp_path) not in (place / "rms_rates.json").read_text(encoding="utf-8")
@@ -64,7 +65,7 @@ def test_a_language_model_learns_a_text_of_ones_own(small, text_file, tmp_path, 
     # A second call finds everything done.
     assert run(*command) == 0
     assert "All seeds are saved" in capsys.readouterr().err
-    # Without the option the text is Python's again.
+    # Without the option the text is the book's again.
     assert data.load_corpus().name == "docstrings of the installed packages"
 
 
