@@ -93,3 +93,22 @@ def colours_css() -> str:
     )
     dark = block('html[data-theme="dark"]', 1)
     return f"{head}{block(':root', 0)}@media screen {{\n{textwrap.indent(dark, '  ')}}}\n"
+
+
+def packed_digits(train: int = 800, test: int = 200) -> bytes:
+    """Pack handwritten digits for the playground: 33 bytes for each, those to train on first.
+
+    A pixel takes four bits (0 to 16 becomes 0 to 15), and the last byte is the label.
+    ``book/_static/interactive/digits.bin`` holds these bytes; a test compares the two.
+    """
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
+
+    images, labels = load_digits(return_X_y=True)
+    parts = train_test_split(
+        images, labels, train_size=train, test_size=test, stratify=labels, random_state=0
+    )
+    pixels = np.minimum(np.concatenate(parts[:2]), 15).astype(np.uint8)
+    pairs = (pixels[:, 0::2] << 4) | pixels[:, 1::2]
+    last = np.concatenate(parts[2:]).astype(np.uint8)[:, None]
+    return np.concatenate([pairs, last], axis=1).tobytes()

@@ -8,7 +8,8 @@ ROOT = Path(__file__).resolve().parents[2]
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
 ENTRIES = [entry for part in TOC["parts"] for entry in part["chapters"]]
 # What the audit measures: the first page and the chapters.
-MEASURED = [TOC["root"], *(entry["file"] for entry in TOC["parts"][0]["chapters"])]
+NUMBERED = next(part for part in TOC["parts"] if part.get("numbered"))
+MEASURED = [TOC["root"], *(entry["file"] for entry in NUMBERED["chapters"])]
 SECTIONS = [section["file"] for entry in ENTRIES for section in entry.get("sections", [])]
 EXERCISES = [name for name in SECTIONS if name.startswith("book/exercises/")]
 CONTENT = [TOC["root"], *(entry["file"] for entry in ENTRIES), *SECTIONS]

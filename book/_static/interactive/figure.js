@@ -24,14 +24,26 @@ output, .number { font-variant-numeric: tabular-nums; }
 .scroll { overflow-x: auto; }
 svg { display: block; width: 100%; height: auto; }
 svg text { fill: currentColor; font-size: 13px; }
-:host { --nt-accent: #0072b2; --nt-second: #b04a00; --nt-shared: #cfe6f5; }
-:host([data-dark]) { --nt-accent: #6cb8ee; --nt-second: #f0a35e; --nt-shared: #17435f; }
-@media print { .controls { display: none; } }
+:host { --nt-accent: #44546a; --nt-muted: var(--pst-color-text-muted, #5a5a5a);
+  --nt-ground: var(--pst-color-background, #fff); --nt-line: var(--pst-color-border, #c9c9c9); }
+:host([data-dark]) { --nt-accent: #b4c3d6; }
+.try { color: var(--nt-muted); margin: 0 0 0.75rem; }
+.try b { color: var(--pst-color-text-base, #222); }
+button { cursor: pointer; }
+button[aria-pressed="true"] { background: var(--nt-accent); color: var(--nt-ground); font-weight: 600; }
+button:disabled { cursor: default; opacity: 0.55; }
+:host { --norm: var(--norm-none, #6a6a6a); }
+@media (pointer: coarse) { select, input[type="number"], button { min-height: 2.75rem; } }
+@media print { .controls, .try { display: none; } section { break-inside: avoid; } }
 `;
+
+/** The colour of a norm, which colours.css has from the table of the norms. */
+export const colourOf = (name) => `var(--norm-${name === "no norm" ? "none" : name.toLowerCase()}, currentColor)`;
 
 /** An element with attributes, listeners (names that begin with "on") and children. */
 export function make(name, attributes = {}, ...children) {
-  const svg = ["svg", "g", "line", "circle", "path", "text", "rect", "polygon"].includes(name);
+  const svg = ["svg", "g", "line", "circle", "path", "text", "tspan", "rect", "polygon", "polyline"]
+    .includes(name);
   const element = svg
     ? document.createElementNS("http://www.w3.org/2000/svg", name)
     : document.createElement(name);
@@ -89,9 +101,35 @@ export function tick(label, change) {
   return { element: make("label", {}, input, ` ${label}`), input };
 }
 
+/** Buttons of which one is pressed. */
+export function buttons(label, options, change) {
+  const all = options.map((name) => make("button", { type: "button" }, name));
+  const group = { value: options[0] };
+  group.show = (value) => {
+    group.value = value;
+    all.forEach((one, i) => one.setAttribute("aria-pressed", String(options[i] === value)));
+  };
+  all.forEach((one, i) => one.addEventListener("click", () => {
+    group.show(options[i]);
+    change(options[i]);
+  }));
+  group.show(options[0]);
+  group.element = make("div", { role: "group", "aria-label": label }, ...all);
+  return group;
+}
+
+/** A button that does something. */
+export function action(label, act) {
+  return make("button", { type: "button", onclick: act }, label);
+}
+
 /**
- * A figure: subclasses give `title`, `style` and `build()`, which returns what stands in the frame.
- * What the page has inside the element is shown where scripts do not run.
+ * A figure: subclasses give `title`, `hint` (what to try, what one then sees), `style` and `build()`,
+ * which returns what stands in the frame. What the page has inside the element is shown where scripts
+ * do not run.
+ *
+ * A subclass whose state belongs into the address gives `parameters()`, a record of short texts, and
+ * `restore(record)`.
  */
 export class InteractiveFigure extends HTMLElement {
   connectedCallback() {
@@ -100,18 +138,22 @@ export class InteractiveFigure extends HTMLElement {
     // Changes are announced when they pause, or a slider would talk without end.
     this.status = make("p", { class: "status", role: "status", "aria-live": "polite" });
     const id = "title";
+    const { title, hint, style = "" } = this.constructor;
     root.append(
-      make("style", {}, STYLE + (this.constructor.style ?? "")),
+      make("style", {}, STYLE + style),
       make(
         "section",
         { "aria-labelledby": id },
-        make("h3", { id }, this.constructor.title),
+        make("h3", { id }, title),
+        ...(hint ? [make("p", { class: "try" }, make("b", {}, "Try "), hint[0], " ",
+          make("b", {}, "See "), hint[1])] : []),
         ...this.build(),
         this.status,
       ),
     );
     this.#follow();
     this.update();
+    if (this.parameters) this.#keepAddress(root);
   }
 
   /** Say what is to be seen now. */
@@ -132,7 +174,49 @@ export class InteractiveFigure extends HTMLElement {
     read();
   }
 
+  /** Hold the state in the address, as #nt-name?key=value, from the first change on. */
+  #keepAddress(root) {
+    const mark = `#${this.localName}?`;
+    const write = () => new URLSearchParams(this.parameters()).toString();
+    const start = write();
+    this.read = () => {
+      if (!location.hash.startsWith(mark)) return;
+      this.restore(Object.fromEntries(new URLSearchParams(location.hash.slice(mark.length))));
+      this.update();
+    };
+    const keep = () => {
+      clearTimeout(this.keeping);
+      this.keeping = setTimeout(() => {
+        const now = write();
+        const ours = location.hash.startsWith(mark);
+        if (now === start ? ours : location.hash !== mark + now) {
+          const address = location.pathname + location.search;
+          history.replaceState(history.state, "", now === start ? address : address + mark + now);
+        }
+      }, 300);
+    };
+    for (const kind of ["input", "change", "click", "pointerup", "keyup"]) {
+      root.addEventListener(kind, keep);
+    }
+    window.addEventListener("hashchange", this.read);
+    if (location.hash.startsWith(mark)) {
+      this.read();
+      this.scrollIntoView();
+    }
+  }
+
   disconnectedCallback() {
     this.watcher?.disconnect();
+    window.removeEventListener("hashchange", this.read);
   }
+}
+
+/** One of the options that a text from the address may name, or what is there already. */
+export const oneOf = (options, text, otherwise) =>
+  options.find((one) => String(one) === text) ?? otherwise;
+
+/** A number within bounds from the address, or what is there already. */
+export function numberOf(text, from, to, otherwise) {
+  const value = text === undefined || text === "" ? NaN : Number(text);
+  return value >= from && value <= to ? value : otherwise;
 }

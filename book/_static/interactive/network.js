@@ -381,13 +381,11 @@ export class Network {
   }
 }
 
-/** Sizes that a choice of settings leaves open, filled in. */
+/** The network and the batches of a setting of the playground. */
 export function build(settings, data) {
-  const network = new Network({
-    ...settings, inputs: data.train.inputs, classes: data.train.classes, warmup: WARMUP,
-  });
-  const batches = new Batches(data.train, settings.batch, settings.composition, settings.seed);
-  return { network, batches };
+  const { inputs, classes } = data.train;
+  return {
+    network: new Network({ ...settings, inputs, classes }),
+    batches: new Batches(data.train, settings.batch, settings.composition, settings.seed),
+  };
 }
-
-export const WARMUP = 0;
