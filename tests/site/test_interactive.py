@@ -426,7 +426,7 @@ def test_scripts_are_light():
 def sources():
     """The pages of the book and the cells of its notebooks."""
     yield from (path.read_text(encoding="utf-8") for path in (ROOT / "book").glob("*.md"))
-    for path in (ROOT / "book").rglob("[0-9]*.ipynb"):
+    for path in (ROOT / "book").rglob("0*.ipynb"):
         for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
             yield "".join(cell["source"])
 
@@ -435,11 +435,10 @@ def test_every_figure_stands_in_a_chapter_with_words_instead():
     for name in FIGURES:
         found = [
             words
-            for path in (ROOT / "book").rglob("[0-9]*.ipynb")
-            for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
+            for text in sources()
             for words in re.findall(
                 rf'<nt-{name}>(.*?)</nt-{name}>|InteractiveFigure\(\s*"{name}",.*?"(.*?)"',
-                "".join(cell["source"]),
+                text,
                 re.DOTALL,
             )
         ]
