@@ -50,9 +50,6 @@ MEASURES_ALL = (
 # Looks through the whole page, with 28 selectors, for notes in the margin; the book has none.
 SEEKS_NOTES = 'document.querySelectorAll(n.join(", "))'
 
-# What the search leaves out of a page before it quotes from it.
-UNSEARCHED = '[".headerlink", "script", "style"]'
-
 
 def style_of(path: Path, root: Path) -> str:
     """Read a style sheet with what it imports; its addresses become relative to the folder root."""
@@ -189,17 +186,13 @@ def finish_pages(app: Sphinx, exception: Exception | None) -> None:
 
 
 def mend_scripts(app: Sphinx, exception: Exception | None) -> None:
-    """Keep the theme from work for what is not seen or not there, and the search from repetition.
-
-    It would quote an equation three times: as MathML, as LaTeX, and as it is seen.
-    """
+    """Keep the theme from work for what is not seen or not there."""
     if exception or app.builder.format != "html":
         return
     static = Path(app.outdir) / "_static"
     for name, old, new in (
         ("scripts/pydata-sphinx-theme.js", MEASURES_ALL, "[]"),
         ("scripts/sphinx-book-theme.js", SEEKS_NOTES, "[]"),
-        ("searchtools.js", UNSEARCHED, UNSEARCHED.replace("]", ', ".katex-mathml"]')),
     ):
         text = (static / name).read_text(encoding="utf-8")
         if text.count(old) != 1:

@@ -164,6 +164,29 @@ function showCode() {
   if (localStorage.getItem("code") === "shown") set(true);
 }
 
+/* The search comes when somebody goes to a field, has asked, or has come from a result; the library and
+   the index weigh more than a page. */
+function prepareSearch() {
+  const root = document.documentElement.dataset.content_root ?? "./";
+  let coming = null;
+  const load = (name) =>
+    new Promise((resolve, reject) => {
+      const script = Object.assign(document.createElement("script"), { src: `${root}_static/search/${name}.js` });
+      script.onload = resolve;
+      script.onerror = reject;
+      document.head.append(script);
+    });
+  window.searchIndex = (text) => (window.searchIndexText = text);
+  window.hold = hold;
+  const fetchSearch = () =>
+    (coming ??= Promise.all(["minisearch", "terms", "index"].map(load)).then(() => load("search")));
+  document.addEventListener("focusin", ({ target }) => {
+    if (target.matches("form.bd-search input")) fetchSearch().then(() => window.serveSearch(target));
+  });
+  const asked = new URLSearchParams(location.search).has("marked");
+  if (asked || document.querySelector(".bd-search-container")) fetchSearch();
+}
+
 /* Paper is white. Fonts for equations that nobody has scrolled to would be missing there, so a desktop
    computer fetches them when it has nothing else to do. */
 function prepareForPaper() {
@@ -184,6 +207,7 @@ followLinks();
 keepFoldedWhereLinked();
 keepFocus();
 showCode();
+prepareSearch();
 prepareForPaper();
 window.addEventListener("resize", watchWide);
 document.fonts.addEventListener("loadingdone", watchWide);

@@ -216,12 +216,44 @@ def test_the_search_finds_a_chapter(visit):
     expect(link).to_be_focused()
     page.keyboard.press("Control+k")
     page.keyboard.type("padding")
+    results = page.locator(".search-results a").filter(visible=True)
+    expect(results.first).to_be_visible()
+    expect(page.get_by_role("status").filter(visible=True)).to_contain_text(
+        "places, the best first"
+    )
+    page.keyboard.press("ArrowDown")
+    expect(results.first).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(field).to_be_focused()
     page.keyboard.press("Enter")
     page.wait_for_url("**/search.html?q=padding*")
-    link = page.locator(f"#search-results a[href*='{CHAPTER.split('/')[1]}']").first
+    link = page.locator(f".search-results a[href*='{CHAPTER.split('/')[1]}']").first
     expect(link).to_be_visible()
     link.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("BatchNorm vs LayerNorm")
+
+
+def test_a_result_opens_at_its_paragraph_with_the_words_marked(visit):
+    page = visit("search.html?q=running+statistics+momentum".removesuffix(".html"))
+    page.goto(page.url.split("book/")[0].split("search")[0] + "search.html?q=running+statistics")
+    link = page.locator(".search-results a[href*='#']").first
+    link.click()
+    found = page.locator(".found-here")
+    expect(found).to_be_in_viewport()
+    assert page.evaluate("CSS.highlights.get('searched').size") > 0
+
+
+def test_what_was_not_found_is_said(visit):
+    page = visit(CHAPTER)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("zzzzqqqq")
+    expect(page.get_by_role("status").filter(visible=True)).to_contain_text("Nothing was found")
+
+
+def test_a_page_that_does_not_search_fetches_nothing_of_the_search(visit):
+    page = visit(CHAPTER)
+    fetched = page.evaluate("performance.getEntriesByType('resource').map((one) => one.name)")
+    assert fetched and not [name for name in fetched if "/search/" in name]
 
 
 def test_the_search_on_a_phone(visit):

