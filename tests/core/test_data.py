@@ -198,6 +198,61 @@ def test_impossible_batches_are_refused(corpus):
         data.chunk_batches(corpus.train, 10**6, 32, "shuffled", rng)
 
 
+@pytest.mark.parametrize("order", ["shuffled", "document", "length"])
+def test_a_stream_holds_the_batches_of_its_epoch(corpus, order):
+    epoch = data.sentence_batches(corpus.train, 16, order, np.random.default_rng(0))
+    stream = list(data.sentence_stream(corpus.train, 16, order, np.random.default_rng(0)))
+    assert len(stream) == len(epoch)
+    for made, kept in zip(stream, epoch, strict=True):
+        torch.testing.assert_close(tuple(made), tuple(kept))
+
+
+# Topics of 6, 12, 18 and 3 sentences; the first token of a sentence tells its topic.
+MADE_UP = tuple(
+    tuple(np.array([2, topic, 10 + number, 2]) for number in range(count))
+    for topic, count in ((3, 6), (4, 12), (5, 9), (5, 9), (6, 3))
+)
+LABELS = ("a", "b", "c", "c", "d")
+
+
+def drawn_topics(share, batches=400):
+    stream = data.topic_batches(MADE_UP, LABELS, 4, share, np.random.default_rng(0))
+    return [next(stream).inputs[:, 1].tolist() for _ in range(batches)]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_share_of_one_topic_batches_is_what_it_says(share):
+    alike = np.mean([len(set(topics)) == 1 for topics in drawn_topics(share)])
+    # Four of 36 sentences drawn at random are of one topic in 6% of the cases.
+    assert alike == pytest.approx(share + (1 - share) * 0.06, abs=0.07)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_every_topic_is_as_frequent_at_every_share(share):
+    topics = np.concatenate(drawn_topics(share, batches=4000))
+    # A fourth topic has too few sentences for a batch.
+    for topic, expected in ((3, 6 / 36), (4, 12 / 36), (5, 18 / 36), (6, 0)):
+        assert np.mean(topics == topic) == pytest.approx(expected, abs=0.03)
+
+
+def test_no_sentence_stands_twice_in_a_batch():
+    stream = data.topic_batches(MADE_UP, LABELS, 6, 1.0, np.random.default_rng(0))
+    # The topic "c" has two documents, whose sentences are numbered alike.
+    for batch in (next(stream) for _ in range(50)):
+        rows = {tuple(row) for row in batch.inputs.tolist()}
+        assert len(rows) >= (5 if batch.inputs[0, 1] != 5 else 3)
+
+
+def test_impossible_one_topic_batches_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="share must lie between 0 and 1; got 1"):
+        data.topic_batches(MADE_UP, LABELS, 4, 1.5, rng)
+    with pytest.raises(ValueError, match="one topic a document; got 5 documents and 1 topics"):
+        data.topic_batches(MADE_UP, ("a",), 4, 0.5, rng)
+    with pytest.raises(ValueError, match="no topic has 19 sentences"):
+        data.topic_batches(MADE_UP, LABELS, 19, 0.5, rng)
+
+
 def test_epochs_go_on_for_ever():
     stream = data.epochs(lambda: [1, 2])
     assert [next(stream) for _ in range(5)] == [1, 2, 1, 2, 1]
