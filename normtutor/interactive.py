@@ -24,7 +24,7 @@ class InteractiveFigure:
     name : str
         The page's element is ``nt-`` and this name.
     data : JSON-serialisable
-        What the script draws.
+        What the script draws; None for a figure that computes its numbers in the page.
     instead : str
         One sentence for readers without the script.
     """
@@ -33,12 +33,54 @@ class InteractiveFigure:
         self.name, self.data, self.instead = name, data, instead
 
     def _repr_html_(self) -> str:
-        # "</" inside a string would end the script element.
-        content = json.dumps(self.data, allow_nan=False).replace("</", "<\\/")
-        return (
-            f'<nt-{self.name}><script type="application/json">{content}</script>'
-            f"<p>{html.escape(self.instead)}</p></nt-{self.name}>"
-        )
+        data = ""
+        if self.data is not None:
+            # "</" inside a string would end the script element.
+            content = json.dumps(self.data, allow_nan=False).replace("</", "<\\/")
+            data = f'<script type="application/json">{content}</script>'
+        return f"<nt-{self.name}>{data}<p>{html.escape(self.instead)}</p></nt-{self.name}>"
+
+
+# The pictures that need no data from a cell, and what stands in their place without scripts.
+PICTURES = {
+    "depth": (
+        "A signal passes through twenty layers with ReLU. With initial weights half as large as "
+        "usual its spread halves in every layer, to a millionth; with weights twice as large it "
+        "grows to a million. With BatchNorm, LayerNorm or RMSNorm it stays at 1 for any scale."
+    ),
+    "padding": (
+        "Six real tokens and six padding tokens on a number line. Padding pulls the mean of all "
+        "tokens towards 0, so BatchNorm puts the same real tokens elsewhere. With a mask, the "
+        "statistics are those of the real tokens, and nothing moves."
+    ),
+    "triangle": (
+        "A weight vector w, a gradient step perpendicular to it, and the vector after the step: "
+        "the longest side of a right triangle. If w is ten times longer, the step is ten times "
+        "shorter, and the angle by which w turns is a hundredth."
+    ),
+    "future": (
+        "The last of six tokens is edited. Under BatchNorm, InstanceNorm and GroupNorm the outputs "
+        "of all tokens before it change, the first one too. Under LayerNorm and RMSNorm only the "
+        "edited token changes."
+    ),
+    "modes": (
+        "Batches of either short or long sentences follow one another. The mean of each batch "
+        "jumps between two values. The running mean that BatchNorm uses in evaluation lies between "
+        "the two and fits neither, so the same token is normalized differently in the two modes."
+    ),
+    "forgets": (
+        "Bars of a token x, of 3x + 2 and of −x. LayerNorm gives the same output for x and "
+        "3x + 2, and the mirror image for −x. RMSNorm forgets the factor 3 but not the shift by 2."
+    ),
+}
+
+
+def show(name: str) -> InteractiveFigure:
+    """Put a picture of :data:`PICTURES` on the page, as the last line of a cell."""
+    if name not in PICTURES:
+        known = ", ".join(PICTURES)
+        raise ValueError(f"there is no picture {name!r}. Choose one of: {known}.")
+    return InteractiveFigure(name, None, PICTURES[name])
 
 
 def profiles_by_layer(

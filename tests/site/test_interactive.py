@@ -417,6 +417,226 @@ def test_the_wirings_by_keyboard(show):
         press(page, "ArrowDown")
 
 
+# --- the pictures that compute in the page --------------------------------------------------------
+
+
+@needs_chromium
+def test_the_signal_through_depth_agrees_with_the_package(show):
+    found = show().evaluate(
+        """async scales => {
+          const { signal, sizes, INPUT, WEIGHTS, LAYERS, WIDTH, CASES } =
+            await import("/interactive/depth.js");
+          const list = values => Array.from(values);
+          return { x: list(INPUT), W: WEIGHTS.map(list), sizes: [LAYERS, WIDTH, CASES],
+            shares: sizes([1, -1, 1e-3, 0], 64),
+            layers: Object.fromEntries(["none", "BatchNorm", "LayerNorm", "RMSNorm"].map(name =>
+              [name, scales.map(scale => signal(name, scale).map(list))])) };
+        }""",
+        [0.5, 2.0],
+    )
+    depth, width, cases = found["sizes"]
+    assert sum(found["shares"]) == pytest.approx(1)
+    for name, both in found["layers"].items():
+        for scale, layers in zip((0.5, 2.0), both, strict=True):
+            h = np.reshape(found["x"], (cases, width))
+            for W, values in zip(found["W"], layers, strict=True):
+                y = h @ np.reshape(W, (width, width)).T * scale * np.sqrt(2 / width)
+                if name != "none":
+                    y = by_the_package(name, y[:, None], None)[:, 0]
+                assert_allclose(np.reshape(values, y.shape), y, rtol=1e-6, atol=1e-9)
+                h = np.maximum(y, 0)
+            assert len(layers) == depth
+            last = np.std(layers[-1])
+            # What the words instead of the picture say.
+            if name == "none":
+                assert 0.1 < last * 2.0 ** (-20 if scale == 2 else 20) < 10
+            else:
+                assert 0.9 < last < 1.1
+
+
+@needs_chromium
+def test_padding_agrees_with_the_package(show):
+    found = show().evaluate(
+        """async () => {
+          const { TOKENS, padded } = await import("/interactive/padding.js");
+          return { tokens: TOKENS, all: [0, 1, 6, 18].map(count =>
+            ({ count, counted: padded(count, false), masked: padded(count, true) })) };
+        }"""
+    )
+    tokens = np.array(found["tokens"])
+    for one in found["all"]:
+        x = np.concatenate([tokens, np.zeros(one["count"])])
+        for key, mask in (("counted", None), ("masked", np.arange(len(x)) < len(tokens))):
+            y = by_the_package("BatchNorm", x[None, :, None], None if mask is None else mask[None])
+            assert_allclose(one[key]["outputs"], y[0, : len(tokens), 0], rtol=0, atol=1e-9)
+        assert one["counted"]["mean"] == pytest.approx(x.mean())
+        assert one["counted"]["deviation"] == pytest.approx(x.std())
+        assert one["masked"]["outputs"] == found["all"][0]["counted"]["outputs"]
+
+
+@needs_chromium
+def test_the_triangle_agrees_with_the_package(show):
+    weights = [[1.0, 0.3], [-0.4, 2.0], [10.0, 3.0]]
+    found = show().evaluate(
+        """async weights => {
+          const { descend, gradient, RATE, TARGET } = await import("/interactive/triangle.js");
+          return { rate: RATE, target: TARGET,
+            all: weights.map(w => ({ gradient: gradient(w), ...descend(w, RATE) })) };
+        }""",
+        weights,
+    )
+    goal = np.array([np.cos(found["target"]), np.sin(found["target"])])
+    for w, one in zip(np.array(weights), found["all"], strict=True):
+        # The loss 1 − u·goal of the direction u = w / ‖w‖, through the package's WeightNorm.
+        unit, cache = norms.weight_norm(w[None])
+        expected = norms.weight_norm_backward(-goal[None], cache)[0][0]
+        assert_allclose(unit[0], w / np.linalg.norm(w))
+        assert_allclose(one["gradient"], expected, atol=1e-12)
+        assert_allclose(np.dot(one["step"], w), 0, atol=1e-12)  # perpendicular
+        assert one["length"] == pytest.approx(np.hypot(np.linalg.norm(w), np.hypot(*one["step"])))
+    short, long = found["all"][0], found["all"][2]
+    assert_allclose(np.array(long["step"]) * 10, short["step"])
+    assert 95 < short["angle"] / long["angle"] < 101
+
+
+@needs_chromium
+def test_who_sees_the_future_agrees_with_the_package(show):
+    found = show().evaluate(
+        """async () => {
+          const { START, edited, moved } = await import("/interactive/future.js");
+          const names = ["BatchNorm", "InstanceNorm", "GroupNorm", "LayerNorm", "RMSNorm"];
+          return { start: START, edited: edited(2),
+            moved: Object.fromEntries(names.map(name => [name, moved(name, 2)])) };
+        }"""
+    )
+    x = np.reshape(found["start"], (2, 6, 4))
+    z = np.reshape(found["edited"], (2, 6, 4))
+    assert np.flatnonzero((x != z).any(axis=2)).tolist() == [5]
+    for name, one in found["moved"].items():
+        before, after = by_the_package(name, x, None), by_the_package(name, z, None)
+        assert_allclose(np.reshape(one["after"], x.shape), after, rtol=0, atol=1e-9)
+        moves = np.abs(after - before).max(axis=2)[0]
+        assert_allclose(one["moves"], moves, atol=1e-9)
+        assert (moves[0] > 0.05) == (name not in ("LayerNorm", "RMSNorm"))
+
+
+@needs_chromium
+def test_the_two_modes_agree_with_the_package(show):
+    found = show().evaluate(
+        """async () => {
+          const { stream } = await import("/interactive/modes.js");
+          const schedule = Array.from({ length: 30 }, (_, i) =>
+            ({ kind: i < 20 ? "short or long" : "mixed",
+               mode: i < 25 ? "training" : "evaluation" }));
+          return stream(schedule).map(one => ({ ...one, values: Array.from(one.values),
+            evaluated: Array.from(one.evaluated) }));
+        }"""
+    )
+    mean, variance = np.zeros(1), np.ones(1)
+    for one in found:
+        x = np.array(one["values"])[:, None]
+        at_rest = norms.batch_norm(x, None, None, mean, variance, training=False)[0]
+        assert_allclose(one["evaluated"], at_rest[:, 0], atol=1e-9)
+        if one["mode"] == "training":
+            _, _, (mean, variance) = norms.batch_norm(x, None, None, mean, variance)
+        assert one["running"] == pytest.approx(mean[0])
+        assert one["variance"] == pytest.approx(variance[0])
+        assert one["mean"] == pytest.approx(x.mean())
+    apart = [abs(one["mean"] - one["running"]) for one in found]
+    assert np.mean(apart[5:20]) > 3 * np.mean(apart[20:])
+
+
+@needs_chromium
+def test_what_layer_norm_forgets_agrees_with_the_package(show):
+    found = show().evaluate(
+        """async () => {
+          const { TOKEN, through } = await import("/interactive/forgets.js");
+          const tokens = [TOKEN, TOKEN.map(v => 3 * v + 2), TOKEN.map(v => -v)];
+          return { tokens, outputs: Object.fromEntries(["LayerNorm", "RMSNorm"].map(name =>
+            [name, tokens.map(x => through(name, x))])) };
+        }"""
+    )
+    x = np.array(found["tokens"])
+    layer, rms = (np.array(found["outputs"][name]) for name in ("LayerNorm", "RMSNorm"))
+    assert_allclose(layer, norms.layer_norm(x, eps=1e-12)[0], atol=1e-9)
+    assert_allclose(rms, norms.rms_norm(x, eps=1e-12)[0], atol=1e-9)
+    assert_allclose(layer[1], layer[0], atol=1e-9)
+    assert_allclose(layer[2], -layer[0], atol=1e-9)
+    assert np.abs(rms[1] - rms[0]).max() > 0.3
+
+
+# By keyboard: how often Tab, which key, and the beginning of what is then said.
+BY_KEYBOARD = {
+    "depth": (1, ["End"], "The signal explodes: without a norm and weights × 2.00"),
+    "padding": (1, ["Home"], "No padding: mean 1.92"),
+    "triangle": (
+        1,
+        ["End"],
+        "The gradient is perpendicular to w, so the step makes w longer: 10.00",
+    ),
+    "future": (5, ["Enter"], "LayerNorm takes its statistic from one token alone"),
+    "modes": (4, ["Enter"], "Batch 27 has mean"),
+    "forgets": (1, ["Home"], "LayerNorm turns −3x + 2 into the mirror image"),
+}
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", interactive.PICTURES)
+def test_a_picture_by_keyboard_keeps_its_state_in_the_address(show, name):
+    page = show(interactive.show(name)._repr_html_())
+    start = said(page, name, "")
+    assert "nt-" not in page.url
+    tabs, keys, words = BY_KEYBOARD[name]
+    press(page, *["Tab"] * tabs, *keys)
+    now = said(page, name, words)
+    assert now != start
+    expect(page.get_by_role("img")).to_have_accessible_name(re.compile(re.escape(now[-30:])))
+    page.wait_for_function(f"location.hash.startsWith('#nt-{name}?')")
+    page.reload()
+    assert said(page, name, words) == now
+    page.locator("html").evaluate("e => { e.dataset.theme = 'dark'; }")
+    page.locator(f"nt-{name}[data-dark]").wait_for()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", interactive.PICTURES)
+def test_a_picture_on_a_phone_and_with_a_finger(show, name):
+    page = show(interactive.show(name)._repr_html_(), **PHONE)
+    page.evaluate("document.body.style.margin = 0")
+    start = said(page, name, "")
+    box = page.locator(f"nt-{name} svg").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    slider = page.get_by_role("slider")
+    if slider.count():
+        box = slider.first.bounding_box()
+        assert box["height"] >= 24
+        page.touchscreen.tap(box["x"] + 0.2 * box["width"], box["y"] + box["height"] / 2)
+    else:
+        page.get_by_role("button", name="next batch").tap()
+    expect(page.get_by_role("status")).not_to_have_text(start)
+
+
+@needs_chromium
+def test_batches_stand_still_for_readers_who_prefer_that(show):
+    page = show(interactive.show("modes")._repr_html_(), reduced_motion="reduce")
+    said(page, "modes", "Batch 26")
+    expect(page.get_by_role("button", name="Play")).to_have_count(0)
+    page.get_by_role("button", name="next batch").click()
+    said(page, "modes", "Batch 27")
+    page = show(interactive.show("modes")._repr_html_())
+    page.get_by_role("button", name="Play").click()
+    said(page, "modes", "Batch 28")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_a_picture_that_does_not_exist_is_an_error():
+    with pytest.raises(ValueError, match=r"no picture 'depht'\. Choose one of: depth, padding"):
+        interactive.show("depht")
+    assert interactive.show("depth")._repr_html_().startswith("<nt-depth><p>A signal passes")
+
+
 def test_scripts_are_light():
     shared = sum((SCRIPTS / name).stat().st_size for name in ("figure.js", "norms.js"))
     for name in set(FIGURES) - {"playground"}:  # it has a page and a test of its own
@@ -432,7 +652,7 @@ def sources():
 
 
 def test_every_figure_stands_in_a_chapter_with_words_instead():
-    for name in FIGURES:
+    for name in set(FIGURES) - set(interactive.PICTURES):
         found = [
             words
             for text in sources()

@@ -101,6 +101,13 @@ export function tick(label, change) {
   return { element: make("label", {}, input, ` ${label}`), input };
 }
 
+/** Make a drawing as wide as it is shown; returns the width. */
+export function fit(svg, height, most = 760) {
+  const width = Math.max(280, Math.min(most, svg.clientWidth || 620));
+  set(svg, { viewBox: `0 0 ${width} ${height}` });
+  return width;
+}
+
 /** Buttons of which one is pressed. */
 export function buttons(label, options, change) {
   const all = options.map((name) => make("button", { type: "button" }, name));
@@ -128,6 +135,9 @@ export function action(label, act) {
  * which returns what stands in the frame. What the page has inside the element is shown where scripts
  * do not run.
  *
+ * With `redraws`, `update()` runs again when the width changes: a drawing is as wide as it is shown, so
+ * that letters keep their size on a phone.
+ *
  * A subclass whose state belongs into the address gives `parameters()`, a record of short texts, and
  * `restore(record)`.
  */
@@ -153,6 +163,15 @@ export class InteractiveFigure extends HTMLElement {
     );
     this.#follow();
     this.update();
+    if (this.constructor.redraws) {
+      let last = this.clientWidth;
+      this.resized = new ResizeObserver(() => {
+        if (this.clientWidth === last) return;
+        last = this.clientWidth;
+        this.update();
+      });
+      this.resized.observe(this);
+    }
     if (this.parameters) this.#keepAddress(root);
   }
 
@@ -207,6 +226,7 @@ export class InteractiveFigure extends HTMLElement {
 
   disconnectedCallback() {
     this.watcher?.disconnect();
+    this.resized?.disconnect();
     window.removeEventListener("hashchange", this.read);
   }
 }
