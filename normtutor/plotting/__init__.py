@@ -2,12 +2,14 @@
 
 - :mod:`~normtutor.plotting.style`: colours, sizes and fonts, in one place.
 - :mod:`~normtutor.plotting.general`: curves, intervals, histograms, maps of a grid.
+- :mod:`~normtutor.plotting.batches`: what shares a batch.
 - :mod:`~normtutor.plotting.family`: which cells share a statistic.
 - :mod:`~normtutor.plotting.geometry`: what a norm does to one token.
 - :mod:`~normtutor.plotting.graph`: the computational graph of a norm.
 - :mod:`~normtutor.plotting.wiring`: where the norm stands in a residual block.
 """
 
+from normtutor.plotting.batches import dose_figure, modes_figure
 from normtutor.plotting.family import books_figure, shared_axes, sharing_cells_figure
 from normtutor.plotting.general import curves, grid_map, histograms, intervals, repeats, t_interval
 from normtutor.plotting.geometry import half_plane_figure, keys_figure, sphere_figure
@@ -33,12 +35,14 @@ __all__ = [
     "STYLE",
     "books_figure",
     "curves",
+    "dose_figure",
     "graph_figure",
     "grid_map",
     "half_plane_figure",
     "histograms",
     "intervals",
     "keys_figure",
+    "modes_figure",
     "norm_colour",
     "repeats",
     "shared_axes",
