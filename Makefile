@@ -9,7 +9,7 @@ PORT ?= 8000
 # Processes that run tests side by side.
 JOBS ?= 2
 # Chapters to refresh: make refresh NOTEBOOKS=book/02_family_of_norms.ipynb
-NOTEBOOKS ?= $(wildcard book/[0-9]*.ipynb book/in_depth/*.ipynb book/claims.ipynb book/recipes.ipynb)
+NOTEBOOKS ?= $(wildcard book/*.ipynb book/in_depth/*.ipynb)
 
 # Small tensors on several threads wait for each other: 100 s instead of 0.7 s for 1000 small steps.
 export OMP_NUM_THREADS = 1

@@ -3,8 +3,9 @@
 import pytest
 from browser import DESKTOP, needs_chromium
 from bs4 import BeautifulSoup
-from site_pages import DEPTH, MAIN_LINES
+from site_pages import DEPTH, MAIN_LINES, MEASURED
 
+CHAPTERS_IN_ORDER = MEASURED[1:]
 WORDS, LINES, CELLS, LINES_IN_A_CELL, FIGURES, FOLDED = 2500, 120, 12, 15, 5, 1 / 3
 ROWS_OF_TEXT = 6  # an output with more lines than these is a table printed as text
 FIRST_FIGURE = 1200  # pixels from the top of the page, in a window of 1366 by 768
@@ -104,6 +105,19 @@ def test_a_main_line_and_its_depth_page_lead_to_each_other(site, name):
             link["href"].split("#")[0].rsplit("/", 2)[-1] for link in article.select("a[href]")
         }
         assert f"{other.rsplit('/', 1)[-1]}.html" in targets
+
+
+def test_the_whole_story_takes_fifteen_minutes(site):
+    html = (site / "book" / "fifteen_minutes.html").read_text(encoding="utf-8")
+    found = measured(html)
+    assert found["words"] <= 2200
+    assert found["cells"] == 0
+    assert found["figures"] >= 7
+    article = parsed(html).select_one("article.bd-article")
+    assert len(article.find_all(is_interactive)) >= 3
+    assert not article.select(".proof")
+    chapters = {link["href"].split("#")[0] for link in article.select("a[href]")}
+    assert {f"{name.rsplit('/', 1)[-1]}.html" for name in CHAPTERS_IN_ORDER} <= chapters
 
 
 @needs_chromium
