@@ -506,16 +506,14 @@ def chunk_batches(
             f'order must be "shuffled" or "document", because all chunks are equally long; '
             f"got {order!r}."
         )
-    # One sentence mark between sentences, not two.
-    stream = np.concatenate([sentence[:-1] for document in documents for sentence in document])
-    count = (len(stream) - 1) // length
+    chunks = cut_chunks(documents, length)
+    count = len(chunks[0])
     if not 1 <= batch_size <= count:
         raise ValueError(
             f"batch_size must lie between 1 and the number of chunks, {count}; got {batch_size}. "
             "Use a smaller batch or a longer text."
         )
-    inputs = _tensor(stream[: count * length].reshape(count, length))
-    targets = _tensor(stream[1 : count * length + 1].reshape(count, length))
+    inputs, targets = map(_tensor, chunks)
     if order == "document":
         indices = np.roll(np.arange(count), -int(rng.integers(count)))
     else:
@@ -579,6 +577,37 @@ def topic_batches(
             yield pad([pool[i] for i in rng.choice(len(pool), size=batch_size, replace=False)])
 
     return stream()
+
+
+def cut_chunks(
+    documents: Sequence[Sequence[Sentence]], length: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The documents as one stream in chunks of ``length``: inputs and targets, (count, length)."""
+    # One sentence mark between sentences, not two.
+    stream = np.concatenate([sentence[:-1] for document in documents for sentence in document])
+    count = (len(stream) - 1) // length
+    return (
+        stream[: count * length].reshape(count, length),
+        stream[1 : count * length + 1].reshape(count, length),
+    )
+
+
+def shuffled_chunks(
+    chunks: tuple[np.ndarray, np.ndarray], batch_size: int, rng: np.random.Generator
+) -> Iterator[TokenBatch]:
+    """Yield batches of what :func:`cut_chunks` made for ever, shuffled anew each epoch."""
+    inputs, targets = chunks
+    if not 1 <= batch_size <= len(inputs):
+        raise ValueError(
+            f"batch_size must lie between 1 and the number of chunks, {len(inputs)}; got "
+            f"{batch_size}. Use a smaller batch or a longer text."
+        )
+    mask = torch.ones(batch_size, inputs.shape[1], dtype=torch.bool)
+    while True:
+        order = rng.permutation(len(inputs))
+        for start in range(0, len(inputs) - batch_size + 1, batch_size):
+            chosen = order[start : start + batch_size]
+            yield TokenBatch(_tensor(inputs[chosen]), _tensor(targets[chosen]), mask)
 
 
 def epochs(make_epoch: Callable[[], Iterable[Batch]]) -> Iterator[Batch]:

@@ -180,6 +180,13 @@ class TransformerLM(nn.Module):
         A norm for the queries and keys of each head; "none" by default.
     value_norm : bool
         Whether the values get that norm too.
+    tied : bool
+        Whether the output matrix is that of the token embedding, or a head of its own, drawn
+        alike.
+    final_norm : bool, optional
+        Whether a norm follows the last layer; by default what the wiring of the last layer says.
+    embedding_scale : float
+        A factor on what the embeddings put into the first layer.
     """
 
     def __init__(
@@ -197,6 +204,9 @@ class TransformerLM(nn.Module):
         hidden: int | None = None,
         qk_norm: str | NormFactory = "none",
         value_norm: bool = False,
+        tied: bool = True,
+        final_norm: bool | None = None,
+        embedding_scale: float = 1.0,
     ) -> None:
         super().__init__()
         if width % heads:
@@ -226,7 +236,11 @@ class TransformerLM(nn.Module):
             )
             for layer, (around_attention, around_feed_forward) in enumerate(pairs, start=1)
         )
-        self.final_norm = make_norm(norm if pairs and pairs[-1][1].final_norm else "none", width)
+        if final_norm is None:
+            final_norm = bool(pairs) and pairs[-1][1].final_norm
+        self.final_norm = make_norm(norm if final_norm else "none", width)
+        self.embedding_scale = embedding_scale
+        self.head = None if tied else nn.Linear(width, vocabulary, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -236,12 +250,14 @@ class TransformerLM(nn.Module):
         """
         width = self.token_embedding.embedding_dim
         for module in self.modules():
-            if isinstance(module, nn.Linear):
+            if isinstance(module, nn.Linear) and module is not self.head:
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
         # The embedding is the output matrix too, so its scale sets the scale of the first scores.
         nn.init.normal_(self.token_embedding.weight, std=width**-0.5)
         nn.init.normal_(self.position_embedding.weight, std=width**-0.5)
+        if self.head is not None:
+            nn.init.normal_(self.head.weight, std=width**-0.5)
         with torch.no_grad():
             for number, layer in enumerate(self.layers, start=1):
                 for step, sublayer in layer.steps():  # type: ignore[operator]
@@ -254,7 +270,7 @@ class TransformerLM(nn.Module):
         """Token and position embeddings, scaled to about variance 2, (B, L) -> (B, L, H)."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.token_embedding(tokens) + self.position_embedding(positions)
-        return self.dropout(x * math.sqrt(x.shape[-1]))
+        return self.dropout(x * (self.embedding_scale * math.sqrt(x.shape[-1])))
 
     def hidden(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """The last hidden states, (B, L) -> (B, L, H)."""
@@ -266,7 +282,12 @@ class TransformerLM(nn.Module):
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Scores of the next token, (..., H) -> (..., vocabulary)."""
-        return hidden @ self.token_embedding.weight.T
+        matrix = self.token_embedding if self.head is None else self.head
+        return hidden @ matrix.weight.T
+
+    def extra_repr(self) -> str:
+        # Models of two scales are not built alike, which train_together looks at.
+        return f"embedding_scale={self.embedding_scale:g}" if self.embedding_scale != 1 else ""
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Scores of the next token, (B, L) -> (B, L, vocabulary)."""

@@ -176,6 +176,7 @@ class History:
     learning_rate: list[float] = field(default_factory=list)  # of each step
     evaluations: list[dict[str, float]] = field(default_factory=list)  # with the key "step"
     diverged: bool = False  # the loss stopped being finite, and the run ended there
+    gradient_norm: list[float] = field(default_factory=list)  # before clipping, if there is any
 
 
 def train(
@@ -190,6 +191,7 @@ def train(
     weight_decay: float = 0.0,
     evaluate: Callable[[nn.Module], dict[str, float]] | None = None,
     evaluate_every: int | None = None,
+    clip: float | None = None,
 ) -> History:
     """Train ``model`` in place and return its :class:`History`.
 
@@ -204,6 +206,9 @@ def train(
     evaluate : function, optional
         Called after the last step and after every ``evaluate_every`` steps; its numbers go into
         ``History.evaluations``.
+    clip : float, optional
+        The longest gradient, over all parameters together; a longer one is shortened to it.
+        ``History.gradient_norm`` then holds its length before, step by step.
     """
     update = _make_optimizer(model.parameters(), optimizer, learning_rate, weight_decay)
     history = History()
@@ -221,6 +226,9 @@ def train(
             break
         update.zero_grad()
         batch_loss.backward()
+        if clip is not None:
+            norm = nn.utils.clip_grad_norm_(model.parameters(), clip)
+            history.gradient_norm.append(norm.item())
         update.step()
         if evaluate is not None and _due(step, steps, evaluate_every):
             history.evaluations.append({"step": step + 1, **evaluate(model)})
@@ -271,6 +279,7 @@ def train_together(
     weight_decay: float = 0.0,
     evaluate: Callable[[nn.Module], dict[str, float]] | None = None,
     evaluate_every: int | None = None,
+    clip: float | None = None,
 ) -> list[History]:
     """Train several models of one build at once, in place; return a :class:`History` for each.
 
@@ -290,7 +299,7 @@ def train_together(
         As for :func:`train`, but without shapes that depend on values: for language models,
         :func:`masked_language_model_loss`.
     learning_rate : float, or a sequence of one a model
-    steps, warmup, optimizer, weight_decay, evaluate, evaluate_every
+    steps, warmup, optimizer, weight_decay, evaluate, evaluate_every, clip
         As for :func:`train`.
 
     Notes
@@ -343,6 +352,10 @@ def train_together(
             break
         update.zero_grad()
         losses.sum().backward()
+        if clip is not None:
+            lengths = _clip(parameters, clip)
+            for index in running:
+                histories[index].gradient_norm.append(lengths[index])
         _step(update, parameters, rates, factor)
         if _due(step, steps, evaluate_every):
             for index in running:
@@ -365,6 +378,19 @@ def _vmap_explained() -> Iterator[None]:
             "decisions that do not depend on values. For language models, use "
             "masked_language_model_loss; else train the models one by one."
         ) from error
+
+
+@torch.no_grad()
+def _clip(parameters: dict[str, Tensor], longest: float) -> list[float]:
+    """Shorten the gradient of each model of a stack; return the lengths before."""
+    gradients = [p.grad for p in parameters.values() if p.grad is not None]
+    squares = torch.stack([g.reshape(len(g), -1).square().sum(dim=1) for g in gradients])
+    lengths = squares.sum(dim=0).sqrt()
+    # As torch.nn.utils.clip_grad_norm_ does it, with its 1e-6.
+    factor = (longest / (lengths + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(factor.reshape(-1, *[1] * (gradient.ndim - 1)))
+    return lengths.tolist()
 
 
 def _step(

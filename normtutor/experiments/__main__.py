@@ -9,7 +9,9 @@ from typing import Any
 
 from normtutor.experiments.records import (
     NAMES,
+    SCALES,
     Saved,
+    configuration,
     load,
     module_of,
     read,
@@ -44,6 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show.add_argument("--output", type=Path, help="image file; by default NAME.png")
     for command in (run, show):
         command.add_argument("--directory", type=Path, help="default: normtutor/results")
+        command.add_argument(
+            "--scale",
+            choices=SCALES,
+            default="small",
+            help="the book's size, or a larger one for a GPU where there is one (default: small)",
+        )
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "run":
@@ -51,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 chosen.name,
                 seeds=chosen.seeds,
                 jobs=chosen.jobs,
-                directory=chosen.directory,
+                config=configuration(chosen.name, chosen.scale),
+                directory=_directory(chosen),
                 restart=chosen.restart,
                 device=chosen.device,
                 text_file=chosen.text_file,
@@ -59,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(saved.provenance())
             print(_about_the_text(saved), end="")
         elif chosen.command == "show":
-            _show(chosen.name, chosen.directory, chosen.output or Path(f"{chosen.name}.png"))
+            output = chosen.output or Path(f"{chosen.name}.png")
+            _show(chosen.name, _directory(chosen), output, chosen.scale)
         else:
             _list()
     except (OSError, ValueError) as error:
@@ -100,13 +110,20 @@ def _list() -> None:
         print(f"  finding: {module.FINDING}")
 
 
-def _show(name: str, directory: Path | None, output: Path) -> None:
+def _directory(chosen: argparse.Namespace) -> Path | None:
+    """The larger runs of the book lie in a folder of their own beside the small ones."""
+    if chosen.directory is None and chosen.scale != "small":
+        return results_directory() / chosen.scale
+    return chosen.directory
+
+
+def _show(name: str, directory: Path | None, output: Path, scale: str = "small") -> None:
     # Listing and running need no matplotlib.
     from matplotlib import pyplot as plt
 
     from normtutor import plotting
 
-    saved = load(name, directory)
+    saved = load(name, directory, scale=scale)
     print(saved.provenance())
     module = module_of(name)
     if hasattr(module, "best_rates"):

@@ -66,6 +66,22 @@ def module_of(name: str) -> ModuleType:
     return importlib.import_module(f"normtutor.experiments.{name}")
 
 
+#: Sizes of an experiment: the book's, and one for a GPU, which modules with a LARGE_CONFIG have.
+SCALES = ("small", "large")
+
+
+def configuration(name: str, scale: str = "small") -> Any:
+    """The configuration of the experiment called ``name`` at one of :data:`SCALES`."""
+    module = module_of(name)
+    if scale == "small":
+        return module.CONFIG
+    if scale not in SCALES:
+        raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {scale!r}.")
+    if not hasattr(module, "LARGE_CONFIG"):
+        raise ValueError(f"{name!r} has the book's size alone, and no larger one.")
+    return module.LARGE_CONFIG
+
+
 def results_directory() -> Path:
     """Where the book's saved runs are: they come with the package."""
     return Path(__file__).resolve().parents[1] / "results"
@@ -124,6 +140,9 @@ class Saved:
             options += " --device cuda"
         if "text_file" in environment:
             options += f" --text-file {environment['text_file']}"
+        large = getattr(module_of(self.name), "LARGE_CONFIG", None) if self.name in NAMES else None
+        if large is not None and self.config == as_plain(large):
+            options += " --scale large"
         minutes = sum(run["cpu_seconds"] for run in self.runs) / 60
         lines = [
             f"Saved run {self.name}: {len(self.runs)} seeds "
@@ -206,7 +225,7 @@ def read(name: str, directory: Path) -> Saved:
     return Saved(content["experiment"], content["config"], tuple(content["runs"]))
 
 
-def load(name: str, directory: str | Path | None = None) -> Saved:
+def load(name: str, directory: str | Path | None = None, *, scale: str = "small") -> Saved:
     """Load the saved run of an experiment; refuse it if the code's configuration is another one.
 
     Parameters
@@ -215,6 +234,8 @@ def load(name: str, directory: str | Path | None = None) -> Saved:
         One of :data:`NAMES`.
     directory : path, optional
         By default the book's own record, which comes with the package.
+    scale : str
+        One of :data:`SCALES`: whose configuration the file must have.
 
     Raises
     ------
@@ -223,7 +244,7 @@ def load(name: str, directory: str | Path | None = None) -> Saved:
     ValueError
         If the file was made with another configuration than the code has now.
     """
-    config = as_plain(module_of(name).CONFIG)
+    config = as_plain(configuration(name, scale))
     saved = read(name, results_directory() if directory is None else Path(directory))
     _refuse_other_config(saved, config)
     return saved

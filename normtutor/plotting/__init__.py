@@ -6,6 +6,7 @@
 - :mod:`~normtutor.plotting.family`: which cells share a statistic.
 - :mod:`~normtutor.plotting.geometry`: what a norm does to one token.
 - :mod:`~normtutor.plotting.graph`: the computational graph of a norm.
+- :mod:`~normtutor.plotting.text`: which learning rates train a language model.
 - :mod:`~normtutor.plotting.wiring`: where the norm stands in a residual block.
 """
 
@@ -24,6 +25,7 @@ from normtutor.plotting.style import (
     norm_colour,
     use_book_style,
 )
+from normtutor.plotting.text import Trained, final_norm_figure, working_rates_figure
 from normtutor.plotting.wiring import wiring_labels, wirings_figure
 
 __all__ = [
@@ -33,9 +35,11 @@ __all__ = [
     "PALE",
     "PALETTE",
     "STYLE",
+    "Trained",
     "books_figure",
     "curves",
     "dose_figure",
+    "final_norm_figure",
     "graph_figure",
     "grid_map",
     "half_plane_figure",
@@ -52,4 +56,5 @@ __all__ = [
     "use_book_style",
     "wiring_labels",
     "wirings_figure",
+    "working_rates_figure",
 ]

@@ -1,0 +1,166 @@
+"""Language models on text: which learning rates train them, and what the last norm costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from numpy.typing import ArrayLike
+
+from normtutor.plotting.general import t_interval
+from normtutor.plotting.style import INK, NO_NORM, norm_colour
+
+
+class Trained(NamedTuple):
+    """What one network did over the learning rates."""
+
+    norm: str  # a key of `norms.TABLE`, or "none"
+    tried: Sequence[float]
+    working: Sequence[float]
+    best: ArrayLike  # the loss at the best rate, one entry a seed; NaN where a run diverged
+
+
+def working_rates_figure(
+    networks: Mapping[str, Trained],
+    *,
+    title: str = "",
+    unit: str = "nats/token",
+    width: float = 5.6,
+) -> Figure:
+    """Draw for each network which learning rates work, and write its best loss beside them.
+
+    One row a network, from top to bottom. A filled dot is a rate that works, a small open one a
+    rate that was tried and does not; a bar joins the lowest and the highest that work. On the right
+    stands the mean of `best` with the half-width of its 95% t-interval, or that runs diverged.
+
+    Returns
+    -------
+    Figure
+        One axes. Row i has its dots at the height i; bars have the label ``"bar " + name``, filled
+        dots ``"works " + name``, open ones ``"fails " + name``.
+    """
+    fig, ax = plt.subplots(figsize=(width, 0.36 * len(networks) + 1.0), layout="constrained")
+    for row, (name, found) in enumerate(networks.items()):
+        colour = norm_colour(found.norm)
+        working = sorted(found.working)
+        fails = [rate for rate in found.tried if rate not in found.working]
+        if working:
+            ax.plot(
+                [working[0], working[-1]],
+                [row, row],
+                color=colour,
+                linewidth=6,
+                alpha=0.45,
+                solid_capstyle="round",
+                label=f"bar {name}",
+            )
+        ax.plot(working, [row] * len(working), "o", color=colour, label=f"works {name}")
+        ax.plot(
+            fails,
+            [row] * len(fails),
+            "o",
+            markersize=4,
+            color=INK,
+            markerfacecolor="white",
+            label=f"fails {name}",
+        )
+        ax.annotate(
+            _in_words(found.best),
+            (1.02, row),
+            xycoords=("axes fraction", "data"),
+            verticalalignment="center",
+        )
+    ax.set_xscale("log")
+    ax.set_xlabel("learning rate")
+    ax.set_yticks(range(len(networks)), list(networks))
+    ax.set_ylim(len(networks) - 0.5, -0.6)
+    ax.tick_params(axis="y", length=0, labelsize=11)
+    ax.spines["left"].set_visible(False)
+    ax.annotate(
+        f"best loss\n({unit})",
+        (1.02, 1.0),
+        xycoords="axes fraction",
+        verticalalignment="bottom",
+        fontsize=10,
+    )
+    ax.set_title(title)
+    return fig
+
+
+def _in_words(losses: ArrayLike) -> str:
+    values = np.asarray(losses, dtype=np.float64).ravel()
+    if not len(values):
+        return "none ends"
+    diverged = int(np.isnan(values).sum())
+    if diverged:
+        return f"{diverged} of {len(values)} diverge"
+    mean, half = t_interval(values)
+    return f"{mean:.2f}" if np.isnan(half) else f"{mean:.2f} ± {half:.2f}"
+
+
+def final_norm_figure(
+    rates: Sequence[float],
+    losses: Mapping[str, Mapping[str, Mapping[str, ArrayLike]]],
+    *,
+    colours: Mapping[str, str],
+    unit: str = "nats/token",
+) -> Figure:
+    """Draw losses over learning rates with and without the norm after the last layer.
+
+    Parameters
+    ----------
+    rates : sequence of float
+    losses : column -> row -> curve -> array of shape (n_seeds, n_rates)
+        Columns stand side by side ("tied", "untied"), rows below each other ("LayerNorm", ...).
+        The curves of a panel are "final norm", "no final norm" and "no norm"; NaN where a run
+        diverged.
+    colours : mapping of row -> colour
+        "no norm" wears its own in every row.
+
+    Returns
+    -------
+    Figure
+        One axes a panel, row by row. The line of each curve carries the curve's name as label.
+    """
+    columns = list(losses)
+    names = list(next(iter(losses.values())))
+    fig, axes = plt.subplots(
+        len(names),
+        len(columns),
+        figsize=(5.6, 2.0 * len(names) + 0.7),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+        layout="constrained",
+    )
+    styles: dict[str, Any] = {
+        "final norm": "-",
+        "no final norm": (0, (5, 2)),
+        "no norm": (0, (1.5, 1.5)),
+    }
+    for i, name in enumerate(names):
+        for j, column in enumerate(columns):
+            ax = axes[i, j]
+            for curve, dash in styles.items():
+                values = np.atleast_2d(np.asarray(losses[column][name][curve], dtype=np.float64))
+                mean, half = t_interval(values)  # NaN where a seed diverged: the line ends there
+                colour = NO_NORM if curve == "no norm" else colours[name]
+                ax.plot(rates, mean, color=colour, linestyle=dash, marker="o", label=curve)
+                ax.fill_between(
+                    rates, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0
+                )
+            ax.set_title(f"{name}, {column}")
+            if j == 0:
+                ax.set_ylabel(f"loss ({unit})")
+            if i == len(names) - 1:
+                ax.set_xlabel("learning rate")
+    axes[0, 0].set_xscale("log", base=2)
+    axes[0, 0].set_xticks(list(rates), [f"{rate:g}" for rate in rates])
+    # One legend stands for all panels, in no panel's colour.
+    handles = [Line2D([], [], color=INK, linestyle=d, marker="o") for d in styles.values()]
+    fig.legend(handles, list(styles), loc="outside upper center", ncols=3)
+    return fig

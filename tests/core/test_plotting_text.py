@@ -1,0 +1,68 @@
+"""The figures on text show the rates that work and the losses that they were given."""
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from normtutor import plotting
+
+RATES = (0.001, 0.01, 0.1)
+
+
+@pytest.fixture(autouse=True)
+def book_style():
+    with plt.rc_context():
+        plotting.use_book_style()
+        yield
+    plt.close("all")
+
+
+def lines_of(ax):
+    return {line.get_label(): line for line in ax.get_lines()}
+
+
+def test_each_network_shows_which_rates_work():
+    figure = plotting.working_rates_figure(
+        {
+            "no norm": plotting.Trained("none", RATES, (), [np.nan, 5.0]),
+            "Pre-LN": plotting.Trained("LayerNorm", RATES, (0.1, 0.001), [4.0, 4.2, 4.4]),
+            "nothing": plotting.Trained("none", RATES, (), []),
+        }
+    )
+    (ax,) = figure.axes
+    lines = lines_of(ax)
+    assert_allclose(lines["works Pre-LN"].get_xdata(), [0.001, 0.1])
+    assert_allclose(lines["fails Pre-LN"].get_xdata(), [0.01])
+    assert_allclose(lines["bar Pre-LN"].get_xdata(), [0.001, 0.1])
+    assert set(lines["works Pre-LN"].get_ydata()) == {1}
+    assert "bar no norm" not in lines
+    assert_allclose(lines["fails no norm"].get_xdata(), RATES)
+    words = [text.get_text() for text in ax.texts]
+    assert words[:3] == ["1 of 2 diverge", "4.20 ± 0.50", "none ends"]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["no norm", "Pre-LN", "nothing"]
+
+
+def test_the_final_norm_is_drawn_panel_by_panel():
+    rng = np.random.default_rng(0)
+    curves = ("final norm", "no final norm", "no norm")
+    losses = {
+        column: {row: {curve: rng.normal(size=(4, 3)) for curve in curves} for row in "AB"}
+        for column in ("tied", "untied")
+    }
+    losses["untied"]["B"]["no norm"][2, 1] = np.nan
+    figure = plotting.final_norm_figure(RATES, losses, colours={"A": "black", "B": "blue"})
+    panels = [(row, column) for row in "AB" for column in ("tied", "untied")]
+    axes = dict(zip(panels, figure.axes, strict=True))
+    for (row, column), ax in axes.items():
+        drawn = lines_of(ax)
+        for curve in curves:
+            assert_allclose(drawn[curve].get_ydata(), losses[column][row][curve].mean(axis=0))
+        assert ax.get_title(loc="left") == f"{row}, {column}"
+    assert np.isnan(lines_of(axes["B", "untied"])["no norm"].get_ydata()[1])
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == list(curves)
