@@ -61,12 +61,12 @@ units: $(INSTALLED)  ## Run the tests of the package and of the book's sources
 	$(PYTEST) --dist loadscope normtutor tests $(SITE_TESTS:%=--ignore %) \
 		--cov --cov-report=term-missing
 
-notebooks: $(INSTALLED)  ## Execute the chapters and compare their stored outputs
-	$(if $(NOTEBOOKS),$(PYTEST) --dist loadscope --nbval --nbval-current-env \
-		--nbval-cell-timeout 180 $(NOTEBOOKS),@echo "There is no chapter yet.")
+notebooks: $(INSTALLED)  ## Execute the chapters that changed, compare all stored outputs
+	$(BIN)/python .ci/chapters.py $(NOTEBOOKS)
+	NORMTUTOR_EXECUTED=_build $(PYTEST) --dist loadscope --nbval --nbval-current-env $(NOTEBOOKS)
 
 site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then test it
-	$(BIN)/python .ci/build.py --clean --output _build/checked
+	$(BIN)/python .ci/build.py --clean --executed . --output _build/checked
 	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) --dist loadscope $(SITE_TESTS)
 
 audit: book  ## Measure the site: Lighthouse, axe-core, weights; takes 20 minutes

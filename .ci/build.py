@@ -1,39 +1,45 @@
-"""Build the site: execute the chapters in parallel, then let Jupyter Book render them.
+"""Build the site: execute the chapters, let Jupyter Book render the pages, finish them.
 
-Jupyter Book keeps the executed chapters in a cache whose key is the notebook alone. A chapter also
-depends on the package, on the saved runs and on the versions of what is installed, so this script
-keeps a digest of those beside the cache and throws the cache away when the digest has changed.
+Each step does what has changed. ``chapters.py`` executes a chapter again when something changed
+that it reaches; its kernel's CPU seconds stand in ``_build/cpu_seconds.json``. Sphinx reads again
+what has changed, and writes into ``_build/pages``; after a change of an extension or a setting, it
+reads everything. ``light_pages.finish`` makes ``_build/html`` of these pages: the site of before
+stays in its place until the new one is there.
 """
 
 import argparse
+import gc
 import hashlib
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import yaml
-from jupyter_cache import get_cache
-from jupyter_cache.executors import load_executor
+import chapters
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parent.parent
-# What the outputs of a chapter depend on, besides the notebook itself.
-BEHIND_CHAPTERS = (
-    "normtutor/**/*.py",
-    "normtutor/results/*.json",
+EXTENSIONS = ROOT / "book" / "_ext"
+# What each page depends on, whether Sphinx knows it or not.
+BEHIND_EVERY_PAGE = (
+    "book/_ext/*",
+    "_config.yml",
+    "_toc.yml",
     "requirements.txt",
-    "pyproject.toml",
+    ".ci/build.py",
+    ".ci/chapters.py",
 )
 # What the site depends on.
-BEHIND_SITE = (*BEHIND_CHAPTERS, "book/**/*", "_config.yml", "_toc.yml", ".ci/build.py")
-
-CELL_TIMEOUT = 180  # seconds; a chapter takes 30 on a quiet core, and CI is not quiet
+BEHIND_SITE = (*BEHIND_EVERY_PAGE, "book/**/*", "normtutor/**/*")
 
 
-def digest_of(patterns: tuple[str, ...], root: Path = ROOT) -> str:
+def digest_of(patterns: Iterable[str], root: Path = ROOT) -> str:
     """Hash the files that match, with their names, and the interpreter that reads them."""
     digest = hashlib.sha256(f"{platform.python_version()} {platform.platform()}".encode())
     for path in sorted({path for pattern in patterns for path in root.glob(pattern)}):
@@ -43,96 +49,122 @@ def digest_of(patterns: tuple[str, ...], root: Path = ROOT) -> str:
     return digest.hexdigest()
 
 
-def drop_stale_cache(build: Path, digest: str) -> bool:
-    """Remove the cached executions unless they were made with this digest; say whether."""
-    key = build / "chapters.txt"
-    if key.exists() and key.read_text() == digest:
-        return False
-    shutil.rmtree(build / ".jupyter_cache", ignore_errors=True)
-    build.mkdir(parents=True, exist_ok=True)
-    key.write_text(digest)
-    return True
+def sphinx_app(build: Path, executed: Iterable[Path], strict: bool = True) -> "Sphinx":
+    """Make Sphinx ready to write into ``pages`` of a build folder, with Jupyter Book's settings.
 
-
-def notebooks_in_toc(root: Path = ROOT) -> list[Path]:
-    """List the notebooks to execute that the table of contents names, in its order.
-
-    The stubs of the exercises fail until a student has filled them in.
+    The outputs of a chapter come from the first of the folders with executed chapters that has it.
+    Where it is strict, a warning or an unresolved reference is an error.
     """
+    from jupyter_book.config import get_final_config
+    from sphinx.application import Sphinx
 
-    def files(node: object) -> list[str]:
-        if isinstance(node, list):
-            return [name for item in node for name in files(item)]
-        if isinstance(node, dict):
-            own = [node[key] for key in ("root", "file") if key in node]
-            return own + [name for value in node.values() for name in files(value)]
-        return []
-
-    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
-    candidates = [root / f"{name}.ipynb" for name in files(toc)]
-    return [path for path in candidates if path.exists() and path.parent.name != "exercises"]
-
-
-def execute(notebooks: list[Path], build: Path) -> bool:
-    """Execute the notebooks that are not in the cache, on all cores; report what failed."""
-    cache = get_cache(build / ".jupyter_cache")
-    cache.change_cache_limit(1000)
-    for path in notebooks:
-        cache.add_nb_to_project(str(path))
-    names = [str(path) for path in notebooks]
-    # One notebook gains nothing from a pool of processes.
-    executor = "local-parallel" if len(names) > 1 else "local-serial"
-    result = load_executor(executor, cache).run_and_cache(filter_uris=names, timeout=CELL_TIMEOUT)
-    succeeded, failed = result.succeeded, result.excepted
-    if result.errored:
-        # Kernels that start side by side can reach for the same port, and one of them dies.
-        again = load_executor("local-serial", cache).run_and_cache(
-            filter_uris=result.errored, timeout=CELL_TIMEOUT
-        )
-        succeeded += again.succeeded
-        failed += again.excepted + again.errored
-    for uri in succeeded:
-        print(f"executed {os.path.relpath(uri, ROOT)}")
-    for uri in failed:
-        record = cache.get_project_record(uri)
-        print(f"\n{os.path.relpath(uri, ROOT)} failed:\n{record.traceback or ''}", file=sys.stderr)
-    return not failed
+    own = {
+        "external_toc_path": (ROOT / "_toc.yml").as_posix(),
+        "latex_individualpages": False,
+        "nitpicky": True,
+        "nb_execution_mode": "off",
+        "executed_builds": [str(folder) for folder in executed],
+    }
+    config, _ = get_final_config(
+        user_yaml=ROOT / "_config.yml", cli_config=own, sourcedir=ROOT, use_external_toc=True
+    )
+    app = Sphinx(
+        srcdir=ROOT,
+        confdir=None,
+        outdir=build / "pages",
+        doctreedir=build / ".doctrees",
+        buildername="html",
+        confoverrides=config,
+        status=None,
+        warningiserror=strict,
+        keep_going=True,
+    )
+    app.setup_extension("sphinx_multitoc_numbering")
+    return app
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--output", type=Path, default=ROOT, help="folder that gets _build/html")
-    parser.add_argument("--clean", action="store_true", help="remove the output folder first")
-    arguments = parser.parse_args()
-    output = arguments.output.resolve()
-    build = output / "_build"
-    # More than one thread makes small tensors wait for each other: 100 s instead of 0.7 s.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    if arguments.clean:
-        shutil.rmtree(build, ignore_errors=True)
+def render(build: Path, executed: Path) -> bool:
+    """Let Sphinx bring the pages up to date; say whether there was nothing to complain about.
+
+    An earlier build that failed leaves pages that Sphinx would take for good ones; so does a change
+    that it does not know of. Then everything is read anew.
+    """
+    from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+    # A new module may have to appear on a page that lists modules.
+    modules = sorted(path.as_posix() for path in ROOT.glob("normtutor/**/*.py"))
+    keys = {
+        build / "pages.txt": "\n".join([digest_of(BEHIND_EVERY_PAGE), *modules]),
+        build / "static.txt": digest_of(["book/_static/**/*", "book/_templates/*"]),
+    }
+    read_all, write_all = (not key.exists() or key.read_text() != keys[key] for key in keys)
+    for key in keys:
+        key.unlink(missing_ok=True)
+    if read_all:
+        for place in ("pages", ".doctrees"):
+            shutil.rmtree(build / place, ignore_errors=True)
+    # Looking for circles in what is kept to the end takes a third of the time.
+    gc.disable()
+    with patch_docutils(), docutils_namespace():
+        app = sphinx_app(build, [executed])
+        app.build(force_all=write_all)
+    if app.statuscode == 0:
+        for key, digest in keys.items():
+            key.write_text(digest)
+    return app.statuscode == 0
+
+
+def finish(build: Path) -> None:
+    sys.path.insert(0, str(EXTENSIONS))
+    import light_pages
+
+    light_pages.finish(build / "pages", build / "html", build / "style")
+
+
+def build_site(build: Path, executed: Path) -> bool:
+    """Bring the site in a folder up to date, and say what is done, a line a step."""
     started = time.monotonic()
     index, done, digest = build / "html" / "index.html", build / "site.txt", digest_of(BEHIND_SITE)
     if index.exists() and done.exists() and done.read_text() == digest:
-        print("Nothing has changed since the site was built. Open it with a browser:")
-        print(f"    {index}")
-        return 0
-    drop_stale_cache(build, digest_of(BEHIND_CHAPTERS))
-    # An earlier build that failed leaves pages that Sphinx would take for good ones.
-    shutil.rmtree(build / "html", ignore_errors=True)
-    if not execute(notebooks_in_toc(), build):
-        return 1
-    command = [Path(sys.executable).parent / "jupyter-book", "build", ROOT, "--path-output", output]
-    # Every page is read again, and a warning or an unresolved reference is an error.
-    command += ["--all", "-W", "--keep-going", "-n", "-q"]
-    # Jupyter Book's own banners go; warnings and errors come by the other way.
-    status = subprocess.run(command, stdout=subprocess.DEVNULL).returncode
-    if status == 0:
-        done.write_text(digest)
-        print(f"\nThe site is ready ({time.monotonic() - started:.0f} s). Open it with a browser:")
-        print(f"    {index}")
-    else:
-        print("\nThe site was not built; see the messages above.", file=sys.stderr)
-    return status
+        print(f"Nothing has changed since the site was built: {os.path.relpath(index)}")
+        return True
+    done.unlink(missing_ok=True)
+    notebooks = chapters.notebooks_in_toc()
+    run, failures = chapters.bring_up_to_date(notebooks, executed)
+    print(
+        f"Chapters: {len(run) - len(failures)} executed, {len(notebooks) - len(run)} as they were"
+    )
+    if failures:
+        chapters.report_failures(failures)
+        return False
+    print("Pages: reading and writing what has changed", flush=True)
+    if not render(build, executed):
+        print("The site was not built; see the messages above.", file=sys.stderr)
+        return False
+    print("Site: one style sheet, icons, pictures", flush=True)
+    finish(build)
+    done.write_text(digest)
+    print(f"Ready after {time.monotonic() - started:.0f} s: open {os.path.relpath(index)}")
+    return True
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--output", type=Path, default=ROOT, help="folder that gets _build/html")
+    parser.add_argument(
+        "--clean", action="store_true", help="read all pages; executed chapters count"
+    )
+    parser.add_argument(
+        "--executed", type=Path, help="folder whose _build has the executed chapters"
+    )
+    arguments = parser.parse_args()
+    build = arguments.output.resolve() / "_build"
+    executed = (arguments.executed or arguments.output).resolve() / "_build"
+    if arguments.clean:
+        for key in ("pages.txt", "site.txt"):
+            (build / key).unlink(missing_ok=True)
+    build.mkdir(parents=True, exist_ok=True)
+    return 0 if build_site(build, executed) else 1
 
 
 if __name__ == "__main__":

@@ -38,7 +38,11 @@ def site() -> Path:
     # Processes that test side by side must not build into one folder.
     output = ROOT / "_build" / f"checked{os.environ.get('PYTEST_XDIST_WORKER', '')}"
     subprocess.run(
-        [sys.executable, ROOT / ".ci" / "build.py", "--clean", "--output", output], check=True
+        [
+            *(sys.executable, ROOT / ".ci" / "build.py", "--clean"),
+            *("--executed", ROOT, "--output", output),
+        ],
+        check=True,
     )
     return output / "_build" / "html"
 

@@ -1,5 +1,6 @@
 """The claims ledger on the site: its script on its own page, and its tally on the index."""
 
+from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -21,6 +22,8 @@ def tally_in_words() -> str:
 def put_tally(app: Sphinx, docname: str, source: list[str]) -> None:
     """Write the tally where a page asks for it."""
     if MARK in source[0]:
+        for path in sorted((Path(app.srcdir) / "normtutor" / "claims").glob("*.py")):
+            app.env.note_dependency(str(path))
         source[0] = source[0].replace(MARK, tally_in_words())
 
 

@@ -5,6 +5,9 @@ three fonts with 4000 icons, of which it shows some twenty. After the build, thi
 style sheets together, lets PurgeCSS drop the rules that no page and no script can use, and lets
 fontTools cut the icons' fonts down to the icons that are left. Scripts run after the page is there;
 pictures keep their place, and come when the reader does.
+
+`finish` makes the site out of the pages that Sphinx has written, and leaves these as they are: a
+second build that writes one page finishes all of them from the same beginnings.
 """
 
 import base64
@@ -12,9 +15,11 @@ import hashlib
 import io
 import logging
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +42,7 @@ LINK = re.compile(r'\s*<link [^>]*(?:rel="stylesheet"|as="font")[^>]*>')
 IMPORT = re.compile(r'@import\s+(?:url\()?["\']?([^"\')]+)["\']?\)?;')
 ADDRESS = re.compile(r'url\((["\']?)(?!data:)([^"\')]+)\1\)')
 PICTURE = re.compile(r'<img [^>]*?src="([^"]+)"[^>]*>')
+WORD = re.compile(r"[A-Za-z0-9_-]+")  # what PurgeCSS takes for a name that a rule can use
 OPTIONS = re.compile(r'<script [^>]*src="[^"]*documentation_options\.js[^"]*"[^>]*></script>')
 FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}")
 
@@ -67,13 +73,21 @@ def style_of(path: Path, root: Path) -> str:
     return "\n".join([*imported, own])
 
 
-def purged(style: str, site: Path) -> str:
-    """Drop the rules that neither a page of the site nor a script of it can use."""
+def names_used(style: str, texts: Iterable[str]) -> list[str]:
+    """List the words of a style sheet that the texts, pages and scripts, contain as well."""
+    in_style, used = set(WORD.findall(style)), set()
+    for text in texts:
+        used |= in_style & set(WORD.findall(text))
+    return sorted(used)
+
+
+def purged(style: str, names: list[str]) -> str:
+    """Drop the rules that name something else."""
     with tempfile.TemporaryDirectory() as folder:
-        before, after = Path(folder) / BUNDLE, Path(folder) / "purged"
+        before, after, content = (Path(folder) / name for name in (BUNDLE, "purged", "names.html"))
         before.write_text(style, encoding="utf-8")
-        content = [f"{site}/**/*.html", f"{site}/_static/**/*.js"]
-        command = [str(NODE), str(PURGE), "--css", str(before), "--content", *content]
+        content.write_text(" ".join(names), encoding="utf-8")
+        command = [str(NODE), str(PURGE), "--css", str(before), "--content", str(content)]
         command += ["--output", str(after)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return (after / BUNDLE).read_text(encoding="utf-8")
@@ -114,19 +128,38 @@ def stylesheets_of(page: str) -> list[str]:
     return [re.sub(r".*href=\"([^\"?]*).*", r"\1", link, flags=re.DOTALL) for link in links]
 
 
-def bundle_styles(site: Path, pages: dict[Path, str]) -> str:
-    """Write one style sheet with what the pages use; return its name and version."""
-    static = site / "_static"
-    # Some page has every style sheet; those of single pages come last.
-    names: dict[str, None] = {}
-    for text in pages.values():
-        names |= dict.fromkeys(link.split("_static/")[1] for link in stylesheets_of(text))
-    style = purged("\n".join(style_of(static / name, static) for name in names), site)
+def light_style(style: str, names: list[str], fonts: Path) -> str:
+    """Drop what is not used from a style sheet, and put the icons' cut fonts into it."""
     # The book theme names an older family in one place.
-    style = style.replace(r"Font Awesome\ 5 Free", '"Font Awesome 6 Free"')
-    style = icon_faces(style, next(static.glob("vendor/fontawesome/*/webfonts"))) + style
-    (static / BUNDLE).write_text(style, encoding="utf-8")
-    return f"{BUNDLE}?v={hashlib.sha256(style.encode()).hexdigest()[:8]}"
+    style = purged(style, names).replace(r"Font Awesome\ 5 Free", '"Font Awesome 6 Free"')
+    return icon_faces(style, fonts) + style
+
+
+def bundle_styles(folder: Path, pages: dict[Path, str], kept: Path | None = None) -> str:
+    """Put the style sheets of all pages together, and leave in what the pages use.
+
+    Most changes of a page use the same rules as before: in the folder ``kept`` lies the sheet that
+    was made last, under a name that tells out of what.
+    """
+    static = folder / "_static"
+    # Some page has every style sheet; those of single pages come last.
+    links: dict[str, None] = {}
+    for text in pages.values():
+        links |= dict.fromkeys(link.split("_static/")[1] for link in stylesheets_of(text))
+    whole = "\n".join(style_of(static / name, static) for name in links)
+    scripts = (path.read_text(encoding="utf-8") for path in sorted(static.rglob("*.js")))
+    names = names_used(whole, (*pages.values(), *scripts))
+    fonts = next(static.glob("vendor/fontawesome/*/webfonts"))
+    if kept is None:
+        return light_style(whole, names, fonts)
+    digest = hashlib.sha256("\0".join([whole, *names]).encode()).hexdigest()
+    sheet = kept / f"{digest[:16]}.css"
+    if not sheet.exists():
+        style = light_style(whole, names, fonts)
+        shutil.rmtree(kept, ignore_errors=True)
+        kept.mkdir(parents=True)
+        sheet.write_text(style, encoding="utf-8")
+    return sheet.read_text(encoding="utf-8")
 
 
 def with_one_style(text: str, name: str) -> str:
@@ -169,27 +202,9 @@ def with_waiting_pictures(text: str, page: Path) -> str:
     return PICTURE.sub(finished, text)
 
 
-def finish_pages(app: Sphinx, exception: Exception | None) -> None:
-    """Let every page load what it needs, when it needs it."""
-    if exception or app.builder.format != "html":
-        return
-    site = Path(app.outdir).resolve()
-    pages = {
-        path: path.read_text(encoding="utf-8")
-        for path in sorted(site.rglob("*.html"))
-        if site / "_static" not in path.parents
-    }
-    style = bundle_styles(site, pages)
-    for path, text in pages.items():
-        text = with_options(with_one_style(text, style), site)
-        path.write_text(with_waiting_pictures(text, path), encoding="utf-8")
-
-
-def mend_scripts(app: Sphinx, exception: Exception | None) -> None:
+def mended_scripts(static: Path) -> dict[Path, str]:
     """Keep the theme from work for what is not seen or not there."""
-    if exception or app.builder.format != "html":
-        return
-    static = Path(app.outdir) / "_static"
+    mended = {}
     for name, old, new in (
         ("scripts/pydata-sphinx-theme.js", MEASURES_ALL, "[]"),
         ("scripts/sphinx-book-theme.js", SEEKS_NOTES, "[]"),
@@ -198,8 +213,35 @@ def mend_scripts(app: Sphinx, exception: Exception | None) -> None:
         if text.count(old) != 1:
             raise RuntimeError(f"{name} has changed: look whether it still needs to be mended.")
         # Its source map would no longer fit.
-        text = text.replace(old, new).split("//# sourceMappingURL")[0]
-        (static / name).write_text(text, encoding="utf-8")
+        mended[static / name] = text.replace(old, new).split("//# sourceMappingURL")[0]
+    return mended
+
+
+def finish(folder: Path, site: Path, kept: Path | None = None) -> None:
+    """Make a site of the pages in a folder, and then put it in the place of the one before."""
+    static = folder / "_static"
+    pages = {
+        path: path.read_text(encoding="utf-8")
+        for path in sorted(folder.rglob("*.html"))
+        if static not in path.parents
+    }
+    style = bundle_styles(folder, pages, kept)
+    name = f"{BUNDLE}?v={hashlib.sha256(style.encode()).hexdigest()[:8]}"
+    texts = {static / BUNDLE: style, **mended_scripts(static)}
+    for path, text in pages.items():
+        text = with_options(with_one_style(text, name), folder)
+        texts[path] = with_waiting_pictures(text, path)
+
+    coming, going = (site.with_name(f"{site.name}.{word}") for word in ("coming", "going"))
+    for place in (coming, going):
+        shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(folder, coming, ignore=shutil.ignore_patterns(".buildinfo*"))
+    for path, text in texts.items():
+        (coming / path.relative_to(folder)).write_text(text, encoding="utf-8")
+    if site.exists():
+        site.rename(going)
+    coming.rename(site)
+    shutil.rmtree(going, ignore_errors=True)
 
 
 def let_scripts_wait(
@@ -229,8 +271,6 @@ def let_scripts_wait(
 
 def setup(app: Sphinx) -> dict[str, Any]:
     logging.getLogger("fontTools").setLevel(logging.WARNING)
-    # After the extensions that add scripts, and after all that write pages.
+    # After the extensions that add scripts.
     app.connect("html-page-context", let_scripts_wait, priority=900)
-    app.connect("build-finished", finish_pages, priority=900)
-    app.connect("build-finished", mend_scripts, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

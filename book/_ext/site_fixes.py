@@ -10,6 +10,7 @@ from typing import Any
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
+from sphinx.ext import viewcode
 
 # Where the names in the docstrings lead that are not ours. The lists beside this file name only
 # what the book refers to, so that a build needs no network.
@@ -95,18 +96,19 @@ def hide_check_markers(app: Sphinx, doctree: nodes.document, docname: str) -> No
             block.rawsource = block.astext()
 
 
-def list_experiments(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Describe every experiment where the reference says ``<!-- experiments -->``.
+def list_modules(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Describe every module of a package where a page says ``<!-- modules of PACKAGE -->``.
 
-    There is one module for each finding, and a new one should not be forgotten.
+    There is one for each finding, or for each subject, and a new one should not be forgotten.
     """
-    if "<!-- experiments -->" not in source[0]:
-        return
-    package = Path(app.srcdir) / "normtutor" / "experiments"
-    names = [f"normtutor.experiments.{path.stem}" for path in sorted(package.glob("[a-z]*.py"))]
-    blocks = [f".. automodule:: {name}" for name in names if name not in source[0]]
-    listing = "\n".join(["```{eval-rst}", *blocks, "```"])
-    source[0] = source[0].replace("<!-- experiments -->", listing)
+
+    def listing(mark: re.Match[str]) -> str:
+        package = Path(app.srcdir, *mark[1].split("."))
+        names = [f"{mark[1]}.{path.stem}" for path in sorted(package.glob("[a-z]*.py"))]
+        blocks = [f".. automodule:: {name}" for name in names if name not in source[0]]
+        return "\n".join(["```{eval-rst}", *blocks, "```"])
+
+    source[0] = re.sub(r"<!-- modules of ([a-z.]+) -->", listing, source[0])
 
 
 def load_interactive_figures(
@@ -147,11 +149,20 @@ def offer_code(
         context["body"] = body.replace("</h1>", "</h1>" + CODE_SWITCH, 1)
 
 
+def file_of_module(app: Sphinx, modname: str) -> str | None:
+    """Find the file of a module of ours without importing it, and torch with it."""
+    path = Path(app.srcdir, *modname.split("."))
+    found = [place for place in (path.with_suffix(".py"), path / "__init__.py") if place.exists()]
+    return str(found[0]) if found else None
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
+    # It asks whether the page with a module's source is older than the module.
+    viewcode.get_module_filename = file_of_module
     app.setup_extension("sphinx.ext.intersphinx")
     # Before intersphinx reads its mapping.
     app.connect("config-inited", write_inventories, priority=100)
-    app.connect("source-read", list_experiments)
+    app.connect("source-read", list_modules)
     app.connect("doctree-resolved", hide_check_markers)
     app.connect("doctree-resolved", number_repeated_ids)
     app.connect("html-page-context", load_interactive_figures)

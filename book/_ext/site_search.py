@@ -5,6 +5,7 @@ page becomes a record; ``_static/search/terms.js`` says what its words are, and 
 The browser fetches the index when a reader first goes to the search field, and not before.
 """
 
+import hashlib
 import json
 import re
 import subprocess
@@ -113,12 +114,26 @@ def pages_of(app: Sphinx) -> dict[str, str]:
     return {name: path.read_text("utf-8") for name, path in paths.items() if path.exists()}
 
 
+def records_of_pages(app: Sphinx) -> list[list[dict[str, Any]]]:
+    """List the records of each page; those of a page that is as it was are kept from before."""
+    kept = Path(app.doctreedir) / "search.json"
+    before = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
+    now = {}
+    for name, html in pages_of(app).items():
+        digest = hashlib.sha256(html.encode()).hexdigest()
+        known = before.get(name)
+        found = known[1] if known and known[0] == digest else list(records_of(name, html))
+        now[name] = (digest, found)
+    kept.write_text(json.dumps(now), encoding="utf-8")
+    return [found for _, found in now.values()]
+
+
 def write_index(app: Sphinx, error: Exception | None) -> None:
     """Write what the search fetches: the library, the index, and the sections' texts."""
     if error or app.builder.name != "html":
         return
     folder = Path(app.outdir) / "_static" / "search"
-    records = [record for name, html in pages_of(app).items() for record in records_of(name, html)]
+    records = [record for page in records_of_pages(app) for record in page]
     for number, record in enumerate(records):
         record["id"] = number
     command = [NODE, SCRIPT, FOR_NODE, folder / "terms.js"]

@@ -70,12 +70,54 @@ def test_a_style_sheet_brings_what_it_imports_and_its_addresses_stay_right(tmp_p
 
 
 @pytest.mark.skipif(not light_pages.PURGE.exists(), reason="PurgeCSS is not installed")
-def test_rules_that_nothing_can_use_are_dropped(tmp_path):
-    (tmp_path / "_static").mkdir()
-    (tmp_path / "page.html").write_text('<p class="seen">x</p>')
-    (tmp_path / "_static" / "later.js").write_text('box.classList.add("opened");')
-    style = light_pages.purged(".seen {top: 0} .opened {top: 1px} .gone {top: 2px}", tmp_path)
+def test_rules_that_nothing_can_use_are_dropped():
+    style = ".seen {top: 0} .opened {top: 1px} .gone {top: 2px}"
+    texts = ['<p class="seen">x</p>', 'box.classList.add("opened");']
+    style = light_pages.purged(style, light_pages.names_used(style, texts))
     assert ".seen" in style and ".opened" in style and ".gone" not in style
+
+
+def test_finishing_twice_gives_the_same_site_and_leaves_the_pages_alone(tmp_path, monkeypatch):
+    pages, site = tmp_path / "pages", tmp_path / "html"
+    (pages / "_static" / "scripts").mkdir(parents=True)
+    (pages / "_static/vendor/fontawesome/6/webfonts").mkdir(parents=True)
+    for name, text in (
+        ("_static/one.css", ".seen { top: 0 } .gone { top: 1px }"),
+        ("_static/documentation_options.js", "const options = {};"),
+        ("_static/scripts/pydata-sphinx-theme.js", light_pages.MEASURES_ALL),
+        ("_static/scripts/sphinx-book-theme.js", light_pages.SEEKS_NOTES),
+        (
+            "index.html",
+            '<title>T</title><link rel="stylesheet" href="_static/one.css"><p class="seen">',
+        ),
+    ):
+        (pages / name).write_text(text)
+    made = []
+    monkeypatch.setattr(light_pages, "icon_faces", lambda style, fonts: made.append(1) or "")
+
+    def finished() -> dict[str, str]:
+        light_pages.finish(pages, site, tmp_path / "style")
+        return {p.name: p.read_text() for p in sorted(site.rglob("*")) if p.is_file()}
+
+    before = {path: path.read_bytes() for path in pages.rglob("*") if path.is_file()}
+    first = finished()
+    assert ".seen" in first["site.css"] and ".gone" not in first["site.css"]
+    assert "site.css" in first["index.html"] and "one.css" not in first["index.html"]
+    assert finished() == first
+    # A sentence that uses the same rules cuts nothing again; one that uses others does.
+    index = pages / "index.html"
+    index.write_text(index.read_text() + "A sentence.")
+    assert finished()["site.css"] == first["site.css"] and len(made) == 1
+    index.write_text(index.read_text() + '<p class="gone">')
+    assert ".gone" in finished()["site.css"] and len(made) == 2
+    assert {path: path.read_bytes() for path in before if path != index} == {
+        path: content for path, content in before.items() if path != index
+    }
+    # What fails on the way leaves the finished site where it is.
+    (pages / "_static" / "scripts" / "sphinx-book-theme.js").write_text("changed")
+    with pytest.raises(RuntimeError, match="has changed"):
+        finished()
+    assert "site.css" in (site / "index.html").read_text()
 
 
 def test_icons_are_found_in_both_spellings():
