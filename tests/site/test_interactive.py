@@ -1,5 +1,6 @@
 """The interactive figures: they compute what the package computes, and answer to every reader."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -90,7 +91,7 @@ def test_the_block_agrees_with_the_package(show):
 
 
 @needs_chromium
-def test_the_playground_agrees_with_the_package(show):
+def test_the_changes_agree_with_the_package(show):
     settings = {
         "neutral": {},
         "weights scaled": {"weightScale": 2.5},
@@ -178,107 +179,156 @@ BLOCK = "<nt-cells><p>instead</p></nt-cells>"
 def test_the_block_by_keyboard(show):
     page = show(BLOCK)
 
-    def focused(role, name):
-        expect(page.get_by_role(role, name=name)).to_be_focused()
+    def cell(position: str, value: str):
+        sequence, token, feature = position.split()
+        name = f"sequence {sequence}, token {token}, feature {feature}: {value}"
+        return page.get_by_role("gridcell", name=name)
 
-    said(page, "cells", "LayerNorm pools 4 cells: one token.")
-    press(page, "Tab")
-    focused("combobox", "norm")
-    press(page, "Tab", "Tab", "Tab")  # the tick for the mask is out of use without padding
-    focused("gridcell", "b 1, l 2, h 3: −1.10")
-    press(page, "ArrowRight")
-    focused("gridcell", "b 1, l 2, h 4: 0.50")
-    said(page, "cells", "LayerNorm pools 4 cells", "The value 0.50 becomes")
-    press(page, "ArrowRight")  # there is no fifth feature
-    focused("gridcell", "b 1, l 2, h 4: 0.50")
-    press(page, "ArrowDown", "ArrowDown")  # from one sequence into the next
-    focused("gridcell", "b 2, l 1, h 4: 0.10")
-    press(page, "Home")
-    focused("gridcell", "b 2, l 1, h 1: 0.80")
-    press(page, "End", "Tab")  # one of the cells takes part in the order of Tab
-    focused("spinbutton", "value of the chosen cell")
-    press(page, "Control+A")
-    page.keyboard.type("3.5")
-    expect(page.get_by_role("gridcell", name="b 2, l 1, h 4: 3.50")).to_be_visible()
-    said(page, "cells", "LayerNorm pools 4 cells", "The value 3.50 becomes")
-    press(page, "Tab", "Enter")
-    expect(page.get_by_role("gridcell", name="b 2, l 1, h 4: 0.10")).to_be_visible()
+    def after(row: int):
+        return page.locator("table.out tbody tr").nth(row).locator("td")
 
-    page.get_by_role("combobox", name="norm").focus()
-    press(page, "ArrowUp")
     said(page, "cells", "BatchNorm pools 6 cells: one feature over the whole batch.")
     expect(page.get_by_role("gridcell", selected=True)).to_have_count(6)
-    expect(page.get_by_role("checkbox", name="mask it")).to_be_disabled()
-    press(page, "Tab", "Tab", "Space", "Tab", "Space")
-    said(page, "cells", "BatchNorm pools 4 cells")
-    press(page, "Tab", "ArrowUp", "Home")
-    focused("gridcell", "b 1, l 3, h 1: −0.90")
-    press(page, "ArrowDown", "ArrowDown")
-    focused("gridcell", "b 2, l 2, h 1: 0.00, padding")
-    said(page, "cells", "BatchNorm, masked: this token is padding")
+    press(page, *["Tab"] * 4)
+    expect(page.get_by_role("combobox", name="norm")).to_be_focused()
+    press(page, *["Tab"] * 3)
+    expect(cell("1 2 3", "−1.10")).to_be_focused()
+    press(page, "ArrowRight")
+    expect(cell("1 2 4", "0.50")).to_be_focused()
+    said(page, "cells", "BatchNorm pools 6 cells", "The value 0.50 becomes")
+    press(page, "ArrowRight")  # there is no fifth feature
+    expect(cell("1 2 4", "0.50")).to_be_focused()
+    press(page, "ArrowDown", "ArrowDown")  # from one sequence into the next
+    expect(cell("2 1 4", "0.10")).to_be_focused()
+    press(page, "Home")
+    expect(cell("2 1 1", "0.80")).to_be_focused()
+    press(page, "End")
+    # A digit begins a new value, and the outputs that move with it are marked.
+    page.keyboard.type("3.5")
+    expect(cell("2 1 4", "3.50")).to_be_visible()
+    said(page, "cells", "BatchNorm pools", "6 outputs moved, in 5 other tokens too.")
+    expect(page.locator("td.moved")).to_have_count(6)
+    press(page, "Shift+Tab", "ArrowDown", "ArrowDown")
+    expect(cell("2 3 4", "0.00, padding")).to_be_focused()
     expect(page.get_by_role("spinbutton")).to_be_disabled()
-    page.get_by_role("combobox", name="show").focus()
+    press(page, *["ArrowUp"] * 5)
+    expect(cell("1 1 4", "2.10")).to_be_focused()
+    page.get_by_role("checkbox", name="mask it").focus()
+    press(page, "Space")
+    said(page, "cells", "BatchNorm pools 4 cells")
+    expect(after(5)).to_have_text(["0.00"] * 4)
+    page.get_by_role("checkbox", name="padding").focus()
+    press(page, "Space")
+    expect(page.get_by_role("checkbox", name="mask it")).to_be_disabled()
+    page.get_by_role("combobox", name="norm").focus()
     press(page, "ArrowDown")
-    expect(page.get_by_role("combobox", name="show")).to_have_value("normalized")
-    expect(page.get_by_role("gridcell", name="b 2, l 2, h 1: 0.00, padding")).to_be_visible()
+    said(page, "cells", "LayerNorm pools 4 cells: one token.")
+    page.get_by_role("button", name="+ 1").focus()
+    press(page, "Enter")
+    said(page, "cells", "LayerNorm pools 4 cells", "4 outputs moved, all in this token.")
+    page.wait_for_function("location.hash.startsWith('#nt-cells?norm=LayerNorm&padding=0')")
+    page.reload()
+    said(page, "cells", "LayerNorm pools 4 cells", "The value 3.10 becomes")
+    page.get_by_role("button", name="start again").focus()
+    press(page, "Enter")
+    said(page, "cells", "BatchNorm pools 6 cells", "The value −1.10 becomes")
+    expect(cell("2 1 4", "0.10")).to_be_visible()
+    page.wait_for_function("location.hash === ''")
 
 
 @needs_chromium
 def test_the_block_by_pointer(show):
     page = show(BLOCK, has_touch=True)
-    page.get_by_role("gridcell", name="b 1, l 1, h 1").hover()
-    said(page, "cells", "LayerNorm pools 4 cells", "The value 1.20 becomes")
-    expect(page.get_by_role("gridcell", name="b 1, l 1, h 1")).not_to_be_focused()
-    page.get_by_role("gridcell", name="b 1, l 3, h 2").click()
-    expect(page.get_by_role("gridcell", name="b 1, l 3, h 2")).to_be_focused()
-    page.get_by_role("gridcell", name="b 2, l 3, h 4").tap()
-    expect(page.get_by_role("spinbutton")).to_have_value("-1.2")
-    expect(page.locator("td.chosen")).to_have_text("−1.20")
+    start = said(page, "cells", "BatchNorm pools 6 cells")
+    chosen = page.locator("table.in td.chosen")
+    # The mouse that passes shows what a cell shares with, and chooses nothing.
+    passed = page.get_by_role("gridcell", name="sequence 1, token 1, feature 1")
+    passed.hover()
+    expect(passed).to_have_class("shared")
+    expect(chosen).to_have_text("−1.10")
+    page.mouse.move(0, 0)
+    expect(passed).not_to_have_class("shared")
+    page.get_by_role("gridcell", name="sequence 1, token 3, feature 2").click()
+    expect(page.get_by_role("gridcell", name="sequence 1, token 3, feature 2")).to_be_focused()
+    page.get_by_role("spinbutton").click()  # on the way there the mouse passes over other cells
+    expect(page.get_by_role("spinbutton")).to_have_value("0.6")
+    page.get_by_role("gridcell", name="sequence 2, token 1, feature 4").tap()
+    expect(page.get_by_role("spinbutton")).to_have_value("0.1")
+    page.get_by_role("button", name="− 1").tap()
+    expect(chosen).to_have_text("−0.90")
+    page.get_by_role("button", name="start again").tap()
+    assert said(page, "cells", "BatchNorm pools 6 cells", "The value −1.10") == start
 
 
 @needs_chromium
-def test_the_playground_by_keyboard(show):
+def test_the_changes_by_keyboard(show):
     page = show("<nt-invariance></nt-invariance>")
-    start = said(page, "invariance", "Nothing is changed yet")
+    everything = "Outputs stay: WeightNorm, BatchNorm, LayerNorm, RMSNorm. Outputs move: no norm."
+    said(page, "invariance", everything)
+    assert page.locator("polygon.beyond").count() > 0  # outputs that leave the picture
+    press(page, "Tab", "Tab")
+    expect(page.get_by_role("button", name="weights + 1")).to_be_focused()
+    press(page, "Enter")
+    said(page, "invariance", "Outputs stay: LayerNorm. Outputs move: no norm, WeightNorm")
+    page.get_by_role("button", name="ε = 0.1").focus()
+    press(page, "Enter")
+    said(page, "invariance", "Outputs stay: WeightNorm. ", "LayerNorm (through ε alone)")
+    page.get_by_role("button", name="no change").focus()
+    press(page, "Enter")
+    said(page, "invariance", "Nothing is changed yet")
     press(page, "Tab")
     first = page.get_by_role("slider", name="scale all weights")
     expect(first).to_be_focused()
     press(page, *["ArrowRight"] * 4)
     expect(first).to_have_attribute("aria-valuetext", "× 2.00")
-    said(
-        page,
-        "invariance",
-        "Outputs stay: WeightNorm, BatchNorm, LayerNorm, RMSNorm. Outputs move: no norm.",
-    )
-    press(page, *["Tab"] * 6)
-    expect(page.get_by_role("slider", name="ε")).to_be_focused()
-    press(page, "End", "ArrowLeft")
-    said(page, "invariance", "Outputs stay: WeightNorm. ", "LayerNorm (through ε alone)")
-    press(page, "Tab")
-    expect(page.get_by_role("button", name="back to the start")).to_be_focused()
-    press(page, "Enter")
-    assert said(page, "invariance", "Nothing") == start
-    expect(first).to_have_attribute("aria-valuetext", "× 1.00")
+    said(page, "invariance", everything)
+    press(page, "ArrowRight")
+    page.wait_for_function("location.hash.includes('weightScale=2.37')")
+    page.reload()
+    expect(first).to_have_attribute("aria-valuetext", "× 2.38")
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [390, 820, 1366])
+def test_the_sliders_of_the_changes_are_wide_enough(show, width):
+    page = show("<nt-invariance></nt-invariance>", viewport={"width": width, "height": 800})
+    page.evaluate("document.body.style.maxWidth = '780px'")
+    said(page, "invariance", "Outputs stay")
+    sliders = [one for one in page.get_by_role("slider").all() if one.is_visible()]
+    assert len(sliders) == (1 if width == 390 else 7)  # on a phone, the one in question
+    assert min(one.bounding_box()["width"] for one in sliders) > 100
 
 
 @needs_chromium
 def test_the_geometry_by_keyboard(show):
     page = show("<nt-geometry></nt-geometry>")
-    said(page, "geometry", "LayerNorm puts x = (2.30, 0.40, 1.50) at ")
+    start = said(page, "geometry", "LayerNorm puts x = (2.00, 0.50, 1.70) at ")
     expect(page.get_by_role("img")).to_have_accessible_name(re.compile("Three axes, the plane"))
-    for name in ("x₁", "x₂", "x₃"):
-        press(page, "Tab")
-        expect(page.get_by_role("slider", name=name)).to_be_focused()
-        press(page, "End")
-    said(page, "geometry", "All entries of x = (2.50, 2.50, 2.50) are equal")
-    press(page, "ArrowLeft", "Tab", "Tab", "Tab")
+    press(page, "Tab", "Enter")
+    # LayerNorm does not see the constant, RMSNorm does.
+    added = said(page, "geometry", "LayerNorm puts x = (3.00, 1.50, 2.70) at ")
+    layer, rms = ([text.split(" at ")[k][:18] for text in (start, added)] for k in (1, 2))
+    assert layer[0] == layer[1] and rms[0] != rms[1]
+    page.get_by_role("button", name="halve x").press("Enter")
+    said(page, "geometry", "LayerNorm puts x = (1.50, 0.75, 1.35) at ")
+    page.get_by_role("button", name="all equal").press("Enter")
+    said(page, "geometry", "All entries of x = (1.20, 1.20, 1.20) are equal")
+    slider = page.get_by_role("slider", name="x₁")
+    slider.focus()
+    press(page, "ArrowLeft", "Tab", "Tab", "Tab", "Tab")
+    press(page, "Enter", "Tab", "Tab")
     expect(page.get_by_role("slider", name="γ₂")).to_be_focused()
     press(page, "Home")
-    said(page, "geometry", "LayerNorm puts x = (2.50, 2.50, 2.40) at ", "on an ellipse")
+    said(page, "geometry", "LayerNorm puts x = (1.10, 1.20, 1.20) at ", "on an ellipse")
     turn = page.get_by_role("slider", name="turn")
     turn.focus()
     press(page, "ArrowRight")
     expect(turn).to_have_attribute("aria-valuetext", "−20°")
+    page.wait_for_function("location.hash.includes('turn=-20')")
+    page.reload()
+    said(page, "geometry", "LayerNorm puts x = (1.10, 1.20, 1.20) at ", "on an ellipse")
+    page.get_by_role("button", name="start again").press("Enter")
+    assert said(page, "geometry", "LayerNorm puts x = (2.00") == start
 
 
 @needs_chromium
@@ -287,6 +337,7 @@ def test_the_geometry_by_pointer(show):
     start = said(page, "geometry", "LayerNorm puts x")
     turn = page.get_by_role("slider", name="turn")
     point = page.locator("circle.tip.reach")
+    expect(page.get_by_text("x: drag me")).to_be_visible()
 
     def drag(start, by):
         page.mouse.move(*start)
@@ -312,19 +363,20 @@ def test_the_geometry_by_touch(show):
     touch = page.context.new_cdp_session(page)
 
     def swipe(x, y, dx, dy):
-        for kind, part in (("touchStart", 0), *(("touchMove", i / 5) for i in range(1, 6))):
+        for kind, part in (("touchStart", 0), *(("touchMove", i / 8) for i in range(1, 9))):
             points = [{"x": x + part * dx, "y": y + part * dy}]
             touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
         touch.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
     point = page.locator("circle.tip.reach")
-    x, y = middle(point)
-    swipe(x, y, -30, 25)
-    expect(page.get_by_role("status")).not_to_have_text(start)
-    assert middle(point) == pytest.approx((x - 30, y + 25), abs=1)
-    assert page.evaluate("scrollY") == 0
+    for dx, dy in ((-30, 25), (0, 60)):  # straight down, too, where a page would pan
+        x, y = middle(point)
+        swipe(x, y, dx, dy)
+        expect(page.get_by_role("status")).not_to_have_text(start)
+        assert middle(point) == pytest.approx((x + dx, y + dy), abs=1)
+        assert page.evaluate("scrollY") == 0
     # Beside the point a finger that moves up scrolls the page, as it does elsewhere.
-    box = page.locator("circle.sphere").bounding_box()
+    box = page.locator("nt-geometry svg").bounding_box()
     swipe(box["x"] + 20, box["y"] + box["height"] - 10, 0, -150)
     page.wait_for_function("scrollY > 50")
 
@@ -392,13 +444,12 @@ def drawn_wirings(words: str) -> str:
 @needs_chromium
 def test_the_wirings_by_keyboard(show):
     page = show(drawn_wirings("words"))
-    said(page, "wiring", "Post-LN before training. Stream: ")
+    said(page, "wiring", "Pre-LN after training. Stream: ")
     expect(page.get_by_role("img")).to_have_count(2)
-    assert page.locator("path").count() == 8  # four wirings in two panels
-    press(page, "Tab", "Tab")
-    expect(page.get_by_role("combobox", name="when")).to_be_focused()
-    press(page, "ArrowDown", "Shift+Tab")
-    expect(page.get_by_role("combobox", name="wiring")).to_be_focused()
+    assert page.locator("path").count() == 10  # four wirings in two panels, and the start of one
+    for panel in page.get_by_role("img").all():
+        for name in ("Post-LN", "Pre-LN", "Peri-LN", "DeepNorm"):
+            assert panel.get_by_text(name, exact=True).count() == 1
     wirings = saved_profiles()["wirings"]
     for wiring, name in (
         ("post", "Post-LN"),
@@ -406,6 +457,8 @@ def test_the_wirings_by_keyboard(show):
         ("peri", "Peri-LN"),
         ("deepnorm", "DeepNorm"),
     ):
+        press(page, "Tab", "Enter")
+        expect(page.get_by_role("button", name=name)).to_be_focused()
         sentence = said(page, "wiring", f"{name} after training. Stream: ")
         ends = [
             wirings[wiring]["trained"][key]["mean"][end]
@@ -414,7 +467,10 @@ def test_the_wirings_by_keyboard(show):
         ]
         numbers = re.findall(r"\d+\.\d+(?:e−\d+)?", sentence)
         assert [float(n.replace("−", "-")) for n in numbers] == pytest.approx(ends, 0.05, 5e-4)
-        press(page, "ArrowDown")
+    press(page, "Tab", "Enter")
+    said(page, "wiring", "DeepNorm before training. Stream: ")
+    assert page.locator("path.ghost").count() == 0
+    page.wait_for_function("location.hash === '#nt-wiring?wiring=DeepNorm&when=before+training'")
 
 
 # --- the pictures that compute in the page --------------------------------------------------------
@@ -637,10 +693,22 @@ def test_a_picture_that_does_not_exist_is_an_error():
     assert interactive.show("depth")._repr_html_().startswith("<nt-depth><p>A signal passes")
 
 
+def loaded_with(name: str) -> set[str]:
+    """The scripts that a page loads for one of them, itself included."""
+    text = (SCRIPTS / name).read_text(encoding="utf-8")
+    found = {name}
+    for imported in re.findall(r'from "\./(\w+\.js)"', text):
+        found |= loaded_with(imported)
+    return found
+
+
 def test_scripts_are_light():
-    shared = sum((SCRIPTS / name).stat().st_size for name in ("figure.js", "norms.js"))
-    for name in set(FIGURES) - {"playground"}:  # it has a page and a test of its own
-        assert shared + (SCRIPTS / f"{name}.js").stat().st_size < 30_000, name
+    assert loaded_with("cells.js") == {"cells.js", "figure.js", "norms.js"}
+    for name in FIGURES:  # the playground has a test of its own for the rest of what it loads
+        loaded = [
+            gzip.compress((SCRIPTS / part).read_bytes()) for part in loaded_with(f"{name}.js")
+        ]
+        assert sum(map(len, loaded)) < 20_000, name
 
 
 def sources():

@@ -1,6 +1,6 @@
 // Which cells share a statistic: choose a norm, point at a cell of a (B, L, H) block.
 
-import { InteractiveFigure, choice, make, say, set, tick } from "./figure.js";
+import { InteractiveFigure, action, choice, colourOf, make, oneOf, say, set, tick } from "./figure.js";
 import { NORMS, at, cellOf, normalize } from "./norms.js";
 
 export const SHAPE = [2, 3, 4];
@@ -20,90 +20,172 @@ const WHERE = {
 };
 
 class Cells extends InteractiveFigure {
-  static title = "Which cells share a statistic";
+  static title = "Which cells share a statistic, and whose output changes";
+
+  static hint = ["changing the framed cell with the buttons, or pick another one.",
+    "all outputs that move with it are marked. Then put padding in, mask it, or choose LayerNorm."];
 
   static style = `
-    .block { display: flex; flex-wrap: wrap; gap: 1rem 1.5rem; margin: 1rem 0 0.5rem; }
+    .pair { display: flex; flex-wrap: nowrap; gap: 0.5rem 1.5rem; margin: 0.5rem 0; align-items: end; }
     table { border-collapse: collapse; }
-    caption { text-align: left; padding-bottom: 0.25rem; }
-    th { font-weight: 400; color: var(--pst-color-text-muted, #555); padding: 0.1rem 0.4rem; }
+    caption { text-align: left; padding-bottom: 0.15rem; caption-side: top; white-space: nowrap; }
+    th { font-weight: 400; color: var(--nt-muted); padding: 0.1rem 0.4rem; white-space: nowrap; }
     td {
-      border: 1px solid var(--pst-color-text-muted, #666); text-align: right; min-width: 2.8rem;
-      height: 2.6rem; padding: 0 0.35rem; cursor: pointer; font-variant-numeric: tabular-nums;
-      background: var(--pst-color-background, #fff);
+      border: 1px solid var(--nt-muted); text-align: right; min-width: 3.1rem; height: 2.3rem;
+      padding: 0 0.35rem; font-variant-numeric: tabular-nums; background: var(--nt-ground);
     }
-    td.shared { background: var(--nt-shared); box-shadow: inset 0 0 0 2px var(--nt-accent); }
-    td.chosen { box-shadow: inset 0 0 0 4px var(--nt-second); font-weight: 700; }
+    td.corner { border: 0; background: none; min-width: 0; height: auto; padding: 0; }
+    td[role="gridcell"] { cursor: pointer; }
+    td.shared { background: color-mix(in srgb, var(--norm) 24%, var(--nt-ground)); }
+    td.chosen { box-shadow: inset 0 0 0 3px currentColor; font-weight: 700; }
     td.padding { font-style: italic; text-decoration: line-through; }
-    dl { display: flex; gap: 1.2rem; flex-wrap: wrap; margin: 0.6rem 0 0; }
-    dl div { display: flex; gap: 0.4rem; align-items: center; }
-    dt { width: 1.3rem; height: 1.3rem; border: 1px solid currentColor; }
-    dt.shared { background: var(--nt-shared); box-shadow: inset 0 0 0 2px var(--nt-accent); }
-    dt.chosen { box-shadow: inset 0 0 0 4px var(--nt-second); }
-    dd { margin: 0; }
-    .value { width: 6rem; }
-    @media (max-width: 30rem) {
-      td { min-width: 2.7rem; padding: 0 0.2rem; }
-      th { padding: 0.1rem 0.25rem; }
+    td.moved { font-weight: 700; box-shadow: inset 0 0 0 3px var(--norm); }
+    td.moved::before { content: "\\25B8"; float: left; }
+    @media (prefers-reduced-motion: no-preference) {
+      td.moved { animation: flash 0.8s ease-out; }
+      @keyframes flash { from { background: var(--norm); color: var(--nt-ground); } }
+    }
+    .value { width: 5rem; }
+    .presets { margin-bottom: 0.6rem; }
+    .status { min-height: 4.2em; font-weight: 500; }
+    @media (max-width: 34rem) {
+      .pair { gap: 0.4rem; justify-content: space-between; }
+      section { padding: 0.75rem 0.5rem; }
+      td { min-width: 2.35rem; padding: 0 0.1rem; font-size: 0.72rem; height: 2.5rem; }
+      th span { display: none; }
+      td.moved::before { content: none; }
+      th { padding: 0.1rem; font-size: 0.75rem; }
+      table.out th[scope="row"], table.out td.corner { display: none; }
+      .status { min-height: 6.5em; }
     }
   `;
 
   build() {
     this.values = [...START];
     this.chosen = at(SHAPE, 0, 1, 2);
-    this.norm = choice("norm", Object.keys(NORMS), () => this.update());
-    this.norm.select.value = "LayerNorm";
-    this.show = choice("show", ["values", "normalized"], () => this.update());
-    this.padded = tick("padding", () => this.update());
-    this.masked = tick("mask it", () => this.update());
+    this.preview = null;
+    this.moved = new Set();
+    const settle = () => { this.moved.clear(); this.update(); };
+    this.norm = choice("norm", Object.keys(NORMS), settle);
+    this.padded = tick("padding", settle);
+    this.masked = tick("mask it", settle);
     this.entry = make("input", { type: "number", step: "0.1", class: "value" });
     this.entry.addEventListener("input", () => {
-      if (!Number.isFinite(this.entry.valueAsNumber)) return;
-      this.values[this.chosen] = this.entry.valueAsNumber;
-      this.update();
+      if (Number.isFinite(this.entry.valueAsNumber)) this.#edit(this.entry.valueAsNumber);
     });
-    const restore = make("button", { type: "button" }, "start again");
-    restore.addEventListener("click", () => {
-      this.values = [...START];
-      this.update();
+    this.norm.select.value = "BatchNorm";
+    this.padded.input.checked = true;
+    const preset = (name, norm, padded, masked) => action(name, () => {
+      this.norm.select.value = norm;
+      this.padded.input.checked = padded;
+      this.masked.input.checked = masked;
+      settle();
     });
+    const nudge = (by) => {
+      const button = action(by > 0 ? "+ 1" : "− 1", () =>
+        this.#edit(Math.round(10 * (this.values[this.chosen] + by)) / 10));
+      this.nudges.push(button);
+      return button;
+    };
+    this.nudges = [];
     this.cells = [];
-    const tables = Array.from({ length: SHAPE[0] }, (_, b) => this.#table(b));
+    this.outputs = [];
+    this.heads = [];
+    const pairs = Array.from({ length: SHAPE[0] }, (_, b) =>
+      make("div", { class: "pair" }, this.#table(b, false), this.#table(b, true)));
     return [
-      make("div", { class: "controls" }, this.norm.element, this.show.element,
-        this.padded.element, this.masked.element),
-      make("div", { class: "scroll" }, make("div", { class: "block" }, ...tables)),
+      make("div", { class: "controls presets" },
+        preset("BatchNorm with padding", "BatchNorm", true, false),
+        preset("masked", "BatchNorm", true, true), preset("LayerNorm", "LayerNorm", true, false)),
+      make("div", { class: "controls" }, this.norm.element, this.padded.element, this.masked.element),
+      this.status,
+      ...pairs,
       make("div", { class: "controls" },
-        make("label", {}, "value of the chosen cell ", this.entry), restore),
-      make("dl", {},
-        make("div", {}, make("dt", { class: "chosen" }), make("dd", {}, "the chosen cell")),
-        make("div", {}, make("dt", { class: "shared" }), make("dd", {}, "cells in its statistic"))),
+        make("label", {}, "value of the framed cell ", this.entry), nudge(-1), nudge(1),
+        action("start again", () => this.#again())),
     ];
   }
 
-  #table(b) {
-    const head = make("tr", {}, make("th", { scope: "col" }, "token"),
-      ...Array.from({ length: SHAPE[2] }, (_, h) => make("th", { scope: "col" }, `h ${h + 1}`)));
-    const rows = Array.from({ length: SHAPE[1] }, (_, l) =>
-      make("tr", {}, make("th", { scope: "row" }, `l ${l + 1}`),
-        ...Array.from({ length: SHAPE[2] }, (_, h) => this.#cell(b, l, h))));
-    return make("table", { role: "grid", "aria-label": `sequence ${b + 1} of the batch` },
-      make("caption", {}, `sequence b ${b + 1}`), make("thead", {}, head), make("tbody", {}, ...rows));
+  parameters() {
+    return {
+      norm: this.norm.select.value, padding: Number(this.padded.input.checked),
+      mask: Number(this.masked.input.checked), cell: this.chosen,
+      ...(this.values.every((v, i) => v === START[i]) ? {} : { values: this.values.join(" ") }),
+    };
   }
 
-  #cell(b, l, h) {
+  restore({ norm, padding, mask, cell, values = "" }) {
+    this.norm.select.value = oneOf(Object.keys(NORMS), norm, this.norm.select.value);
+    this.padded.input.checked = padding === "1";
+    this.masked.input.checked = mask === "1";
+    if (/^\d+$/.test(cell) && Number(cell) < START.length) this.chosen = Number(cell);
+    const numbers = values.split(" ").map(Number);
+    if (numbers.length === START.length && numbers.every(Number.isFinite)) this.values = numbers;
+    this.moved.clear();
+  }
+
+  #again() {
+    this.values = [...START];
+    this.chosen = at(SHAPE, 0, 1, 2);
+    this.norm.select.value = "BatchNorm";
+    this.padded.input.checked = true;
+    this.masked.input.checked = false;
+    this.moved.clear();
+    this.update();
+  }
+
+  /** Change the framed cell, and find the outputs that move with it. */
+  #edit(value) {
+    const before = this.state().result;
+    this.values[this.chosen] = value;
+    const after = this.state().result;
+    this.moved = new Set(after.flatMap((cell, q) => (Math.abs(cell.y - before[q].y) > 1e-9 ? [q] : [])));
+    for (const one of this.outputs) one.classList.remove("moved"); // so that it flashes again
+    void this.offsetWidth;
+    this.update();
+  }
+
+  #table(b, out) {
+    const head = make("tr", {}, make("td", { class: "corner" }),
+      ...Array.from({ length: SHAPE[2] }, (_, h) =>
+        make("th", { scope: "col", title: `feature ${h + 1}`, "aria-label": `feature ${h + 1}` }, `f${h + 1}`)));
+    const rows = Array.from({ length: SHAPE[1] }, (_, l) =>
+      make("tr", {}, make("th", { scope: "row" }, make("span", {}, "token "), l + 1),
+        ...Array.from({ length: SHAPE[2] }, (_, h) => this.#cell(b, l, h, out))));
+    const caption = make("caption", {}, out ? "" : `sequence ${b + 1}`);
+    if (out) this.heads.push(caption);
+    return make("table", {
+      class: out ? "out" : "in", role: out ? null : "grid",
+      "aria-label": `sequence ${b + 1} of the batch, ${out ? "normalized" : "before"}`,
+    }, caption, make("thead", {}, head), make("tbody", {}, ...rows));
+  }
+
+  #cell(b, l, h, out) {
     const position = at(SHAPE, b, l, h);
-    const cell = make("td", { role: "gridcell", tabindex: -1 });
+    const cell = make("td", out ? {} : { role: "gridcell", tabindex: -1 });
     cell.addEventListener("click", () => this.choose(position));
+    // The mouse shows what a cell would do; only a click chooses it.
     cell.addEventListener("pointerenter", (event) => {
-      if (event.pointerType === "mouse") this.choose(position, false);
+      if (event.pointerType === "mouse") this.#look(position);
     });
-    cell.addEventListener("keydown", (event) => this.#key(event, b, l, h));
-    this.cells[position] = cell;
+    cell.addEventListener("pointerleave", () => this.#look(null));
+    (out ? this.outputs : this.cells)[position] = cell;
+    if (!out) cell.addEventListener("keydown", (event) => this.#key(event, b, l, h));
     return cell;
   }
 
+  #look(position) {
+    this.preview = position;
+    this.update();
+  }
+
   #key(event, b, l, h) {
+    // A digit begins a new value.
+    if (/^[-.\d]$/.test(event.key) && !this.entry.disabled) {
+      this.entry.focus();
+      this.entry.select();
+      return;
+    }
     const [B, L, H] = SHAPE;
     const row = b * L + l; // the sequences stand one below the other for the arrow keys
     const steps = {
@@ -116,10 +198,12 @@ class Cells extends InteractiveFigure {
     if (r >= 0 && r < B * L && c >= 0 && c < H) this.choose(r * H + c);
   }
 
-  choose(position, focus = true) {
+  choose(position) {
     this.chosen = position;
+    this.preview = null;
+    this.moved.clear();
     this.update();
-    if (focus) this.cells[position].focus();
+    this.cells[position].focus();
   }
 
   /** What the figure shows now: the values with padding put in, the mask, and the result. */
@@ -140,26 +224,31 @@ class Cells extends InteractiveFigure {
   update() {
     this.masked.input.disabled = !this.padded.input.checked;
     const { name, values, mask, result } = this.state();
-    const here = result[this.chosen];
-    const normalized = this.show.select.value === "normalized";
+    this.style.setProperty("--norm", colourOf(name));
+    const members = result[this.preview ?? this.chosen].members;
+    for (const head of this.heads) head.textContent = `after ${name}`;
     this.cells.forEach((cell, position) => {
       const [b, l, h] = cellOf(SHAPE, position);
       const padding = !mask[b * SHAPE[1] + l];
-      const shared = here.members.includes(position);
-      cell.textContent = say(normalized ? result[position].y : values[position]);
-      cell.className = [
-        shared ? "shared" : "", position === this.chosen ? "chosen" : "", padding ? "padding" : "",
-      ].join(" ");
+      const shared = members.includes(position);
+      const chosen = position === this.chosen;
+      cell.textContent = say(values[position]);
+      cell.className = [shared && "shared", chosen && "chosen", padding && "padding"].filter(Boolean).join(" ");
       set(cell, {
-        tabindex: position === this.chosen ? 0 : -1,
+        tabindex: chosen ? 0 : -1,
         "aria-selected": String(shared),
-        "aria-label": `b ${b + 1}, l ${l + 1}, h ${h + 1}: ${cell.textContent}${padding ? ", padding" : ""}`,
+        "aria-label": `sequence ${b + 1}, token ${l + 1}, feature ${h + 1}: ${cell.textContent}${padding ? ", padding" : ""}`,
       });
+      const out = this.outputs[position];
+      out.textContent = say(result[position].y);
+      out.className = [chosen && "chosen", padding && "padding", this.moved.has(position) && "moved"]
+        .filter(Boolean).join(" ");
     });
     const [b, l] = cellOf(SHAPE, this.chosen);
-    this.entry.disabled = !mask[b * SHAPE[1] + l];
+    const still = !mask[b * SHAPE[1] + l];
+    for (const one of [this.entry, ...this.nudges]) one.disabled = still;
     if (this.entry !== this.shadowRoot?.activeElement) this.entry.value = values[this.chosen];
-    this.announce(this.#sentence(name, values[this.chosen], here));
+    if (this.preview === null) this.announce(this.#sentence(name, values[this.chosen], result[this.chosen]));
   }
 
   #sentence(name, value, here) {
@@ -167,8 +256,17 @@ class Cells extends InteractiveFigure {
     const statistic = NORMS[name].centred
       ? `mean ${say(here.mean)}, variance ${say(here.square)}`
       : `mean square ${say(here.square)}`;
+    const [b, l] = cellOf(SHAPE, this.chosen);
+    const others = [...this.moved].filter((q) => {
+      const [b2, l2] = cellOf(SHAPE, q);
+      return b2 !== b || l2 !== l;
+    });
+    const tokens = new Set(others.map((q) => Math.floor(q / SHAPE[2]))).size;
+    const effect = this.moved.size
+      ? ` ${this.moved.size} outputs moved${tokens ? `, in ${tokens} other token${tokens > 1 ? "s" : ""} too` : ", all in this token"}.`
+      : "";
     return `${name} pools ${here.members.length} cells: one ${WHERE[name]}. Their ${statistic}. `
-      + `The value ${say(value)} becomes ${say(here.y)}.`;
+      + `The value ${say(value)} becomes ${say(here.y)}.${effect}`;
   }
 }
 

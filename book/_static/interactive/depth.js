@@ -62,7 +62,7 @@ class Depth extends InteractiveFigure {
 
   static style = `
     .controls { margin-bottom: 0.5rem; }
-    .blob { fill: var(--norm); opacity: 0.75; }
+    .blob { fill: var(--norm); opacity: 0.45; }
     .spread { fill: none; stroke: var(--norm); stroke-width: 2.5; }
     .none { stroke-dasharray: 7 4; }
     .ghost { fill: none; stroke: var(--norm-none, #6a6a6a); stroke-width: 2; stroke-dasharray: 7 4; }

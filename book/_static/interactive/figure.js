@@ -149,6 +149,7 @@ export class InteractiveFigure extends HTMLElement {
     this.status = make("p", { class: "status", role: "status", "aria-live": "polite" });
     const id = "title";
     const { title, hint, style = "" } = this.constructor;
+    const parts = this.build(); // which may put the status in a place of its own
     root.append(
       make("style", {}, STYLE + style),
       make(
@@ -157,8 +158,8 @@ export class InteractiveFigure extends HTMLElement {
         make("h3", { id }, title),
         ...(hint ? [make("p", { class: "try" }, make("b", {}, "Try "), hint[0], " ",
           make("b", {}, "See "), hint[1])] : []),
-        ...this.build(),
-        this.status,
+        ...parts,
+        ...(parts.includes(this.status) ? [] : [this.status]),
       ),
     );
     this.#follow();

@@ -89,9 +89,9 @@ class Future extends InteractiveFigure {
     const width = fit(this.picture, height);
     const each = width / WORDS.length;
     const marks = [];
-    const bars = (values, l, middle, kind) => EDIT.forEach((_, h) => {
+    const bars = (values, l, middle, kind, zoom) => EDIT.forEach((_, h) => {
       const v = values[at(SHAPE, 0, l, h)];
-      const size = 17 * Math.min(Math.abs(v), 3);
+      const size = zoom * Math.abs(v);
       const w = (each - 18) / 4;
       marks.push(make("rect", {
         class: kind, x: l * each + 9 + h * w + 1, y: v > 0 ? middle - size : middle, width: w - 2, height: size,
@@ -112,10 +112,10 @@ class Future extends InteractiveFigure {
         make("text", { class: stays ? "small" : "small bold", x: middle, y: 291, "text-anchor": "middle" },
           stays ? "stays" : `by ${say(moves[l])}`),
       );
-      bars(input, l, 88, "input");
-      if (last) bars(edited(0), l, 88, "ghost");
-      bars(after, l, 221, "bar");
-      if (!stays) bars(before, l, 221, "ghost");
+      bars(input, l, 88, "input", 11);
+      if (last) bars(edited(0), l, 88, "ghost", 11);
+      bars(after, l, 221, "bar", 17);
+      if (!stays) bars(before, l, 221, "ghost", 17);
     });
     this.picture.replaceChildren(...marks);
     const count = moves.slice(0, -1).filter((v) => v > 1e-9).length;

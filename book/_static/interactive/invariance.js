@@ -1,6 +1,6 @@
 // What a norm does not see: change the weights or the data of norm(W x) and watch the outputs.
 
-import { InteractiveFigure, make, say, slider } from "./figure.js";
+import { InteractiveFigure, action, colourOf, make, numberOf, say, set, slider } from "./figure.js";
 import { layer } from "./norms.js";
 
 export const NAMES = ["none", "WeightNorm", "BatchNorm", "LayerNorm", "RMSNorm"];
@@ -36,81 +36,109 @@ export function movement(name, settings, eps) {
 const LABELS = { none: "no norm" };
 for (const name of NAMES.slice(1)) LABELS[name] = name;
 
-const REACH = 3.2; // outputs beyond this are drawn at the end of the line
+const REACH = 3.2; // outputs beyond this are drawn as a mark at the edge
 
 // Rounding in double precision stays far below this, a visible change far above.
 const ROUNDING = 1e-9;
 
+// What can be changed: on the sliders factors are powers of two.
+const CHANGES = {
+  weightScale: ["scale all weights", "weights × 2", 1], weightShift: ["shift all weights", "weights + 1", 1],
+  unitScale: ["scale unit 1 alone", "unit 1 × 2", 1], dataScale: ["scale the data", "data × 2", 1],
+  dataShift: ["shift the data", "data + 1", 1], caseScale: ["scale case 1 alone", "case 1 × 2", 1],
+};
+const isFactor = (key) => key.endsWith("Scale");
+
 class Invariance extends InteractiveFigure {
   static title = "What a norm does not see";
 
+  static hint = ["one change after the other with the buttons.",
+    "which norms put out the same as before: their row says “stays”."];
+
   static style = `
-    .controls { display: grid; grid-template-columns: repeat(auto-fit, minmax(16rem, 1fr)); }
-    .controls label { display: grid; grid-template-columns: 9.5rem 1fr 4rem; }
-    .controls input[type="range"] { min-width: 0; width: 100%; }
+    .presets { margin-bottom: 0.75rem; }
+    .sliders { display: grid; gap: 0.3rem 1.5rem;
+      grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); }
+    .sliders label { display: grid; grid-template-columns: 9.5rem minmax(7rem, 1fr) 4rem; align-items: center; }
+    .sliders input[type="range"] { min-width: 0; width: 100%; }
     .row { display: grid; grid-template-columns: 6.5rem 1fr 9.5rem; gap: 0.75rem; align-items: center;
-      border-top: 1px solid var(--pst-color-border, #c9c9c9); padding: 0.35rem 0; }
-    .rows { margin-top: 1rem; }
-    .rows .row:last-child { border-bottom: 1px solid var(--pst-color-border, #c9c9c9); }
-    .stays { font-weight: 600; color: var(--nt-accent); }
-    .moves { font-weight: 600; color: var(--nt-second); }
+      border-top: 1px solid var(--nt-line); padding: 0.35rem 0; }
+    .rows { margin-top: 0.75rem; }
+    .rows .row:last-child { border-bottom: 1px solid var(--nt-line); }
+    .name { color: var(--norm); font-weight: 700; }
+    .stays { color: var(--nt-muted); }
+    .moves { font-weight: 700; }
     line { stroke: currentColor; opacity: 0.35; }
+    line.tick { opacity: 0.6; }
+    line.way { stroke: var(--norm); opacity: 0.55; stroke-width: 1.5; }
+    svg text { font-size: 11px; opacity: 0.8; }
     circle.before { fill: none; stroke: currentColor; stroke-width: 1.2; }
-    circle.after { fill: var(--nt-second); }
-    .stays-row circle.after { fill: var(--nt-accent); }
+    circle.after, polygon.beyond { fill: var(--norm); }
+    .key { font-size: 0.88rem; color: var(--nt-muted); }
     @media (max-width: 34rem) {
       .row { grid-template-columns: 1fr 1fr; }
       .row svg { grid-column: 1 / -1; }
-      .controls label { grid-template-columns: 8.5rem 1fr 3.5rem; }
+      .sliders label { grid-template-columns: 8.5rem 1fr 3.5rem; }
+      .sliders label.idle { display: none; }
     }
   `;
 
   build() {
-    this.settings = { ...NEUTRAL };
+    this.settings = { ...NEUTRAL, weightScale: 2 };
     this.eps = 0;
-    const factor = (label, key) => this.#slider(label, key, {
-      min: -2, max: 2, step: 0.25, value: 0, show: (v) => `× ${say(2 ** v)}`, read: (v) => 2 ** v,
-    });
-    const shift = (label, key) => this.#slider(label, key, {
-      min: -2, max: 2, step: 0.25, value: 0, show: (v) => `+ ${say(v)}`, read: (v) => v,
-    });
-    this.sliders = [
-      factor("scale all weights", "weightScale"), shift("shift all weights", "weightShift"),
-      factor("scale unit 1 alone", "unitScale"), factor("scale the data", "dataScale"),
-      shift("shift the data", "dataShift"), factor("scale case 1 alone", "caseScale"),
-    ];
+    this.sliders = Object.fromEntries(Object.entries(CHANGES).map(([key, [label]]) => [key, slider(label, {
+      min: -2, max: 2, step: 0.25, value: isFactor(key) ? Math.log2(this.settings[key]) : 0,
+      show: isFactor(key) ? (v) => `× ${say(2 ** v)}` : (v) => `+ ${say(v)}`,
+      change: (v) => { this.settings[key] = isFactor(key) ? 2 ** v : v; this.update(); },
+    })]));
     this.epsSlider = slider("ε", {
       min: -7, max: 0, step: 1, value: -7, show: (v) => (v === -7 ? "0" : `1e${say(v, 0)}`),
       change: (v) => { this.eps = v === -7 ? 0 : 10 ** v; this.update(); },
     });
-    const reset = make("button", { type: "button" }, "back to the start");
-    reset.addEventListener("click", () => {
-      for (const one of [...this.sliders, this.epsSlider]) one.reset();
-      this.settings = { ...NEUTRAL };
-      this.eps = 0;
-      this.update();
-    });
+    const presets = Object.entries(CHANGES).map(([key, [, name, at]]) =>
+      [key, action(name, () => this.#use({ [key]: isFactor(key) ? 2 ** at : at }))]);
+    this.presets = Object.fromEntries(presets);
     this.rows = Object.fromEntries(NAMES.map((name) => [name, this.#row(name)]));
     return [
-      make("p", {}, "Each row shows the outputs of norm(Wx) for six cases and four units. Hollow: "
-        + "before. Filled: after your change."),
-      make("div", { class: "controls" }, ...this.sliders.map((one) => one.element),
-        this.epsSlider.element, make("div", {}, reset)),
+      make("div", { class: "controls presets" }, ...presets.map(([, button]) => button),
+        action("ε = 0.1", () => this.#use({ weightScale: 2 }, 0.1)), action("no change", () => this.#use({}))),
+      make("div", { class: "sliders" }, ...Object.values(this.sliders).map((one) => one.element),
+        this.epsSlider.element),
       make("div", { class: "rows" }, ...Object.values(this.rows).map((row) => row.element)),
+      make("p", { class: "key" }, "The outputs of norm(Wx) for six cases and four units. Hollow: before. Filled: after "
+        + "your change. A triangle at the edge: beyond it."),
     ];
   }
 
-  #slider(label, key, { read, ...options }) {
-    return slider(label, {
-      ...options, change: (v) => { this.settings[key] = read(v); this.update(); },
-    });
+  #use(some, eps = 0) {
+    this.settings = { ...NEUTRAL, ...some };
+    for (const [key, one] of Object.entries(this.sliders)) {
+      one.show(isFactor(key) ? Math.log2(this.settings[key]) : this.settings[key]);
+    }
+    this.eps = eps;
+    this.epsSlider.show(eps === 0 ? -7 : Math.round(Math.log10(eps)));
+    this.update();
+  }
+
+  parameters() {
+    const changed = Object.entries(this.settings).filter(([key, v]) => v !== NEUTRAL[key]);
+    return { ...Object.fromEntries(changed), ...(this.eps ? { eps: this.eps } : {}) };
+  }
+
+  restore(asked) {
+    const some = {};
+    for (const key of Object.keys(CHANGES)) {
+      some[key] = numberOf(asked[key], isFactor(key) ? 0.25 : -2, isFactor(key) ? 4 : 2, NEUTRAL[key]);
+    }
+    this.#use(some, numberOf(asked.eps, 1e-6, 1, 0));
   }
 
   #row(name) {
-    const picture = make("svg", { viewBox: "0 0 400 28", "aria-hidden": "true" });
+    const picture = make("svg", { viewBox: "0 0 400 34", "aria-hidden": "true" });
     const verdict = make("span", {});
     const element = make("div", { class: "row" },
-      make("span", {}, LABELS[name]), picture, verdict);
+      make("span", { class: "name" }, LABELS[name]), picture, verdict);
+    element.style.setProperty("--norm", colourOf(name));
     return { element, picture, verdict };
   }
 
@@ -122,22 +150,34 @@ class Invariance extends InteractiveFigure {
       const stays = largest < ROUNDING;
       const through = !stays && movement(name, this.settings, 0).largest < ROUNDING;
       (stays ? unmoved : moved).push(LABELS[name] + (through ? " (through ε alone)" : ""));
-      const { element, picture, verdict } = this.rows[name];
-      element.classList.toggle("stays-row", stays);
+      const { picture, verdict } = this.rows[name];
       verdict.className = stays ? "stays" : "moves";
       verdict.textContent = stays
         ? "stays" : `moves by ${say(largest)}${through ? ", through ε alone" : ""}`;
-      const place = (v) => 200 + (195 * Math.max(-REACH, Math.min(REACH, v))) / REACH;
+      const place = (v) => 200 + (190 * Math.max(-REACH, Math.min(REACH, v))) / REACH;
       picture.replaceChildren(
-        make("line", { x1: 5, x2: 395, y1: 14, y2: 14 }),
-        ...before.map((v) => make("circle", { class: "before", cx: place(v), cy: 14, r: 5.5 })),
-        ...after.map((v) => make("circle", { class: "after", cx: place(v), cy: 14, r: 3 })),
+        make("line", { x1: 5, x2: 395, y1: 13, y2: 13 }),
+        ...[-3, -2, -1, 0, 1, 2, 3].flatMap((v) => [
+          make("line", { class: "tick", x1: place(v), x2: place(v), y1: 19, y2: 23 }),
+          make("text", { x: place(v), y: 33, "text-anchor": "middle" }, say(v, 0))]),
+        ...(stays ? [] : before.map((v, i) => make("line",
+          { class: "way", x1: place(v), x2: place(after[i]), y1: 13, y2: 13 }))),
+        ...before.map((v) => make("circle", { class: "before", cx: place(v), cy: 13, r: 5.5 })),
+        ...after.map((v) => (Math.abs(v) <= REACH
+          ? make("circle", { class: "after", cx: place(v), cy: 13, r: 3 })
+          : make("polygon", { class: "beyond",
+            points: v > 0 ? "392,7 400,13 392,19" : "8,7 0,13 8,19" }))),
       );
     }
+    const changed = Object.keys(NEUTRAL).filter((key) => this.settings[key] !== NEUTRAL[key]);
+    for (const [key, one] of Object.entries(this.sliders)) {
+      one.element.classList.toggle("idle", changed.length > 0 && !changed.includes(key));
+      set(this.presets[key], { "aria-pressed": String(changed.length === 1 && changed[0] === key) });
+    }
+    this.epsSlider.element.classList.toggle("idle", this.eps === 0);
     const list = (names) => (names.length ? names.join(", ") : "none");
-    const neutral = Object.keys(NEUTRAL).every((key) => this.settings[key] === NEUTRAL[key]);
-    this.announce(neutral
-      ? "Nothing is changed yet. Move a slider."
+    this.announce(changed.length === 0
+      ? "Nothing is changed yet. Choose a change."
       : `Outputs stay: ${list(unmoved)}. Outputs move: ${list(moved)}.`);
   }
 }

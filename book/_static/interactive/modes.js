@@ -7,7 +7,7 @@ import { TRAINABLE, moments } from "./norms.js";
 const MODES = ["training", "evaluation"];
 const KINDS = ["mixed", "short or long"];
 const TOKENS = 16;
-const SHOWN = 26; // batches that fit
+const SHOWN = 26; // batches at first, and at most on a wide screen
 const MOST = 400; // then the stream ends
 const PERIOD = 500; // milliseconds from batch to batch
 
@@ -137,17 +137,18 @@ class Modes extends InteractiveFigure {
 
   update() {
     const all = stream(this.schedule);
-    const here = all.slice(-SHOWN);
-    const first = all.length - here.length;
     const height = 290;
     const width = fit(this.picture, height);
+    const fits = Math.min(SHOWN, Math.floor(width / 22));
+    const here = all.slice(-fits);
+    const first = all.length - here.length;
     const [left, right, top, bottom] = [34, 12, 40, 30];
-    const x = (i) => left + ((width - left - right) * (i + 0.5)) / SHOWN;
+    const x = (i) => left + ((width - left - right) * (i + 0.5)) / fits;
     const y = (v) => top + ((height - top - bottom) * (3 - Math.max(-2.6, Math.min(3, v)))) / 5.6;
-    const half = ((width - left - right) / SHOWN) * 0.36;
+    const half = ((width - left - right) / fits) * 0.36;
     const marks = [
-      make("text", { x: 0, y: 13 }, "grey: the tokens; black: the mean of their batch; "),
-      make("text", { class: "blue", x: 0, y: 30 }, "blue: the running mean"),
+      make("text", { x: 0, y: 13 }, "dots: tokens. Bars: the mean of their batch."),
+      make("text", { class: "blue", x: 0, y: 30 }, "Line: the running mean."),
     ];
     for (const v of [-2, -1, 0, 1, 2, 3]) {
       marks.push(make("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }),

@@ -77,7 +77,7 @@ class Padding extends InteractiveFigure {
       make("line", { class: kind, x1: before(mean - deviation), x2: before(mean + deviation), y1: y, y2: y }),
       make("line", { class: kind, x1: before(mean), x2: before(mean), y1: y - 7, y2: y + 7 }));
 
-    head(14, "before: six real tokens (filled) and padding (hollow)");
+    head(14, "before: real tokens, padding (hollow)");
     axis(before, 84, [0, 1, 2, 3]);
     TOKENS.forEach((v) => dot(before, v, 75));
     for (let i = 0; i < this.count; i += 1) {
@@ -85,14 +85,14 @@ class Padding extends InteractiveFigure {
       marks.push(make("circle", { class: "pad", cx: before(0) + 12 * column, cy: 75 - 12 * (i % 4), r: 5 }));
     }
     bracket(counted, 118, "mean");
-    marks.push(make("text", { class: "small", x: Math.min(before(counted.mean + counted.deviation) + 8, width - 96), y: 122 },
-      "all tokens"));
+    marks.push(make("text", { class: "small", x: Math.min(before(counted.mean + counted.deviation) + 8, width - 62), y: 122 },
+      "all"));
     bracket(masked, 140, "still");
-    marks.push(make("text", { class: "small", x: Math.min(before(masked.mean + masked.deviation) + 8, width - 96), y: 144 },
-      "real tokens"));
+    marks.push(make("text", { class: "small", x: Math.min(before(masked.mean + masked.deviation) + 8, width - 62), y: 144 },
+      "real ones"));
     marks.push(make("text", { class: "small", x: 0, y: 166 }, "mean ± one standard deviation"));
 
-    head(200, "after BatchNorm, padding counted (hollow: without padding)");
+    head(200, "padding counted (hollow: without it)");
     axis(after, 240, [-2, -1, 0, 1, 2, 3]);
     counted.outputs.forEach((v, i) => {
       const from = alone.outputs[i];
@@ -102,7 +102,7 @@ class Padding extends InteractiveFigure {
       dot(after, from, 231, "copy", 6);
       dot(after, v, 231);
     });
-    head(292, "after BatchNorm, padding masked");
+    head(292, "padding masked");
     axis(after, 332, [-2, -1, 0, 1, 2, 3]);
     masked.outputs.forEach((v) => dot(after, v, 323));
     this.picture.replaceChildren(...marks);
