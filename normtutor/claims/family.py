@@ -431,7 +431,7 @@ def year_of_instance_norm() -> Evidence:
 @claim(
     "All normalization layers act on the input of an activation function.",
     met=NOTES,
-    place=Place("04_invariance", "Where the norm stands"),
+    place=Place("04_invariance", "Where the norm stands", in_depth=True),
     recorded="half",
     condition="True where BatchNorm comes from: linear map, norm, activation {cite:p}`ioffe2015`. "
     "In a Transformer what follows a norm is a linear map or the next residual step, and "

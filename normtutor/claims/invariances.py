@@ -5,6 +5,7 @@ import numpy as np
 from normtutor import norms
 from normtutor.claims.ledger import (
     GUIDE,
+    NOTES,
     TUTORIALS,
     Evidence,
     Finding,
@@ -16,8 +17,8 @@ from normtutor.claims.ledger import (
 )
 
 CHAPTER = "04_invariance"
-TABLE = Place(CHAPTER, "The table")
-SAME = "Invariant means the same output, but for a trace of ε; outputs are of size 1."
+TABLE = Place(CHAPTER, "Which norm overlooks which change")
+SAME = "Invariant means that outputs, of size 1, change by no more than ε makes them."
 
 
 def _data() -> tuple[np.ndarray, np.ndarray]:
@@ -35,10 +36,12 @@ def _change(x: np.ndarray, weight: np.ndarray) -> float:
 @claim(
     "LayerNorm is not invariant to recentring the data set.",
     met=GUIDE,
-    place=Place(CHAPTER, "A constant on the norm's own input is not a recentred data set"),
+    place=Place(
+        CHAPTER, "A constant on the norm's own input is not a recentred data set", in_depth=True
+    ),
     recorded="true",
-    condition="True of a vector that is added to every x in front of the linear map. A constant "
-    "that is added to all features of LayerNorm's own input disappears.",
+    condition="It is true for a vector added to every x in front of the linear map. A constant "
+    "added to all features of LayerNorm's own input disappears.",
 )
 def recentred_data() -> Evidence:
     x, weight = _data()
@@ -50,7 +53,7 @@ def recentred_data() -> Evidence:
             "largest change of an output when one vector is added to every token",
             _change(x + shift, weight),
             above(0.01),
-            "Not invariant means a change that is no trace of ε.",
+            "Not invariant means a change far larger than ε makes.",
         ),
         Finding("change when 3 is added to all features of the norm's own input", float(own)),
     ]
@@ -61,8 +64,8 @@ def recentred_data() -> Evidence:
     met=GUIDE,
     place=TABLE,
     recorded="half",
-    condition="Only if every unit gets the *same* row, W + 1rᵀ. Centring each unit's weights by "
-    "themselves changes the output.",
+    condition="It is, if every unit gets the *same* row, W + 1rᵀ. Centring the weights of "
+    "each unit separately changes the output.",
 )
 def recentred_weights() -> Evidence:
     x, weight = _data()
@@ -82,7 +85,7 @@ def recentred_weights() -> Evidence:
             SAME,
         ),
         Finding(
-            "change of an output, each unit's weights centred by themselves",
+            "change of an output, the weights of each unit centred separately",
             change(units),
             below(0.01),
             SAME,
@@ -93,10 +96,10 @@ def recentred_weights() -> Evidence:
 @claim(
     "Weights and inputs may be rescaled arbitrarily; the output of LayerNorm stays.",
     met=GUIDE,
-    place=Place(CHAPTER, "The small print"),
+    place=Place(CHAPTER, "The small print", in_depth=True),
     recorded="half",
-    condition="The factor must be positive and one for all units, the result large against ε, and "
-    "no bias may stand in between.",
+    condition="It does if the factor is positive and the same for all units, the result is large "
+    "compared with ε, and there is no bias in between.",
 )
 def arbitrary_rescaling() -> Evidence:
     x, weight = _data()
@@ -137,10 +140,10 @@ def arbitrary_rescaling() -> Evidence:
 @claim(
     "All the usual normalization methods are invariant to rescaling the data set.",
     met="a sentence below table 1 of {cite:t}`ba2016`",
-    place=Place(CHAPTER, "What the papers' tables say"),
+    place=Place(CHAPTER, "What the papers' tables say", in_depth=True),
     recorded="half",
-    condition="It holds of BatchNorm and LayerNorm. WeightNorm is linear in the data; the table "
-    "itself says so, the sentence below it does not.",
+    condition="BatchNorm and LayerNorm are. WeightNorm is linear in the data, as the paper's own "
+    "table says, though the sentence below it does not.",
 )
 def rescaled_data() -> Evidence:
     x, weight = _data()
@@ -180,8 +183,8 @@ def _train(*, scale: float, rate: float, steps: int = 60) -> np.ndarray:
     met=TUTORIALS,
     place=Place(CHAPTER, "The initial scale is a learning rate"),
     recorded="half",
-    condition="It does not matter for the first forward pass. In training, weights c times as "
-    "large learn as if the rate were c² times smaller ({prf:ref}`thm-inv-rate`).",
+    condition="It does not matter for the first forward pass. In training, weights c times as long "
+    "learn as if the rate were c² times smaller ({prf:ref}`thm-inv-rate`).",
 )
 def initial_scale() -> Evidence:
     x, weight = _data()
@@ -199,7 +202,7 @@ def initial_scale() -> Evidence:
             "largest change of the loss curve in 60 steps, weights times 10, over the first loss",
             float(same_rate),
             below(0.01),
-            "If it did not matter, the curve would be the same to a hundredth.",
+            "If it did not matter, the curves would agree to a hundredth.",
         ),
         Finding("the same with 100 times the rate", float(matched), form=".0e"),
     ]
@@ -208,11 +211,11 @@ def initial_scale() -> Evidence:
 @claim(
     "Weight decay keeps a layer that a norm follows simple, by keeping its weights small.",
     met="explanations of training recipes that decay all weights",
-    place=Place(CHAPTER, "What it does to training: weight decay"),
+    place=Place(CHAPTER, "Weight decay sets the speed"),
     recorded="false",
     condition="The function does not depend on the length of these weights, so a penalty on the "
-    "length restrains nothing. Decay raises the effective learning rate instead, which can "
-    "change the test loss in its own way {cite:p}`vanlaarhoven2017`.",
+    "length restrains nothing. Decay raises the effective learning rate instead, and that can "
+    "change the test loss {cite:p}`vanlaarhoven2017`.",
 )
 def weight_decay() -> Evidence:
     x, weight = _data()
@@ -232,7 +235,7 @@ def weight_decay() -> Evidence:
             "largest change of an output when decay has halved all weights",
             _change(x, 0.5 * weight),
             above(0.01),
-            "A restraint on the function would show in the outputs, by more than a trace of ε.",
+            "A restraint on the function would show in the outputs, by far more than ε makes.",
         ),
         Finding(
             "effective learning rate with decay over that without, after 400 steps",
@@ -245,9 +248,9 @@ def weight_decay() -> Evidence:
 @claim(
     "With normalization, twice the weights have half the curvature.",
     met="section 5.2 of {cite:t}`ba2016`",
-    place=Place(CHAPTER, "The Fisher information, with its factor"),
+    place=Place(CHAPTER, "The Fisher information, with its factor", in_depth=True),
     recorded="false",
-    condition="Half is right for the gradient. The block of the Fisher information falls to a "
+    condition="One half is right for the gradient. The block of the Fisher information falls to a "
     "quarter, by the formula of the same paper ({prf:ref}`thm-inv-fisher`).",
 )
 def half_the_curvature() -> Evidence:
@@ -281,9 +284,9 @@ def half_the_curvature() -> Evidence:
     "A normalization layer makes training independent of the scale of the activations, wherever it "
     "stands.",
     met=TUTORIALS,
-    place=Place(CHAPTER, "Where the norm stands"),
+    place=Place(CHAPTER, "Where the norm stands", in_depth=True),
     recorded="half",
-    condition="It forgets the scale of what comes *in*. The weights behind a norm, as in Pre-LN, "
+    condition="A norm forgets the scale of what comes *in*. The weights behind it, as in Pre-LN, "
     "keep theirs.",
 )
 def wherever_it_stands() -> Evidence:
@@ -302,4 +305,48 @@ def wherever_it_stands() -> Evidence:
             below(0.01),
             SAME,
         ),
+    ]
+
+
+@claim(
+    "Post-Norm regularizes the parameters more; in Pre-Norm part of them is not regularized.",
+    met=NOTES,
+    place=Place(CHAPTER, "Where the norm stands", in_depth=True),
+    recorded="half",
+    condition="A norm behind the residual sum bounds what the next block receives, so the length "
+    "of the weights changes the output less. But it restrains no weights: under both wirings "
+    "their length changes the function.",
+)
+def post_norm_regularizes() -> Evidence:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 32))
+    first = rng.normal(size=(64, 32)) / 32**0.5
+    second = rng.normal(size=(32, 64)) / 32**0.5
+
+    def output(wiring: str, factor: float) -> np.ndarray:
+        """One feed-forward block, its last weights multiplied by a factor."""
+        read = norms.layer_norm(x)[0] if wiring == "pre" else x
+        total = x + factor * np.maximum(read @ first.T, 0) @ second.T
+        return norms.layer_norm(total)[0] if wiring == "post" else total
+
+    def change(wiring: str) -> float:
+        before = output(wiring, 1)
+        return float(np.linalg.norm(output(wiring, 10) - before) / np.linalg.norm(before))
+
+    return [
+        Finding(
+            "relative change of a block's output when the branch's last weights grow tenfold, "
+            "Post-Norm over Pre-Norm",
+            change("post") / change("pre"),
+            below(1.0),
+            "More regularized means that the length of the weights matters less.",
+        ),
+        Finding(
+            "the change itself, Post-Norm",
+            change("post"),
+            below(0.01),
+            "A norm that takes the length of weights out of play leaves the output alone, as it "
+            "does directly behind a linear map.",
+        ),
+        Finding("the change itself, Pre-Norm", change("pre")),
     ]

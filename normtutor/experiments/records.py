@@ -54,6 +54,7 @@ NAMES = (
     "qk_norm",
     "tanh_rates",
     "tanh_against_layer",
+    "effective_rate",
 )
 
 Record = dict[str, Any]

@@ -6,6 +6,7 @@
 - :mod:`~normtutor.plotting.family`: which cells share a statistic.
 - :mod:`~normtutor.plotting.geometry`: what a norm does to one token.
 - :mod:`~normtutor.plotting.graph`: the computational graph of a norm.
+- :mod:`~normtutor.plotting.invariance`: which changes a norm does not see.
 - :mod:`~normtutor.plotting.text`: which learning rates train a language model.
 - :mod:`~normtutor.plotting.wiring`: where the norm stands in a residual block.
 """
@@ -15,6 +16,7 @@ from normtutor.plotting.family import books_figure, shared_axes, sharing_cells_f
 from normtutor.plotting.general import curves, grid_map, histograms, intervals, repeats, t_interval
 from normtutor.plotting.geometry import half_plane_figure, keys_figure, sphere_figure
 from normtutor.plotting.graph import graph_figure
+from normtutor.plotting.invariance import patterns_figure, verdicts_figure
 from normtutor.plotting.style import (
     INK,
     NO_NORM,
@@ -48,12 +50,14 @@ __all__ = [
     "keys_figure",
     "modes_figure",
     "norm_colour",
+    "patterns_figure",
     "repeats",
     "shared_axes",
     "sharing_cells_figure",
     "sphere_figure",
     "t_interval",
     "use_book_style",
+    "verdicts_figure",
     "wiring_labels",
     "wirings_figure",
     "working_rates_figure",

@@ -13,7 +13,7 @@ FIRST_FIGURE = 1200  # pixels from the top of the page, in a window of 1366 by 7
 # What is no prose: code and what it writes, equations, tables, menus, and what stands in a drawing.
 NO_PROSE = (
     "script, style, svg, div.cell, div.highlight, .katex, table, .headerlink, .code-switch, "
-    ".prev-next-area, .tex2jax_ignore"
+    ".prev-next-area"
 )
 FOLDS = "details, .toggle, .admonition.dropdown"
 
@@ -170,6 +170,12 @@ def test_a_page_within_its_budget_is_let_pass():
 def test_what_is_over_its_budget_is_named(parts, problem):
     problems = over_budget(measured(page_of(**parts)))
     assert [text.split(":")[0] for text in problems] == [problem]
+
+
+def test_the_prose_of_a_notebook_is_counted():
+    # Each section of a notebook asks MathJax to pass it by.
+    page = "<section class='tex2jax_ignore mathjax_ignore'><p>two words</p></section>"
+    assert words_in(parsed(page)) == 2
 
 
 def test_equations_code_and_tables_are_no_prose():

@@ -619,7 +619,8 @@ def test_a_preview_comes_with_the_keyboard_and_not_with_a_finger(visit):
 
 # Deep in long pages, whose sections are laid out when they come near.
 DEEP = {
-    "book/04_invariance": ("equation-eq-inv-layer", "where-the-norm-stands", "thm-inv-fisher"),
+    "book/04_invariance": ("equation-eq-inv-layer", "weight-decay-sets-the-speed", "thm-inv-eps"),
+    "book/in_depth/04_invariance": ("where-the-norm-stands", "thm-inv-fisher"),
     "book/api": ("normtutor.moments.count", "normtutor.invariance.Subject.linear"),
 }
 
@@ -662,8 +663,8 @@ def test_a_link_leads_to_its_place_and_back_leads_to_the_reader_s(open_page, add
 
 
 def test_the_contents_on_a_phone_lead_to_a_section_and_make_way(visit):
-    page = visit("book/04_invariance", **PHONE)
-    for entry in ("The table", "The proof by symbols", "PowerNorm"):
+    page = visit("book/in_depth/04_invariance", **PHONE)
+    for entry in ("The audit", "The proof by symbols", "PowerNorm"):
         page.locator("button.secondary-toggle, label.secondary-toggle").first.tap()
         link = page.locator(".bd-toc-nav a:visible").filter(has_text=entry).first
         target = link.get_attribute("href").removeprefix("#")
