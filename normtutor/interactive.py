@@ -3,17 +3,21 @@
 The scripts stand in ``book/_static/interactive``; a figure's numbers come from a notebook's cell.
 """
 
+import base64
 import html
+import io
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from normtutor import norms
-from normtutor.plotting import t_interval
+from normtutor.plotting import STYLE, pictures, t_interval
 
 
 class InteractiveFigure:
@@ -26,11 +30,15 @@ class InteractiveFigure:
     data : JSON-serialisable
         What the script draws; None for a figure that computes its numbers in the page.
     instead : str
-        One sentence for readers without the script.
+        What readers without the script read.
+    figure : callable, optional
+        Draws the picture that such readers see; ``instead`` is then its alternative text.
     """
 
-    def __init__(self, name: str, data: Any, instead: str) -> None:
-        self.name, self.data, self.instead = name, data, instead
+    def __init__(
+        self, name: str, data: Any, instead: str, figure: Callable[[], Figure] | None = None
+    ) -> None:
+        self.name, self.data, self.instead, self.figure = name, data, instead, figure
 
     def _repr_html_(self) -> str:
         data = ""
@@ -38,7 +46,12 @@ class InteractiveFigure:
             # "</" inside a string would end the script element.
             content = json.dumps(self.data, allow_nan=False).replace("</", "<\\/")
             data = f'<script type="application/json">{content}</script>'
-        return f"<nt-{self.name}>{data}<p>{html.escape(self.instead)}</p></nt-{self.name}>"
+        words = html.escape(self.instead)
+        picture = ""
+        if self.figure is not None:
+            source = base64.b64encode(as_svg(self.figure)).decode()
+            picture = f'<img alt="{words}" width="480" src="data:image/svg+xml;base64,{source}">'
+        return f"<nt-{self.name}>{data}{picture}<p>{words}</p></nt-{self.name}>"
 
 
 # The pictures that need no data from a cell, and what stands in their place without scripts.
@@ -75,12 +88,107 @@ PICTURES = {
 }
 
 
+def as_svg(draw: Callable[[], Figure]) -> bytes:
+    """Draw a figure in the book's style as SVG; its letters stay letters, so that it is small."""
+    with plt.rc_context({**STYLE, "svg.fonttype": "none"}):
+        figure = draw()
+        written = io.BytesIO()
+        figure.savefig(written, format="svg", metadata={"Date": None})
+        plt.close(figure)
+    return written.getvalue()
+
+
+def _draw_depth() -> Figure:
+    rng = np.random.default_rng(7)
+    width, spreads = 48, {}
+    for label, name, scale in (("× 2", "none", 2.0), ("× ½", "none", 0.5), ("", "LayerNorm", 0.5)):
+        h, course = rng.normal(size=(64, width)), []
+        for _ in range(20):
+            a = h @ rng.normal(size=(width, width)) * scale * np.sqrt(2 / width)
+            y = norms.layer_norm(a)[0] if name == "LayerNorm" else a
+            course.append(float(np.std(y)))
+            h = np.maximum(y, 0)
+        spreads[label or name] = (name, course)
+    return pictures.depth_figure(spreads)
+
+
+def _draw_padding() -> Figure:
+    real, padding = np.array([2.1, 1.2, 3.0, 1.7, 2.6, 0.9]), 6
+    x = np.concatenate([real, np.zeros(padding)])[None, :, None]
+    mask = (np.arange(len(real) + padding) < len(real))[None]
+    counted = norms.batch_norm(x, feature_axis=-1)[0][0, : len(real), 0]
+    masked = norms.batch_norm(x, feature_axis=-1, mask=mask)[0][0, : len(real), 0]
+    outputs = {"after BatchNorm": counted, "after BatchNorm with a mask": masked}
+    return pictures.padding_figure(real, padding, outputs)
+
+
+def _draw_triangle() -> Figure:
+    steps = {}
+    for label, length in (("length 1", 1.0), ("length 2", 2.0)):
+        w = length * np.array([np.cos(0.25), np.sin(0.25)])
+        _, cache = norms.weight_norm(w[None])
+        grads = norms.weight_norm_backward(np.array([[0.0, -1.0]]), cache)
+        steps[label] = (w, -0.25 * grads[0][0])
+    return pictures.triangle_figure(steps)
+
+
+def _draw_future() -> Figure:
+    x = np.random.default_rng(5).normal(size=(2, 6, 4))
+    edited = x.copy()
+    edited[0, -1] += [2.0, -1.2, 1.6, -2.0]
+    through = {
+        "BatchNorm": lambda v: norms.batch_norm(v, feature_axis=-1)[0],
+        "InstanceNorm": lambda v: norms.instance_norm(v, feature_axis=-1)[0],
+        "GroupNorm": lambda v: norms.group_norm(v, num_groups=2, feature_axis=-1)[0],
+        "LayerNorm": lambda v: norms.layer_norm(v)[0],
+        "RMSNorm": lambda v: norms.rms_norm(v)[0],
+    }
+    return pictures.future_figure(
+        {name: float(np.abs(f(edited) - f(x))[0, 0].max()) for name, f in through.items()}
+    )
+
+
+def _draw_modes() -> Figure:
+    rng = np.random.default_rng(3)
+    mean: Any = np.zeros(1)
+    variance: Any = np.ones(1)
+    means, running = [], []
+    for _ in range(26):
+        x = rng.choice([-0.8, 1.2]) + 0.5 * rng.normal(size=(16, 1))
+        _, _, (mean, variance) = norms.batch_norm(x, None, None, mean, variance)
+        means.append(x.mean())
+        running.append(mean[0])
+    return pictures.running_mean_figure(means, running)
+
+
+def _draw_forgets() -> Figure:
+    x = np.array([0.4, 2.2, -0.9, 1.3, 0.2])
+    tokens = {"x": x, "3x + 2": 3 * x + 2, "−x": -x}
+    return pictures.forgets_figure(
+        {
+            "before": tokens,
+            "LayerNorm": {name: norms.layer_norm(v)[0] for name, v in tokens.items()},
+            "RMSNorm": {name: norms.rms_norm(v)[0] for name, v in tokens.items()},
+        }
+    )
+
+
+_DRAWN = {
+    "depth": _draw_depth,
+    "padding": _draw_padding,
+    "triangle": _draw_triangle,
+    "future": _draw_future,
+    "modes": _draw_modes,
+    "forgets": _draw_forgets,
+}
+
+
 def show(name: str) -> InteractiveFigure:
     """Put a picture of :data:`PICTURES` on the page, as the last line of a cell."""
     if name not in PICTURES:
         known = ", ".join(PICTURES)
         raise ValueError(f"there is no picture {name!r}. Choose one of: {known}.")
-    return InteractiveFigure(name, None, PICTURES[name])
+    return InteractiveFigure(name, None, PICTURES[name], _DRAWN[name])
 
 
 def profiles_by_layer(

@@ -8,6 +8,7 @@
 - :mod:`~normtutor.plotting.graph`: the computational graph of a norm.
 - :mod:`~normtutor.plotting.invariance`: which changes a norm does not see.
 - :mod:`~normtutor.plotting.text`: which learning rates train a language model.
+- :mod:`~normtutor.plotting.pictures`: what stands in the place of an interactive figure.
 - :mod:`~normtutor.plotting.wiring`: where the norm stands in a residual block.
 """
 

@@ -16,6 +16,7 @@ from matplotlib.collections import PathCollection, PolyCollection
 from numpy.testing import assert_allclose, assert_array_equal
 
 from normtutor import norms, plotting
+from normtutor.plotting import pictures
 
 
 @pytest.fixture(autouse=True)
@@ -479,3 +480,32 @@ def test_the_two_modes_are_filled_and_hollow():
         plotting.modes_figure(data, modes=("a", "c"))
     with pytest.raises(ValueError, match="at least one row"):
         plotting.modes_figure({})
+
+
+# --- what stands in the place of an interactive figure --------------------------------------------
+
+
+def test_the_pictures_draw_what_they_are_given():
+    fig = pictures.depth_figure({"× 2": ("none", [1, 2, 4]), "LN": ("LayerNorm", [1, 1, 1])})
+    lines = fig.axes[0].lines
+    assert [list(line.get_ydata()) for line in lines] == [[1, 2, 4], [1, 1, 1]]
+    assert [line.get_linestyle() for line in lines] == ["--", "-"]
+    assert mcolors.same_color(lines[1].get_color(), plotting.norm_colour("LayerNorm"))
+
+    fig = pictures.padding_figure([1, 2], 3, {"after": [-1, 1]})
+    assert [len(line.get_xdata()) for line in fig.axes[0].lines] == [2, 3]
+    assert list(fig.axes[1].lines[0].get_xdata()) == [-1, 1]
+
+    fig = pictures.triangle_figure({"one": ([1, 0], [0, 0.5])})
+    assert list(fig.axes[0].lines[2].get_ydata()) == [0, 0.5]
+
+    fig = pictures.future_figure({"BatchNorm": 0.25, "LayerNorm": 0.0})
+    said = [text.get_text().strip() for text in fig.axes[0].texts]
+    assert said == ["does not move", "0.25"]
+
+    fig = pictures.running_mean_figure([1, -1], [0.1, 0.0])
+    assert [list(line.get_ydata()) for line in fig.axes[0].lines] == [[1, -1], [0.1, 0.0]]
+
+    rows = {"before": {"x": [1, 2], "−x": [-1, -2]}, "RMSNorm": {"x": [0, 1], "−x": [0, -1]}}
+    fig = pictures.forgets_figure(rows)
+    assert [patch.get_height() for patch in fig.axes[3].patches] == [0, -1]

@@ -690,7 +690,21 @@ def test_batches_stand_still_for_readers_who_prefer_that(show):
 def test_a_picture_that_does_not_exist_is_an_error():
     with pytest.raises(ValueError, match=r"no picture 'depht'\. Choose one of: depth, padding"):
         interactive.show("depht")
-    assert interactive.show("depth")._repr_html_().startswith("<nt-depth><p>A signal passes")
+
+
+@needs_chromium
+def test_without_scripts_a_picture_is_drawn_and_told(show):
+    body = "".join(interactive.show(name)._repr_html_() for name in interactive.PICTURES)
+    page = show(body, java_script_enabled=False)
+    for name, words in interactive.PICTURES.items():
+        picture = page.locator(f"nt-{name} img")
+        assert picture.get_attribute("alt") == words
+        assert picture.bounding_box()["height"] > 150
+        assert page.locator(f"nt-{name}").inner_text().strip() == words
+    assert len(interactive.PICTURES) == 6
+    for name in interactive.PICTURES:
+        assert len(interactive.show(name)._repr_html_()) < 30_000, name
+        assert interactive.show(name)._repr_html_() == interactive.show(name)._repr_html_()
 
 
 def loaded_with(name: str) -> set[str]:
