@@ -36,16 +36,16 @@ def dose_figure(
     if not panels:
         raise ValueError("dose_figure needs at least one panel; got an empty mapping.")
     fig, axes = plt.subplots(len(panels), 1, sharex=True, figsize=size, squeeze=False)
-    for ax, (title, norms) in zip(axes[:, 0], panels.items(), strict=True):
+    for ax, (title, doses) in zip(axes[:, 0], panels.items(), strict=True):
         ax.plot([0, 1], [0, 0], color=norm_colour("LayerNorm"), linewidth=1.5, zorder=0)
-        for norm, dose in norms.items():
+        for norm, dose in doses.items():
             _dose(ax, norm, dose)
         ax.set_title(title)
         ax.set_ylabel(ylabel)
         ax.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
         ax.set_xlim(-0.06, 1.42)
         ax.spines["bottom"].set_bounds(0, 1)
-        _direct_labels(ax, {"LayerNorm": 0.0} | {n: _last(d) for n, d in norms.items()})
+        _direct_labels(ax, {"LayerNorm": 0.0} | {n: _last(d) for n, d in doses.items()})
     axes[-1, 0].set_xlabel("share of batches that are of one topic", x=0.36)
     return fig
 
