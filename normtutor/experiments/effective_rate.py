@@ -318,10 +318,18 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 
 
 def predicted_length(saved: Saved, condition: Condition) -> Array:
-    r"""Length at equilibrium under SGD, by seed, from the gradients of the second half."""
+    r"""Length at equilibrium by seed, for independent gradients.
+
+    Under SGD and momentum it needs the gradients of the second half of the run. Under AdamW, whose
+    steps do not depend on the size of the gradients, the number of weights takes their place.
+    """
+    rate, decay = condition.rate, condition.decay
     gradient = saved.values("late_gradient", name=condition.name)
-    product = condition.rate * condition.decay
-    return (condition.rate * gradient**2 / (condition.decay * (2 - product))) ** 0.25
+    if condition.optimizer == "adamw":
+        weights = saved.config["width"] * 64
+        return np.full(len(gradient), (rate * weights / (2 * decay)) ** 0.5)
+    memory = MOMENTUM if condition.optimizer == "momentum" else 0.0
+    return (rate * gradient**2 / (decay * (2 - rate * decay) * (1 - memory))) ** 0.25
 
 
 def rows(saved: Saved) -> dict[str, Array]:

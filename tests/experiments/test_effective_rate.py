@@ -54,12 +54,12 @@ def test_without_a_norm_it_is_another_run():
     assert not np.allclose(matched["loss"], reference["loss"], rtol=0.1)
 
 
-def turned_by(optimizer, rate, decay):
-    """Root mean square angle per step at equilibrium, for independent orthogonal gradients."""
+def settled(optimizer, rate, decay):
+    """Root mean square angle per step and length at equilibrium, for independent gradients."""
     rng = np.random.default_rng(0)
     weights = torch.from_numpy(0.05 * rng.normal(size=2000))  # not far from where it settles
     step = optimizer_of(optimizer, [weights], rate, decay)
-    angles = []
+    angles, lengths = [], []
     for index in range(1200):
         before = weights.numpy().copy()
         noise = rng.normal(size=2000)
@@ -70,16 +70,22 @@ def turned_by(optimizer, rate, decay):
             after = weights.numpy()
             cosine = before @ after / np.linalg.norm(before) / np.linalg.norm(after)
             angles.append(np.arccos(cosine))
-    return np.sqrt(np.mean(np.square(angles)))
+            lengths.append(np.linalg.norm(before))
+    return np.sqrt(np.mean(np.square(angles))), np.mean(np.power(lengths, 4)) ** 0.25
 
 
 @pytest.mark.parametrize(
     ("optimizer", "rate", "decay"),
     [("sgd", 0.5, 0.01), ("momentum", 0.1, 0.05), ("adamw", 0.005, 1.0)],
 )
-def test_the_predicted_angle_is_that_of_independent_gradients(optimizer, rate, decay):
+def test_the_predictions_are_those_of_independent_gradients(optimizer, rate, decay):
     predicted = effective_rate.predicted_angle(optimizer, rate, decay)
-    found = turned_by(optimizer, rate, decay)
+    found, length = settled(optimizer, rate, decay)
+    condition = effective_rate.Condition("random", rate, decay=decay, optimizer=optimizer)
+    gradients_of_size = {"name": "random", "late_gradient": 2000**0.5}
+    run = {"seed": 0, "records": [gradients_of_size]}
+    saved = experiments.Saved("random", {"width": 2000 / 64}, (run,))
+    assert abs(length / effective_rate.predicted_length(saved, condition)[0] - 1) < 0.025
     assert abs(found / predicted - 1) < 0.01
     for other in {"sgd", "momentum", "adamw"} - {optimizer}:
         assert abs(found / effective_rate.predicted_angle(other, rate, decay) - 1) > 0.2
@@ -90,6 +96,13 @@ def test_the_book_s_numbers_are_on_record():
     ratios = effective_rate.rows(saved)
     steady = [name for name in ratios if name != "correct labels"]
     assert all(np.abs(ratios[name] - 1).max() < 0.03 for name in steady)
+    for condition in effective_rate.EQUILIBRIUM:
+        length = saved.values("late_length", name=condition.name)
+        ratio = length / effective_rate.predicted_length(saved, condition)
+        if condition.optimizer == "sgd":
+            assert np.abs(ratio - 1).max() < 0.02
+        else:  # successive gradients are not independent
+            assert (ratio > 0.88).all() and (ratio < 0.93).all()
     peaks = {
         name: np.median(saved.values("late_peak", name=name))
         for name in ("start × 1", "correct labels")
