@@ -184,7 +184,7 @@ _DRAWN = {
 
 
 def show(name: str) -> InteractiveFigure:
-    """Put a picture of :data:`PICTURES` on the page, as the last line of a cell."""
+    """Put a picture of ``PICTURES`` on the page, as the last line of a cell."""
     if name not in PICTURES:
         known = ", ".join(PICTURES)
         raise ValueError(f"there is no picture {name!r}. Choose one of: {known}.")

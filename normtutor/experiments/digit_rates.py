@@ -5,7 +5,6 @@ else. The rate with the smallest validation loss in evaluation mode, averaged ov
 taken.
 """
 
-import math
 from typing import Any
 
 from normtutor.data import load_digits
@@ -17,7 +16,7 @@ from normtutor.experiments.digit_batches import (
     fingerprint,
     run_condition,
 )
-from normtutor.experiments.records import Saved
+from normtutor.experiments.rates import best_rates
 
 __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
@@ -71,15 +70,3 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
         run_condition(config, condition, digits, digits.validation, seed)
         for condition in config.conditions
     ]
-
-
-def best_rates(saved: Saved) -> dict[tuple[str, int], float]:
-    """(norm, batch size) -> the rate with the smallest mean validation loss."""
-    tried: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for condition in saved.config["conditions"]:
-        loss = float(saved.values("loss", **condition).mean())
-        if math.isnan(loss):  # a run diverged
-            continue
-        cell = (condition["norm"], condition["batch_size"])
-        tried.setdefault(cell, []).append((loss, condition["learning_rate"]))
-    return {cell: min(outcomes)[1] for cell, outcomes in tried.items()}

@@ -2,7 +2,7 @@
 
 The text is that of :mod:`normtutor.package_text` in pieces of words, cut into chunks of equal
 length without padding. Settings are chosen on the validation part, losses are reported on the test
-part. :data:`SMALL` is the size that the book can afford on a processor, :data:`LARGE` the one that
+part. ``SMALL`` is the size that the book can afford on a processor, ``LARGE`` the one that
 ``--scale large`` runs, meant for a GPU.
 """
 

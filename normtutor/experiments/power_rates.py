@@ -9,8 +9,9 @@ from typing import Any
 
 from normtutor.data import Order
 from normtutor.experiments.power_text import NORMS, TRAINED, Config
+from normtutor.experiments.rates import best_rates
 from normtutor.experiments.text_batches import Condition, fingerprint
-from normtutor.experiments.text_rates import best_rates, validation_losses
+from normtutor.experiments.text_rates import validation_losses
 
 __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 

@@ -67,7 +67,7 @@ def module_of(name: str) -> ModuleType:
     return importlib.import_module(f"normtutor.experiments.{name}")
 
 
-#: Sizes of an experiment: the book's, and one for a GPU, which modules with a LARGE_CONFIG have.
+#: The book's size of an experiment, and one for a GPU, which modules with a LARGE_CONFIG have.
 SCALES = ("small", "large")
 
 

@@ -6,7 +6,7 @@ the smallest validation loss, averaged over the seeds, is taken.
 
 from typing import Any
 
-from normtutor.experiments.records import Saved
+from normtutor.experiments.rates import best_rates
 from normtutor.experiments.rms_against_layer import (
     Condition,
     Config,
@@ -46,12 +46,3 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
             }
         )
     return records
-
-
-def best_rates(saved: Saved) -> dict[tuple[str], float]:
-    """(norm,) -> the rate with the smallest mean validation loss."""
-    tried: dict[tuple[str], list[tuple[float, float]]] = {}
-    for condition in saved.config["conditions"]:
-        loss = float(saved.values("loss", **condition).mean())
-        tried.setdefault((condition["norm"],), []).append((loss, condition["learning_rate"]))
-    return {norm: min(outcomes)[1] for norm, outcomes in tried.items()}

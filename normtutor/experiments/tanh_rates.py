@@ -7,11 +7,11 @@ rate with the smallest validation loss, averaged over the seeds, is taken.
 from typing import Any
 
 from normtutor.experiments import tanh_against_layer
-from normtutor.experiments.records import Saved
+from normtutor.experiments.rates import best_rates
 from normtutor.experiments.tanh_against_layer import NORMS, SHARES, Condition, Config
-from normtutor.experiments.text_chunks import best_rates, corpus_of, fingerprint
+from normtutor.experiments.text_chunks import corpus_of, fingerprint
 
-__all__ = ["CONFIG", "SEEDS", "chosen", "corpus_of", "fingerprint", "run"]
+__all__ = ["CONFIG", "SEEDS", "best_rates", "corpus_of", "fingerprint", "run"]
 
 CHAPTER = "08_after_2020"
 FIGURE = "none: it chooses the learning rates of tanh_against_layer"
@@ -31,6 +31,4 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
     return tanh_against_layer.measure(config, seed, "validation")
 
 
-def chosen(saved: Saved) -> dict[tuple[Any, ...], float]:
-    """(norm, share) -> the rate with the smallest mean validation loss."""
-    return best_rates(saved)
+chosen = best_rates  # (norm, share) -> rate, as chapter 8 calls it

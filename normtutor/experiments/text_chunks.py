@@ -145,15 +145,3 @@ def streams(model: TransformerLM, tokens: Tensor) -> list[Tensor]:
         x = layer(x)
         found.append(x)
     return found
-
-
-def best_rates(saved: Any) -> dict[tuple[Any, ...], float]:
-    """Each condition apart from its rate -> the rate with the smallest mean validation loss."""
-    tried: dict[tuple[Any, ...], list[tuple[float, float]]] = {}
-    for condition in saved.config["conditions"]:
-        loss = float(saved.values("loss", **condition).mean())
-        if math.isnan(loss):  # a run diverged
-            continue
-        cell = tuple(value for key, value in condition.items() if key != "learning_rate")
-        tried.setdefault(cell, []).append((loss, condition["learning_rate"]))
-    return {cell: min(outcomes)[1] for cell, outcomes in tried.items()}

@@ -6,12 +6,11 @@ validation loss in evaluation mode, averaged over the seeds, is taken. For Batch
 equal length that is the largest rate that was tried.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from normtutor.data import Order, pad
-from normtutor.experiments.records import Saved
+from normtutor.experiments.rates import best_rates
 from normtutor.experiments.text_batches import (
     CELLS,
     NORMS,
@@ -83,15 +82,3 @@ def validation_losses(
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
     """Train every condition with this seed; measure on the validation part."""
     return validation_losses(config, seed, NORMS)
-
-
-def best_rates(saved: Saved) -> dict[tuple[str, str, int], float]:
-    """(norm, order, batch size) -> the rate with the smallest mean validation loss."""
-    tried: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
-    for condition in saved.config["conditions"]:
-        cell = (condition["norm"], condition["order"], condition["batch_size"])
-        loss = float(saved.values("loss", **condition).mean())
-        if math.isnan(loss):  # a run diverged
-            continue
-        tried.setdefault(cell, []).append((loss, condition["learning_rate"]))
-    return {cell: min(outcomes)[1] for cell, outcomes in tried.items()}

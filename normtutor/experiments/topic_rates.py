@@ -5,12 +5,11 @@ are used nowhere else. The rate with the smallest loss in evaluation mode, avera
 is taken.
 """
 
-import math
 from typing import Any
 
 import numpy as np
 
-from normtutor.experiments.records import Saved
+from normtutor.experiments.rates import best_rates
 from normtutor.experiments.topic_share import (
     NORMS,
     SHARES,
@@ -54,14 +53,3 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
             }
         )
     return records
-
-
-def best_rates(saved: Saved) -> dict[tuple[str, float], float]:
-    """(norm, share) -> the rate with the smallest mean loss over the seeds."""
-    tried: dict[tuple[str, float], list[tuple[float, float]]] = {}
-    for condition in saved.config["conditions"]:
-        loss = float(saved.values("loss", **condition).mean())
-        if not math.isnan(loss):  # else a run diverged
-            cell = (condition["norm"], condition["share"])
-            tried.setdefault(cell, []).append((loss, condition["learning_rate"]))
-    return {cell: min(outcomes)[1] for cell, outcomes in tried.items()}

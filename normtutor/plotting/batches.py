@@ -29,7 +29,7 @@ def dose_figure(
     panels : mapping of title -> (norm -> (share -> array of shape (n_seeds,)))
         Test losses minus LayerNorm's, paired by seed. The panels stand above each other, and each
         has its own scale of losses: texts differ in how much there is to lose. A norm keeps the
-        name that it has in :data:`normtutor.plotting.NORM_COLOURS`.
+        name that it has in ``normtutor.plotting.NORM_COLOURS``.
     ylabel : str
     size : (width, height) in inches
     """

@@ -19,6 +19,7 @@ from normtutor.experiments import (
     text_chunks,
     variance_growth,
 )
+from normtutor.experiments.rates import best_rates
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 TEXT = text_chunks.Text(width=16, heads=2, length=8, batch_size=4)
@@ -134,7 +135,7 @@ def test_the_rate_with_the_smallest_loss_is_chosen():
     losses = {1.0: 3.0, 2.0: 1.0, 3.0: float("nan")}
     records = [{**c, "loss": losses[c["learning_rate"]]} for c in conditions]
     saved = experiments.Saved("x", {"conditions": conditions}, ({"seed": 0, "records": records},))
-    assert text_chunks.best_rates(saved) == {("a",): 2.0}
+    assert best_rates(saved) == {("a",): 2.0}
 
 
 # --- the saved runs -------------------------------------------------------------------------------

@@ -150,6 +150,13 @@ def test_the_rate_with_the_smallest_loss_is_taken():
     run = {"seed": 0, "records": records}
     saved = Saved("rms_rates", {"conditions": conditions}, (run,))
     assert rms_rates.best_rates(saved) == {("rms",): 2e-3}
+    # A rate at which a run diverged is never taken, wherever it stands in the grid.
+    for losses in ((None, 2.0), (2.0, None)):
+        records = [{**c, "loss": loss} for c, loss in zip(conditions, losses, strict=True)]
+        saved = Saved("rms_rates", {"conditions": conditions}, ({"seed": 0, "records": records},))
+        assert rms_rates.best_rates(saved) == {
+            ("rms",): conditions[losses.index(2.0)]["learning_rate"]
+        }
 
 
 # --- the GRU --------------------------------------------------------------------------------------
