@@ -1,13 +1,15 @@
 """Claims about what each norm computes and about LayerNorm's geometry; chapter 2 explains them."""
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import nn
 
-from normtutor import layers, norms
+from normtutor import experiments, layers, norms
 from normtutor.claims.ledger import (
+    ASSISTANT,
     EXPLANATION,
     GUIDE,
     NOTES,
@@ -15,16 +17,21 @@ from normtutor.claims.ledger import (
     TUTORIALS,
     Evidence,
     Finding,
+    Interval,
     Place,
     above,
     below,
     claim,
     near,
+    over_seeds,
 )
+from normtutor.experiments import image_norms
 from normtutor.models import MLP
 
 CHAPTER = "02_family_of_norms"
-GEOMETRY = Place(CHAPTER, "LayerNorm's geometry")
+GEOMETRY = Place(CHAPTER, "What LayerNorm forgets")
+IMAGES = Place(CHAPTER, "LayerNorm on images")
+ORIGINS = Place(CHAPTER, "Where each norm comes from", in_depth=True)
 WIDTH = 768  # of a usual small Transformer
 
 
@@ -71,8 +78,8 @@ def unit_sphere() -> Evidence:
     met=EXPLANATION,
     place=GEOMETRY,
     recorded="false",
-    condition="They fill no ball. Without γ and β all lie *on* the sphere, and only ε moves them "
-    "inwards; with γ and β all lie on one ellipsoid.",
+    condition="There is no ball. Without γ and β all outputs lie *on* the sphere, and only ε moves "
+    "them inwards; with γ and β they all lie on one ellipsoid.",
 )
 def ball() -> Evidence:
     x, rng = _tokens(), np.random.default_rng(1)
@@ -97,14 +104,26 @@ def ball() -> Evidence:
     ]
 
 
+def _distance_of_topics(norm: Callable[..., tuple]) -> float:
+    """How far apart two batches with a topic each remain, relative to the distance before."""
+    rng = np.random.default_rng(2)
+    batches = rng.normal(size=(2, 1000, 32)) + rng.normal(size=(2, 1, 32))
+
+    def distance(first: np.ndarray, second: np.ndarray) -> float:
+        return float(np.linalg.norm(first.mean(axis=0) - second.mean(axis=0)))
+
+    return distance(*(norm(batch)[0] for batch in batches)) / distance(*batches)
+
+
 @claim(
     "BatchNorm wipes out the differences between tokens; LayerNorm loses nothing.",
     met=EXPLANATION,
     place=Place(CHAPTER, "Which norm loses the differences between tokens?"),
-    recorded="false",
-    condition="The other way round. BatchNorm is one invertible affine map for all tokens; "
-    "LayerNorm forgets the mean and the scale of each ({prf:ref}`thm-norms-forgets`). True is "
-    "that BatchNorm makes a token *depend* on others.",
+    recorded="half",
+    condition="Within a batch it is the other way round: BatchNorm applies one invertible affine "
+    "map to all tokens, and LayerNorm forgets the mean and the scale of each "
+    "({prf:ref}`thm-norms-forgets`). Between batches BatchNorm does erase something: whatever the "
+    "tokens of a batch have in common, such as their topic.",
 )
 def differences_between_tokens() -> Evidence:
     x = _tokens(2000, 32)
@@ -126,6 +145,19 @@ def differences_between_tokens() -> Evidence:
             above(0.01),
             "If nothing were lost, different tokens would stay different.",
             form=".0e",
+        ),
+        Finding(
+            "distance between the mean tokens of two batches with a topic each, after BatchNorm on "
+            "each batch over before",
+            _distance_of_topics(norms.batch_norm),
+            below(0.01),
+            "A difference that is wiped out is gone; a hundredth allows for rounding.",
+            form=".2f",
+        ),
+        Finding(
+            "the same after LayerNorm",
+            _distance_of_topics(norms.layer_norm),
+            form=".2f",
         ),
     ]
 
@@ -149,7 +181,7 @@ def layer_norm_in_two_lines() -> Evidence:
     def gap(x: np.ndarray) -> float:
         return float(np.abs(two_lines(x) - norms.layer_norm(x)[0]).max())
 
-    why = "The same layer gives the same numbers, but for the missing ε of 0.00001."
+    why = "The same layer gives the same numbers; a hundredth allows for the missing ε of 0.00001."
     return [
         Finding("largest difference to LayerNorm, tokens of any mean", gap(x), below(0.01), why),
         Finding(
@@ -164,11 +196,11 @@ def layer_norm_in_two_lines() -> Evidence:
 @claim(
     "torch.var gives the variance that LayerNorm divides by.",
     met=f"the code in {GUIDE}",
-    place=Place(CHAPTER, "Two variances"),
+    place=Place(CHAPTER, "Two variances", in_depth=True),
     recorded="false",
-    condition="Unless it is told otherwise (correction=0), torch.var divides by d − 1; LayerNorm "
-    "divides by d. The outputs differ by the factor √((d−1)/d) ({prf:ref}`prop-norms-unbiased`), "
-    "which is little for wide layers.",
+    condition="By default torch.var divides by d − 1, and LayerNorm by d; pass correction=0 to get "
+    "LayerNorm's. The outputs differ by the factor √((d−1)/d) ({prf:ref}`prop-norms-unbiased`), "
+    "which is close to 1 for wide layers.",
 )
 def torch_variance() -> Evidence:
     def ratio(width: int) -> float:
@@ -192,10 +224,11 @@ def torch_variance() -> Evidence:
 @claim(
     "On (N, C, H, W), LayerNorm averages over C, H and W.",
     met=NOTES,
-    place=Place(CHAPTER, "Which axes does LayerNorm mean on images?"),
+    place=IMAGES,
     recorded="half",
-    condition="Two layers go by one name. The whole image is GroupNorm with one group; "
-    "Transformers, and ConvNeXt {cite:p}`liu2022`, normalize each position over its features.",
+    condition="Two layers share the name. The average over the whole image is GroupNorm with one "
+    "group; Transformers, and ConvNeXt {cite:p}`liu2022`, normalize each position over its "
+    "features.",
 )
 def whole_image() -> Evidence:
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 6, 5, 5)) * 3 + 1)
@@ -258,7 +291,7 @@ def axes_alone() -> Evidence:
 @claim(
     "With γ and β a network can undo the normalization if it wants to.",
     met=f"{TUTORIALS}, after a remark in {{cite:t}}`ioffe2015` about BatchNorm",
-    place=Place(CHAPTER, "What γ and β do"),
+    place=Place(CHAPTER, "What γ and β can undo"),
     recorded="half",
     condition="True of BatchNorm, on a given batch. LayerNorm has a mean and a scale for each "
     "token, and γ and β for each feature ({prf:ref}`prop-norms-affine`).",
@@ -303,7 +336,7 @@ def any_factor() -> Evidence:
     def change(factor: float) -> float:
         return float(np.abs(norms.layer_norm(factor * x)[0] - y).max())
 
-    why = "Equal means equal but for a trace of ε; outputs are of size 1."
+    why = "Outputs have size 1; a hundredth allows for ε."
     return [
         Finding(f"largest change of an output, α = {words}", change(a), below(0.01), why)
         for a, words in ((3.0, "3"), (-3.0, "−3"), (1e-3, "0.001"))
@@ -313,10 +346,10 @@ def any_factor() -> Evidence:
 @claim(
     "LayerNorm gives embeddings excellent properties for similarity and correlation analysis.",
     met=EXPLANATION,
-    place=Place(CHAPTER, "Dot products, distances, cosines"),
+    place=Place(CHAPTER, "Dot products, distances, cosines", in_depth=True),
     recorded="half",
     condition="It makes the dot product behave like a cosine ({prf:ref}`thm-norms-similarity`). "
-    "Whoever used the cosine or the distance before gains nothing.",
+    "If you used the cosine or the distance before, you gain nothing.",
 )
 def similarity() -> Evidence:
     from sklearn.datasets import load_digits
@@ -350,11 +383,11 @@ def similarity() -> Evidence:
 @claim(
     "ε is only there to avoid a division by zero.",
     met=f"comments in code, and {TUTORIALS}",
-    place=Place(CHAPTER, "What ε does"),
+    place=Place(CHAPTER, "What ε does", in_depth=True),
     recorded="half",
-    condition="True if ε is far below the variance of what comes in. An embedding table of "
-    "standard deviation 0.02 has the variance 0.0004. BERT's ε is far below that "
-    "{cite:p}`wolf2020`, the default of Keras above it {cite:p}`chollet2015keras`.",
+    condition="True if ε is far below the variance of the input. An embedding table with standard "
+    "deviation 0.02 has variance 0.0004. BERT's ε is far below that {cite:p}`wolf2020`; the "
+    "default of Keras is above it {cite:p}`chollet2015keras`.",
 )
 def epsilon_is_harmless() -> Evidence:
     x = 0.02 * np.random.default_rng(0).normal(size=(10, 4096))
@@ -362,7 +395,7 @@ def epsilon_is_harmless() -> Evidence:
     def length(eps: float) -> float:
         return float((np.linalg.norm(norms.layer_norm(x, eps=eps)[0], axis=1) / 64).mean())
 
-    why = "If ε only guarded a division, no output that is far from 0 would change by a hundredth."
+    why = "If ε only guarded a division, no output would change by a hundredth of its length."
     what = "length of an output over √d, inputs of standard deviation 0.02, ε ="
     return [
         *(
@@ -379,7 +412,7 @@ def epsilon_is_harmless() -> Evidence:
 @claim(
     "WeightNorm separates a weight vector's length from its direction.",
     met=REVIEW,
-    place=Place(CHAPTER, "Where each comes from"),
+    place=ORIGINS,
     recorded="true",
     condition="w = g v/‖v‖: the length is |g|, and the length of v has no effect.",
 )
@@ -388,7 +421,7 @@ def length_and_direction() -> Evidence:
     v, g = rng.normal(size=(8, 32)), rng.normal(size=(8, 1))
     w = norms.weight_norm(v, g)[0]
     longer = norms.weight_norm(5 * v, g)[0]
-    why = "Separate means that one does not touch the other, but for rounding."
+    why = "Separate means that changing one leaves the other alone, up to rounding."
     return [
         Finding(
             "largest difference of ‖w‖ and |g|",
@@ -408,12 +441,12 @@ def length_and_direction() -> Evidence:
 
 
 @claim(
-    "Instance normalization is of 2017.",
+    "Instance normalization dates from 2017.",
     met=NOTES,
-    place=Place(CHAPTER, "Where each comes from"),
+    place=ORIGINS,
     recorded="false",
-    condition="The paper came out in July 2016, in the same month as LayerNorm's; a later paper of "
-    "its authors is of 2017.",
+    condition="The paper appeared in July 2016, in the same month as LayerNorm's; a later paper by "
+    "its authors appeared in 2017.",
 )
 def year_of_instance_norm() -> Evidence:
     return [
@@ -433,9 +466,9 @@ def year_of_instance_norm() -> Evidence:
     met=NOTES,
     place=Place("04_invariance", "Where the norm stands", in_depth=True),
     recorded="half",
-    condition="True where BatchNorm comes from: linear map, norm, activation {cite:p}`ioffe2015`. "
-    "In a Transformer what follows a norm is a linear map or the next residual step, and "
-    "WeightNorm does not act on activations at all.",
+    condition="True of BatchNorm as it was proposed: linear map, norm, activation "
+    "{cite:p}`ioffe2015`. In a Transformer a norm is followed by a linear map or by the next "
+    "residual step, and WeightNorm does not act on activations at all.",
 )
 def in_front_of_an_activation() -> Evidence:
     def readers(network: nn.Module, kind: type[nn.Module], x: torch.Tensor) -> tuple[int, Counter]:
@@ -489,10 +522,10 @@ def in_front_of_an_activation() -> Evidence:
 @claim(
     "GroupNorm with one group and LayerNorm are the same layer.",
     met=TUTORIALS,
-    place=Place(CHAPTER, "Which axes does LayerNorm mean on images?"),
+    place=IMAGES,
     recorded="half",
-    condition="True without positions. With them GroupNorm pools over the positions too, so that "
-    "in a causal model it leaks the future; and its affine map has other shapes.",
+    condition="True of vectors without positions. Otherwise GroupNorm pools over the positions "
+    "too, so in a causal model it leaks the future; and its affine map has another shape.",
 )
 def one_group() -> Evidence:
     x = np.random.default_rng(0).normal(size=(2, 5, 8))
@@ -508,13 +541,204 @@ def one_group() -> Evidence:
     ]
 
 
+def _error_over(norm: str, other: str, view: str) -> Interval:
+    """Errors on digits with one norm minus those with another, in percentage points."""
+    saved = experiments.load("image_norms")
+    return over_seeds(image_norms.error(saved, norm, view) - image_norms.error(saved, other, view))
+
+
+@claim(
+    "LayerNorm at each pixel of an image destroys locality and translation invariance.",
+    met=ASSISTANT,
+    place=IMAGES,
+    recorded="half",
+    condition="On small images BatchNorm makes fewer errors than LayerNorm, most of all on shifted "
+    "ones. But normalizing each pixel by itself is not the reason: normalizing the whole image is "
+    "no better, and a norm per pixel commutes with shifts. In ConvNeXt it replaces BatchNorm "
+    "without loss {cite:p}`liu2022`.",
+)
+def layer_norm_at_each_pixel() -> Evidence:
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 6, 8, 8)))
+    norm = image_norms.PixelLayerNorm(6).double()
+    moved = norm(x.roll((1, 2), (2, 3))) - norm(x).roll((1, 2), (2, 3))
+    what = "digits, test images shifted by one pixel: errors with LayerNorm per pixel minus"
+    why = "What is destroyed should show as more errors."
+    return [
+        Finding(
+            "normalizing a shifted image against shifting the normalized one: largest difference",
+            moved.abs().max().item(),
+            above(1e-9),
+            "A layer that breaks translation invariance does not commute with a shift.",
+            form=".0e",
+        ),
+        Finding(
+            f"{what} BatchNorm (percentage points)",
+            _error_over("pixel", "batch", "shifted"),
+            above(0),
+            why,
+            form=".1f",
+        ),
+        Finding(
+            f"{what} those with LayerNorm over the whole image (percentage points)",
+            _error_over("pixel", "image", "shifted"),
+            above(0),
+            "If the fault lies in normalizing each pixel by itself, the whole image does better.",
+            form=".1f",
+        ),
+        Finding(
+            "ImageNet, accuracy (%) of a network on the way to ConvNeXt after LayerNorm per pixel "
+            "replaced BatchNorm, minus before",
+            81.5 - 81.4,
+            below(-0.1),
+            "What is destroyed should cost at least a tenth of a point.",
+            form=".1f",
+            reported="liu2022",
+        ),
+        Finding(
+            "digits, test images as they are: errors with LayerNorm per pixel minus BatchNorm "
+            "(percentage points)",
+            _error_over("pixel", "batch", "as they are"),
+            form=".1f",
+        ),
+    ]
+
+
+@claim(
+    "Statistics over the batch make a network for images robust to noise in its input.",
+    met=ASSISTANT,
+    place=IMAGES,
+    recorded="open",
+    condition="With noise in the images a network with BatchNorm makes fewer errors, but it makes "
+    "fewer without noise too. Noise adds as many errors as it does without a norm, as far as ten "
+    "seeds can tell.",
+)
+def robust_to_noise() -> Evidence:
+    saved = experiments.load("image_norms")
+
+    def added(norm: str) -> np.ndarray:
+        """Errors that noise adds, in percentage points."""
+        errors = {view: image_norms.error(saved, norm, view) for view in image_norms.VIEWS}
+        return errors["noisy"] - errors["as they are"]
+
+    noise = "digits, noise of half a standard deviation on the test images: errors"
+    return [
+        *(
+            Finding(
+                f"{noise} that it adds with BatchNorm minus {name} (percentage points)",
+                over_seeds(added("batch") - added(norm)),
+                below(0),
+                "Noise does less harm to a more robust network.",
+                form=".1f",
+            )
+            for norm, name in (("image", "GroupNorm(1)"), ("none", "no norm"))
+        ),
+        Finding(
+            f"{noise} with BatchNorm minus no norm (percentage points)",
+            _error_over("batch", "none", "noisy"),
+            form=".1f",
+        ),
+    ]
+
+
+@claim(
+    "Because LayerNorm works across channels, the information of some channels is suppressed.",
+    met=ASSISTANT,
+    place=IMAGES,
+    recorded="half",
+    condition="A channel that is much larger than the others makes their outputs small. But the "
+    "outputs keep the direction of the centred channels; two numbers of each pixel are lost, its "
+    "mean and its scale ({prf:ref}`thm-norms-forgets`), and γ can make every channel large again.",
+)
+def crossing_channels() -> Evidence:
+    x = np.random.default_rng(0).normal(size=(1000, 64))  # pixels, channels
+    x[:, 0] *= 100
+    y = norms.layer_norm(x)[0]
+    # Ratios of centred channels are all that LayerNorm passes on, and it passes them on exactly.
+    centred = x - x.mean(axis=1, keepdims=True)
+    direction = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    kept = y / np.linalg.norm(y, axis=1, keepdims=True)
+    return [
+        Finding(
+            "size of the other 63 channels after LayerNorm if one is 100 times as large; "
+            "1 without it",
+            float(y[:, 1:].std()),
+            below(0.5),
+            "To be suppressed is to have less than half the usual size.",
+            form=".2f",
+        ),
+        Finding(
+            "of the 64 numbers of a pixel, those that cannot be computed from the output",
+            float(64 - np.linalg.matrix_rank(y) + 1),
+            above(4),
+            "If the information of channels were gone, more than the 2 that LayerNorm always "
+            "forgets would be missing.",
+            form=".0f",
+        ),
+        Finding(
+            "largest difference of the direction of the centred channels before and after",
+            float(np.abs(direction - kept).max()),
+            form=".0e",
+        ),
+    ]
+
+
+@claim(
+    "WeightNorm adjusts the distribution of the data and relieves vanishing gradients.",
+    met=REVIEW,
+    place=ORIGINS,
+    recorded="false",
+    condition="It normalizes weights and measures no data: inputs that are ten times as large give "
+    "outputs that are ten times as large. Put into a network without changing its weights, as "
+    "libraries do, it changes no gradient of the activations either. What helps is the length g "
+    "that is chosen at the start, or a first step that looks at data {cite:p}`salimans2016`.",
+)
+def weight_norm_and_data() -> Evidence:
+    torch.manual_seed(0)
+    x = torch.randn(64, 32, dtype=torch.float64)
+    plain = nn.Sequential(
+        *(module for _ in range(20) for module in (nn.Linear(32, 32, bias=False), nn.ReLU()))
+    ).double()
+
+    def gradient(network: nn.Module) -> tuple[torch.Tensor, float]:
+        """The output, and the gradient at the input over that at the output."""
+        leaf = x.clone().requires_grad_()
+        y = network(leaf)
+        (grad,) = torch.autograd.grad(y.sum(), leaf)
+        return y.detach(), float(grad.norm() / y.numel() ** 0.5)
+
+    before = gradient(plain)[1]
+    for module in plain:
+        if isinstance(module, nn.Linear):
+            nn.utils.parametrizations.weight_norm(module)
+    y, after = gradient(plain)
+    ratio = float(plain(10 * x).detach().std() / y.std())
+    return [
+        Finding(
+            "20 layers with WeightNorm: size of the output for inputs ten times as large, relative "
+            "to before",
+            ratio,
+            near(1, 0.5),
+            "A norm that adjusts the distribution brings both to one size.",
+            form=".1f",
+        ),
+        Finding(
+            "the gradient at the input of those layers, with WeightNorm over without it, same "
+            "weights",
+            after / before,
+            above(1.1),
+            "To relieve vanishing is to make the gradient larger.",
+            form=".3f",
+        ),
+    ]
+
+
 @claim(
     "In evaluation BatchNorm is free: it folds into the neighbouring linear layer.",
     met="the documentation of tools that fold or fuse BatchNorm",
     place=Place("03_batch_norm_vs_layer_norm", "When BatchNorm is the right choice"),
     recorded="true",
-    condition="The layer next to it must be linear, with no activation in between. LayerNorm "
-    "cannot be folded away.",
+    condition="The neighbouring layer must be linear, with no activation in between. LayerNorm "
+    "cannot be folded away, because it measures every token anew.",
 )
 def folded_away() -> Evidence:
     rng = np.random.default_rng(0)

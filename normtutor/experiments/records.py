@@ -30,6 +30,8 @@ NAMES = (
     "text_batches",
     "digit_rates",
     "digit_batches",
+    "image_rates",
+    "image_norms",
     "detach_norm",
     "rms_rates",
     "rms_against_layer",

@@ -13,7 +13,13 @@
 """
 
 from normtutor.plotting.batches import dose_figure, modes_figure
-from normtutor.plotting.family import books_figure, shared_axes, sharing_cells_figure
+from normtutor.plotting.family import (
+    books_figure,
+    differences_figure,
+    shared_axes,
+    sharing_cells_figure,
+    undo_figure,
+)
 from normtutor.plotting.general import curves, grid_map, histograms, intervals, repeats, t_interval
 from normtutor.plotting.geometry import half_plane_figure, keys_figure, sphere_figure
 from normtutor.plotting.graph import graph_figure
@@ -41,6 +47,7 @@ __all__ = [
     "Trained",
     "books_figure",
     "curves",
+    "differences_figure",
     "dose_figure",
     "final_norm_figure",
     "graph_figure",
@@ -57,6 +64,7 @@ __all__ = [
     "sharing_cells_figure",
     "sphere_figure",
     "t_interval",
+    "undo_figure",
     "use_book_style",
     "verdicts_figure",
     "wiring_labels",

@@ -15,6 +15,7 @@ from pathlib import Path
 import nbformat
 import numpy as np
 import pytest
+import torch
 from bs4 import BeautifulSoup
 from docutils.nodes import make_id
 
@@ -32,6 +33,7 @@ from normtutor.claims.ledger import (
     over_seeds,
     verdict_of,
 )
+from normtutor.experiments import image_norms
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
@@ -139,10 +141,33 @@ def test_a_layer_norm_of_length_one_would_make_the_sphere_true(monkeypatch):
 
 def test_a_batch_norm_that_clips_would_lose_differences(monkeypatch):
     original = norms.batch_norm
+    assert not findings("differences-between-tokens")[0].agrees
     monkeypatch.setattr(
         norms, "batch_norm", lambda x, *a, **k: (np.sign(original(x, *a, **k)[0]), *[None] * 2)
     )
-    assert evidence_of("differences-between-tokens") == "half"
+    recovered = claims.named("differences-between-tokens").evidence()[0]
+    assert recovered.agrees
+
+
+def test_a_batch_norm_that_keeps_the_mean_would_keep_topics_apart(monkeypatch):
+    monkeypatch.setattr(norms, "batch_norm", lambda x, *a, **k: (x / x.std(axis=0), None, None))
+    assert evidence_of("differences-between-tokens") == "false"
+
+
+def test_a_norm_that_sees_its_neighbours_would_break_the_shift(monkeypatch):
+    def by_place(self, x):
+        return x * torch.arange(x.shape[-1])
+
+    monkeypatch.setattr(image_norms.PixelLayerNorm, "forward", by_place)
+    assert claims.named("layer-norm-at-each-pixel").evidence()[0].agrees
+
+
+def test_a_weight_norm_that_measured_the_data_would_adjust_it(monkeypatch):
+    def normalized(self, x):
+        return norms.layer_norm(x)[0]
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", normalized)
+    assert claims.named("weight-norm-and-data").evidence()[0].agrees
 
 
 def test_an_rms_norm_that_centres_would_normalize_the_variance(monkeypatch):

@@ -320,18 +320,79 @@ def test_the_words_for_the_axes_come_from_the_table():
     assert "weights" in plotting.shared_axes("WeightNorm")
 
 
+NAMES = ("BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm")
+
+
 def test_books_figure_draws_the_table():
-    names = ("BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm")
-    fig = plotting.books_figure(names, captions={"LayerNorm": "a needle"})
-    shape, cell = (3, 12, 6), (1, 3, 2)
-    for ax, name in zip(fig.axes, names, strict=True):
+    fig = plotting.books_figure(NAMES, captions={"LayerNorm": "a needle"})
+    shape, cell = (3, 6, 4), (1, 2, 1)
+    for ax, name in zip(fig.axes, NAMES, strict=True):
         shares = norms.sharing_cells(name, shape, cell, num_groups=2, p=0.5)
         pages = {c.get_label(): c for c in ax.collections}
-        assert len(pages) == 18
-        for book, page in np.ndindex(3, 6):
+        assert len(pages) == 12
+        for book, page in np.ndindex(3, 4):
             collection = pages[f"book {book + 1}, page {page + 1}"]
             assert filled(collection).sum() == shares[book, :, page].sum()
-    assert fig.axes[1].get_title(loc="left") == "LayerNorm: a needle"
+    assert fig.axes[1].get_title(loc="left") == "LayerNorm\na needle"
+
+
+def hidden_points(ax):
+    """Points well inside a cell that another cell of the same drawing covers too."""
+    cells = [path for collection in ax.collections for path in collection.get_paths()]
+    corners = np.array([path.vertices[:4] for path in cells])  # (cells, 4, 2)
+    weights = np.random.default_rng(0).dirichlet(np.ones(4), size=20)
+    points = np.einsum("pk,ckx->cpx", 0.8 * weights + 0.05, corners)
+    count = 0
+    for own, inside in enumerate(points):
+        others = [path for other, path in enumerate(cells) if other != own]
+        count += sum(int(path.contains_points(inside).sum()) for path in others)
+    return count
+
+
+def test_no_page_of_the_books_hides_another():
+    for ax in plotting.books_figure(NAMES).axes:
+        assert hidden_points(ax) == 0
+
+
+def test_a_page_that_hides_another_is_noticed():
+    ax = plotting.books_figure(["BatchNorm"]).axes[0]
+    first = ax.collections[0]
+    first.set_paths([path.vertices + np.array([1.5, 0.2]) for path in first.get_paths()])
+    assert hidden_points(ax) > 0
+
+
+def test_undo_figure_draws_the_best_way_back():
+    x = rows(50, 3)
+    outputs = {"BatchNorm": 2 * x + 1, "LayerNorm": x**3}
+    fig = plotting.undo_figure(x, outputs, feature=1)
+    for ax, (name, y) in zip(fig.axes, outputs.items(), strict=True):
+        assert ax.get_title(loc="left") == name
+        (tokens,) = ax.collections
+        assert_allclose(tokens.get_offsets(), np.column_stack([y[:, 1], x[:, 1]]))
+        after, before = ax.lines[0].get_data()
+        gain = (before[1] - before[0]) / (after[1] - after[0])
+        assert_allclose(gain, np.polyfit(y[:, 1], x[:, 1], 1)[0])
+    assert_allclose(gain * 0 + 0.5, np.polyfit(outputs["BatchNorm"][:, 1], x[:, 1], 1)[0])
+
+
+def test_differences_figure_draws_seeds_and_intervals():
+    panels = {
+        "as they are": {"LayerNorm per pixel": rows(5), "no norm": rows(5) + 1},
+        "noisy": {"GroupNorm(1)": rows(5)},
+    }
+    fig = plotting.differences_figure(panels, xlabel="error (points)", better="← better")
+    assert [ax.get_title(loc="left") for ax in fig.axes] == list(panels)
+    for ax, rows_of_panel in zip(fig.axes, panels.values(), strict=True):
+        assert [tick.get_text() for tick in ax.get_yticklabels()] == list(rows_of_panel)
+        dots = [c for c in ax.collections if isinstance(c, PathCollection)]
+        for seeds, bar, values in zip(dots, ax.containers, rows_of_panel.values(), strict=True):
+            assert_allclose(np.asarray(seeds.get_offsets())[:, 0], values)
+            mean, half = plotting.t_interval(values)
+            dot, _, (line,) = bar.lines
+            assert_allclose(dot.get_xydata()[0, 0], mean)
+            assert_allclose(line.get_segments()[0][:, 0], [mean - half, mean + half])
+    assert fig.axes[0].get_title(loc="right") == "← better"
+    assert fig.axes[-1].get_xlabel() == "error (points)"
 
 
 # --- geometry

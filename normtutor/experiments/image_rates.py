@@ -1,0 +1,49 @@
+"""Learning rates for the experiment image_norms, chosen on validation images.
+
+Every norm is trained with each rate of one grid, on seeds that are used nowhere else. The rate with
+the smallest validation loss in evaluation mode, averaged over the seeds, is taken.
+"""
+
+import math
+from typing import Any
+
+from normtutor.data import load_digits
+from normtutor.experiments.image_norms import (
+    NORMS,
+    Condition,
+    Config,
+    fingerprint,
+    run_condition,
+)
+from normtutor.experiments.records import Saved
+
+__all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
+
+CHAPTER = "02_family_of_norms"
+FIGURE = "none: it chooses the learning rates of image_norms"
+FINDING = "a norm per pixel needs a smaller rate than the other two; none is best at an edge"
+SEEDS = (0, 1, 2)
+
+RATES = (0.01, 0.03, 0.1, 0.3, 1.0)
+
+CONFIG = Config(conditions=tuple(Condition(norm, rate) for norm in NORMS for rate in RATES))
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed; measure on the validation images."""
+    digits = load_digits()
+    return [
+        run_condition(config, condition, digits, digits.validation, seed)
+        for condition in config.conditions
+    ]
+
+
+def best_rates(saved: Saved) -> dict[tuple[str], float]:
+    """(norm,) -> the rate with the smallest mean validation loss."""
+    tried: dict[tuple[str], list[tuple[float, float]]] = {}
+    for condition in saved.config["conditions"]:
+        loss = float(saved.values("loss", **condition).mean())
+        if math.isnan(loss):  # a run diverged
+            continue
+        tried.setdefault((condition["norm"],), []).append((loss, condition["learning_rate"]))
+    return {cell: min(outcomes)[1] for cell, outcomes in tried.items()}
