@@ -7,7 +7,7 @@ section {
   border: 1px solid var(--pst-color-border, #c9c9c9); border-radius: 0.5rem; padding: 1rem;
   background: var(--pst-color-surface, #f5f5f5); font-size: 0.95rem;
 }
-h3 { font-size: 1.05rem; margin: 0 0 0.5rem; }
+h2, h3 { font-size: 1.05rem; margin: 0 0 0.5rem; font-weight: 700; }
 p { margin: 0.5rem 0 0; }
 .controls { display: flex; flex-wrap: wrap; gap: 0.6rem 1.25rem; align-items: center; }
 .controls > * { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; }
@@ -135,6 +135,7 @@ export function action(label, act) {
  * which returns what stands in the frame. What the page has inside the element is shown where scripts
  * do not run.
  *
+ * `heading` is the level of its title, for a page of its own.
  * With `redraws`, `update()` runs again when the width changes: a drawing is as wide as it is shown, so
  * that letters keep their size on a phone.
  *
@@ -148,14 +149,14 @@ export class InteractiveFigure extends HTMLElement {
     // Changes are announced when they pause, or a slider would talk without end.
     this.status = make("p", { class: "status", role: "status", "aria-live": "polite" });
     const id = "title";
-    const { title, hint, style = "" } = this.constructor;
+    const { title, hint, style = "", heading = "h3" } = this.constructor;
     const parts = this.build(); // which may put the status in a place of its own
     root.append(
       make("style", {}, STYLE + style),
       make(
         "section",
         { "aria-labelledby": id },
-        make("h3", { id }, title),
+        make(heading, { id }, title),
         ...(hint ? [make("p", { class: "try" }, make("b", {}, "Try "), hint[0], " ",
           make("b", {}, "See "), hint[1])] : []),
         ...parts,

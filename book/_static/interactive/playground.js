@@ -14,11 +14,13 @@ const percent = (value) => `${Math.round(100 * value)}%`;
 class Playground extends InteractiveFigure {
   static title = "Two networks, one difference";
 
+  static heading = "h2";
+
   static hint = ["answering the question, then press Play.",
     "which network learns, and in which layers the other one loses the signal or the gradient."];
 
   static style = `
-    .chips, .bar { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; }
+    .chips, .bar, .guesses { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; }
     .chips { margin-bottom: 0.75rem; }
     .question { border-left: 0.3rem solid var(--nt-accent); padding: 0.1rem 0 0.1rem 0.8rem; }
     .question p { margin: 0 0 0.5rem; }
@@ -36,15 +38,15 @@ class Playground extends InteractiveFigure {
     .differ { margin-top: 0.6rem; padding-top: 0.6rem; border-top: 1px solid var(--nt-line);
       display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; }
     .two { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem; }
-    .side h4 { margin: 0 0 0.3rem; font-size: 1rem; }
-    .side h4 i { display: inline-block; width: 0.85rem; height: 0.85rem; margin-right: 0.4rem;
+    .side h3 { margin: 0 0 0.3rem; font-size: 1rem; }
+    .side h3 i { display: inline-block; width: 0.85rem; height: 0.85rem; margin-right: 0.4rem;
       background: var(--norm); border: 2px solid var(--norm); }
-    .side.a h4 i { border-radius: 50%; }
-    .side.b h4 i { background: none; }
+    .side.a h3 i { border-radius: 50%; }
+    .side.b h3 i { background: none; }
     .side p { margin: 0.3rem 0 0; font-size: 0.92rem; }
     canvas { width: 100%; max-width: 19rem; aspect-ratio: 1; display: block;
       border: 1px solid var(--nt-muted); }
-    .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(16.5rem, 1fr)); gap: 0.5rem 1rem;
+    .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(15.5rem, 1fr)); gap: 0.5rem 1rem;
       margin-top: 0.75rem; }
     .a { --norm: var(--colour-a); }
     .b { --norm: var(--colour-b); }
@@ -116,8 +118,8 @@ class Playground extends InteractiveFigure {
       this.state.other = CHOICES[this.state.differ][this.other.selectedIndex];
       this.#restart();
     });
-    this.drawer = make("details", { open: matchMedia("(min-width: 60rem)").matches },
-      make("summary", {}, "Settings"),
+    this.drawer = make("details", {},
+      make("summary", {}, "Settings: data, network, optimizer, norm, and in what B differs"),
       make("div", { class: "settings" }, ...Object.values(this.controls).map(({ element }) => element)),
       make("div", { class: "differ" },
         make("label", {}, "Network B differs in ", this.differ), make("label", {}, "and has ", this.other),
@@ -163,7 +165,7 @@ class Playground extends InteractiveFigure {
     const title = make("span", {});
     const text = make("p", { class: "number" });
     const element = make("div", { class: `side ${name.toLowerCase()}` },
-      make("h4", {}, make("i", { "aria-hidden": "true" }), title), canvas, text);
+      make("h3", {}, make("i", { "aria-hidden": "true" }), title), canvas, text);
     return { element, canvas, title, text };
   }
 
@@ -210,6 +212,7 @@ class Playground extends InteractiveFigure {
     const at = this.frame?.steps ?? 0;
     this.running = true;
     this.again = [];
+    this.announce("Training.");
     this.#tell("run", {
       until: at < steps ? steps : ENDLESS, speed: SPEEDS[this.speed.select.value],
     });
@@ -329,7 +332,7 @@ class Playground extends InteractiveFigure {
         + (this.guess === right ? "That is what happens. " : "Not this time. ");
       parts.push(make("p", { class: "answer" }, said + answer));
     } else {
-      const group = make("div", { class: "chips", role: "group", "aria-label": "your guess" },
+      const group = make("div", { class: "guesses", role: "group", "aria-label": "your guess" },
         ...guesses.map((guess, i) => make("button", {
           type: "button", "aria-pressed": String(this.guess === i),
           onclick: () => {

@@ -24,7 +24,7 @@ export const LABELS = {
 /** How an option is shown. */
 export function shown(key, value) {
   if (key === "scale") return value === 1 ? "usual scale" : `× ${value}`;
-  if (key === "placement") return `${value} the activation`;
+  if (key === "placement") return `${value} activation`;
   if (key === "composition" && value === "one class") return "one class each";
   if (key === "norm" && value === "none") return "no norm";
   return String(value);
