@@ -332,7 +332,7 @@ def playground(serve, open_page):
 
 def run_to_the_end(page, steps: int) -> str:
     page.get_by_role("button", name="Play").click()
-    expect(page.get_by_role("status")).to_contain_text(f"Step {steps}. ", timeout=60_000)
+    expect(page.get_by_role("status")).to_contain_text(f"Step {steps}. ", timeout=300_000)
     return page.get_by_role("status").text_content()
 
 
@@ -353,10 +353,9 @@ def test_an_experiment_in_the_page(playground):
     expect(page.get_by_text("You said: no, both learn. Not this time.")).to_be_visible()
     expect(page.locator("canvas").first).to_have_attribute("aria-label", re.compile("Accuracy"))
     assert page.locator("svg[aria-label*='by layer']").count() == 2
-    page.get_by_role("button", name="Run 5 seeds").evaluate(
-        "e => { e.closest('details').open = true; e.click(); }"
-    )
-    expect(page.get_by_role("status")).to_contain_text("Over 5 seeds: A ", timeout=60_000)
+    page.locator("details").evaluate("e => { e.open = true; }")
+    page.get_by_role("button", name="Run 5 seeds").click()
+    expect(page.get_by_role("status")).to_contain_text("Over 5 seeds: A ", timeout=300_000)
     assert page.locator("polyline.again").count() == 8
 
 
