@@ -8,15 +8,13 @@ cross tokens take a mask as well.
 
 import warnings
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.utils import parametrize
-from torch.utils import _pytree
 
 from normtutor import norms
 from normtutor.validation import check_groups, partial_count
@@ -447,38 +445,141 @@ def _(buffer: Tensor) -> Tensor:
     return torch.empty_like(buffer)
 
 
+@_snapshot.register_vmap
+def _(info: Any, in_dims: tuple[int | None], buffer: Tensor) -> tuple[Tensor, int | None]:
+    return _snapshot(buffer), in_dims[0]
+
+
+class _Approximation(NamedTuple):
+    """Which of the two formulas of PowerNorm whose gradient is approximate, and how it is called.
+
+    ``levels`` holds, for each ``torch.func.vmap`` around the layer, the dimension that it maps of
+    x, weight, bias, ψ², ν, the mask and t.
+    """
+
+    variant: str
+    alpha_backward: float
+    options: dict[str, Any]
+    levels: tuple[tuple[int | None, ...], ...] = ()
+
+    def forward(self, x, weight, bias, psi_squared, nu, mask, step):
+        """Return y and the ψ² that follows."""
+        norm = norms.power_norm if self.variant == "pn" else norms.power_norm_authors_code
+
+        def formula(x, weight, bias, psi_squared, nu, mask, step):
+            y, _, updated = norm(x, weight, bias, psi_squared, mask=mask, step=step, **self.options)
+            return y, updated
+
+        for dims in self.levels:
+            if dims[3] is None:
+                raise ValueError(
+                    "in training PowerNorm moves its running statistics, so under vmap every "
+                    "member needs statistics of its own; got one for all. Stack them, for example "
+                    "with torch.func.stack_module_state, or use evaluation mode."
+                )
+            formula = torch.vmap(formula, in_dims=dims, out_dims=(0, dims[3]))
+        return formula(x, weight, bias, psi_squared, nu, mask, step)
+
+    def backward(self, grad_y, x, weight, bias, psi_squared, nu, mask, step):
+        """Return the gradients of x, weight and bias, where there are such, and the ν that follows."""
+        norm, norm_backward = (
+            (norms.power_norm, norms.power_norm_backward)
+            if self.variant == "pn"
+            else (norms.power_norm_authors_code, norms.power_norm_authors_code_backward)
+        )
+
+        def formula(grad_y, x, weight, bias, psi_squared, nu, mask, step):
+            _, cache, _ = norm(x, weight, bias, psi_squared, mask=mask, step=step, **self.options)
+            grads, new_nu = norm_backward(grad_y, cache, nu, alpha=self.alpha_backward)
+            return *[g for g in grads if g is not None], new_nu
+
+        for dims in self.levels:
+            formula = _mapped_backward(formula, dims)
+        *grads, new_nu = formula(grad_y, x, weight, bias, psi_squared, nu, mask, step)
+        found = iter(grads)
+        return *[next(found) if t is not None else None for t in (x, weight, bias)], new_nu
+
+
+def _mapped_backward(formula: Any, dims: tuple[int | None, ...]) -> Any:
+    """Map a backward pass: a parameter that all members share gets the sum of their gradients."""
+
+    def mapped(grad_y, x, weight, bias, psi_squared, nu, mask, step):
+        given = [d for t, d in zip((x, weight, bias), dims, strict=False) if t is not None]
+        out_dims = [0 if d is None else d for d in given]
+        *grads, new_nu = torch.vmap(
+            formula, in_dims=(0, *dims), out_dims=(*out_dims, 0 if dims[4] is None else dims[4])
+        )(grad_y, x, weight, bias, psi_squared, nu, mask, step)
+        return *[
+            g.sum(0) if d is None else g for g, d in zip(grads, given, strict=True)
+        ], new_nu
+
+    return mapped
+
+
+class _NoSecondDerivative(torch.autograd.Function):
+    """Hand the gradients on, and raise where something asks for theirs.
+
+    Their sources are arguments, so that every path from a second derivative to x, the weight or
+    the loss leads through here: torch's ``once_differentiable`` guards only the path to the loss.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(count, *grads_and_sources):
+        return tuple(grad.view_as(grad) for grad in grads_and_sources[:count])
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise RuntimeError(
+            "in training the gradient of PowerNorm is an approximation that has no derivative of "
+            "its own: it takes ψ and ν as constants, which are averages over the past. Got a "
+            'second derivative through it. Use variant="pn-v", whose gradient is exact, or '
+            "evaluation mode."
+        )
+
+
 class _PowerNormFunction(torch.autograd.Function):
     """A forward pass with the paper's backward pass, which also moves the buffer ν."""
 
     @staticmethod
-    def forward(
-        ctx, x, weight, bias, psi_squared, nu, mask, step, alpha_backward, variant, options
-    ):
-        norm = norms.power_norm if variant == "pn" else norms.power_norm_authors_code
-        y, cache, updated = norm(x, weight, bias, psi_squared, mask=mask, step=step, **options)
-        leaves, ctx.spec = _pytree.tree_flatten(cache)
-        ctx.is_tensor = [isinstance(leaf, Tensor) for leaf in leaves]
-        ctx.others = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
-        ctx.save_for_backward(*[leaf for leaf in leaves if isinstance(leaf, Tensor)])
-        # ν is read when the backward pass runs, so it is not saved: another may have moved it.
-        ctx.nu, ctx.alpha, ctx.variant = nu, alpha_backward, variant
-        ctx.mark_non_differentiable(updated)
-        return y, updated
+    def forward(x, weight, bias, psi_squared, nu, mask, step, approximation):
+        return approximation.forward(x, weight, bias, psi_squared, nu, mask, step)
 
     @staticmethod
-    @once_differentiable  # x̂ is kept without its graph, so a second derivative would lack terms
+    def setup_context(ctx, inputs, output):
+        x, weight, bias, psi_squared, nu, mask, step, approximation = inputs
+        ctx.save_for_backward(x, weight, bias, psi_squared, mask, step)
+        # ν is read when the backward pass runs, so it is not saved: another may have moved it.
+        ctx.nu, ctx.approximation = nu, approximation
+        ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
     def backward(ctx, grad_y, _):
-        tensors, others = iter(ctx.saved_tensors), iter(ctx.others)
-        leaves = [next(tensors) if is_tensor else next(others) for is_tensor in ctx.is_tensor]
-        cache = _pytree.tree_unflatten(leaves, ctx.spec)
-        backward = (
-            norms.power_norm_backward
-            if ctx.variant == "pn"
-            else norms.power_norm_authors_code_backward
-        )
-        grads, nu = backward(grad_y, cache, ctx.nu, alpha=ctx.alpha)
-        _store(ctx.nu, nu)
-        return grads.x, grads.weight, grads.bias, *[None] * 7
+        x, weight, bias, psi_squared, mask, step = ctx.saved_tensors
+        with torch.no_grad():
+            *grads, new_nu = ctx.approximation.backward(
+                grad_y, x, weight, bias, psi_squared, ctx.nu, mask, step
+            )
+        _store(ctx.nu, new_nu)
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            there = [i for i, grad in enumerate(grads) if grad is not None]
+            sources = [t for t in (grad_y, x, weight) if t is not None]
+            guarded = _NoSecondDerivative.apply(len(there), *[grads[i] for i in there], *sources)
+            for i, grad in zip(there, guarded, strict=True):
+                grads[i] = grad
+        return *grads, *[None] * 5
+
+    @staticmethod
+    def vmap(info, in_dims, *inputs):
+        *tensors, approximation = inputs
+        dims = tuple(in_dims[:-1])
+        deeper = approximation._replace(levels=(*approximation.levels, dims))
+        return _PowerNormFunction.apply(*tensors, deeper), (0, dims[3])
 
 
 class PowerNorm(nn.Module):
@@ -609,9 +710,7 @@ class PowerNorm(nn.Module):
                 self.nu,
                 mask,
                 step,
-                self.alpha_backward,
-                self.variant,
-                options,
+                _Approximation(self.variant, self.alpha_backward, options),
             )
         self.num_batches_tracked.add_(1)  # only now: a call that raises is no batch
         _store(self.running_mean_square, updated)

@@ -1,12 +1,14 @@
-"""Values that a compiler may not know yet.
+"""What compilers may know, and what not yet.
 
 ``torch.compile``, ``torch.func.vmap`` and ``jax.jit`` run the code with stand-ins for arrays. A
-check that depends on a value, not on a shape, can only be made when the value is there.
+check that depends on a value, not on a shape, can only be made when the value is there. And JAX
+must be told which fields of a cache are arrays, and which are settings that stay as they are.
 """
 
 import sys
-from typing import Any
+from typing import Any, TypeVar
 
+Cache = TypeVar("Cache", bound=type)
 
 def known_value(n: Any) -> float | None:
     """Return the number ``n`` as a float, or None while it is only a stand-in.
@@ -24,3 +26,44 @@ def known_value(n: Any) -> float | None:
         return float(n.reshape(()))
     except Exception:  # each library has an error of its own for "not concrete"
         return None
+
+
+_UNKNOWN_TO_JAX: list[type] = []
+
+
+def passes_jit(kind: Cache) -> Cache:
+    """Mark a NamedTuple as a cache, so that it may go into and out of ``jax.jit``.
+
+    JAX would take every field for an array, the settings too. As soon as it is in use
+    (:func:`know_caches`) it learns that the settings are part of the structure.
+    """
+    _UNKNOWN_TO_JAX.append(kind)
+    return kind
+
+
+def _is_setting(value: Any) -> bool:
+    """Whether a field of a cache is a setting: a number, a name, or a tuple of such."""
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return all(map(_is_setting, value))
+    return isinstance(value, bool | int | float | str)
+
+
+def know_caches(xp: Any) -> None:
+    """Register the caches with JAX if ``xp`` is JAX's namespace and they are not yet there."""
+    if not _UNKNOWN_TO_JAX or xp.__name__ != "jax.numpy":
+        return
+    import jax
+
+    def register(kind: Any) -> None:
+        def flatten(cache: Any) -> tuple[list[Any], tuple[Any, ...]]:
+            arrays = [None if _is_setting(value) else value for value in cache]
+            return arrays, tuple(value if _is_setting(value) else None for value in cache)
+
+        def unflatten(settings: tuple[Any, ...], arrays: Any) -> Any:
+            pairs = zip(arrays, settings, strict=True)
+            return kind(*[a if s is None else s for a, s in pairs])
+
+        jax.tree_util.register_pytree_node(kind, flatten, unflatten)
+
+    while _UNKNOWN_TO_JAX:
+        register(_UNKNOWN_TO_JAX.pop())

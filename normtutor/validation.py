@@ -1,15 +1,25 @@
 """Checks of what a caller passes in. Each error says the rule, what came, and the likely fix."""
 
+import math
+import warnings
 from typing import Any
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_array_api_obj, is_torch_array
+
+from normtutor.tracing import know_caches, known_value
 
 Array = Any
 
 
 def check_floating(x: Array, name: str = "x") -> None:
     """Raise TypeError unless ``x`` is an array of real floating-point numbers."""
+    if not is_array_api_obj(x):
+        raise TypeError(
+            f"{name} must be an array: NumPy's, torch's or JAX's; got {_named(x)}. Convert it "
+            f"first, for example with np.asarray({name}, dtype=float)."
+        )
     xp = array_namespace(x)
+    know_caches(xp)
     if not xp.isdtype(x.dtype, "real floating"):
         raise TypeError(
             f"{name} must hold real floating-point numbers, because its statistics are fractions; "
@@ -38,15 +48,105 @@ def check_feature_axis(x: Array, feature_axis: int, *, smallest_ndim: int = 2) -
     return axis
 
 
-def check_parameter(parameter: Array | None, name: str, shape: tuple[int, ...]) -> None:
-    """Raise ValueError unless ``parameter`` is None or a floating-point array of ``shape``."""
+def _named(value: Any) -> str:
+    """The type of something that a caller passed, as the error names it."""
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+
+
+def check_parameter(parameter: Array | None, name: str, shape: tuple[int, ...], x: Array) -> None:
+    """Raise an error unless ``parameter`` is None or a floating-point array of ``shape`` like x.
+
+    TypeError for what is no array or of another library than x, ValueError for another shape.
+    """
     if parameter is None:
         return
+    if not is_array_api_obj(parameter):
+        hint = f"Convert it first, for example with np.asarray({name}, dtype=float)."
+        if isinstance(parameter, tuple | list | int):
+            hint = (
+                "torch.nn.functional takes the normalized shape second; here it is the keyword "
+                f"normalized_shape={parameter!r}, and {name} is an array or None."
+            )
+        raise TypeError(f"{name} must be an array like x, or None; got {_named(parameter)}. {hint}")
+    if array_namespace(parameter) is not array_namespace(x):
+        raise TypeError(
+            f"{name} must come from the same library as x; got {_named(parameter)} beside x of "
+            f"{_named(x)}. Convert one of them, for example with torch.from_numpy or np.asarray."
+        )
     check_floating(parameter, name)
     if tuple(parameter.shape) != shape:
         raise ValueError(
             f"{name} must have shape {shape}, one value for each entry that it scales, shifts or "
             f"tracks; got {tuple(parameter.shape)}. Check the number of features and feature_axis."
+        )
+
+
+def check_running_stats(
+    mean: Array | None, variance: Array | None, weight: Array | None, bias: Array | None
+) -> None:
+    """Raise ValueError where γ and β were plainly passed as the running statistics.
+
+    torch.nn.functional has the statistics before the parameters. Two signs tell: parameters
+    require a gradient and statistics do not, and a variance is not negative. The values are only
+    looked at where that costs no wait for another device.
+    """
+    order = (
+        "torch.nn.functional's order is (x, running_mean, running_var, weight, bias); here it is "
+        "(x, weight, bias, running_mean, running_var). Pass them by name."
+    )
+
+    def trained(*arrays: Array | None) -> bool:
+        return any(getattr(a, "requires_grad", False) for a in arrays)
+
+    if trained(mean, variance) and (weight is not None) and not trained(weight, bias):
+        raise ValueError(
+            "running_mean and running_var must be averages, not parameters; got an array that "
+            f"requires a gradient, beside a weight that does not. {order}"
+        )
+    if variance is None or math.prod(variance.shape) == 0:
+        return
+    if is_torch_array(variance) and variance.device.type != "cpu":
+        return
+    smallest = known_value(array_namespace(variance).min(variance))
+    if smallest is not None and smallest < 0:
+        raise ValueError(
+            f"running_var must not be negative, being an average of variances; got {smallest:.3g}. "
+            f"{order}"
+        )
+
+
+def check_momentum(momentum: Any) -> None:
+    """Raise ValueError unless ``momentum`` is an array, None or a number in [0, 1]."""
+    if isinstance(momentum, int | float) and not 0 <= momentum <= 1:
+        raise ValueError(
+            "momentum must lie in [0, 1], the weight of the new value in the running statistics; "
+            f"got {momentum}. torch's usual value is 0.1, which Keras and Flax write as 0.9."
+        )
+
+
+def check_cache(cache: Any, kind: type | tuple[type, ...], forward: str) -> None:
+    """Raise TypeError unless ``cache`` is what the forward pass called ``forward`` returned."""
+    if isinstance(cache, kind):
+        return
+    hint = f"Pass the second result: y, cache = {forward}(...)."
+    if is_array_api_obj(cache):
+        hint = "That is an array, perhaps y. " + hint
+    elif isinstance(cache, tuple) and any(isinstance(part, kind) for part in cache):
+        hint = "That is all that the forward pass returned. " + hint
+    elif type(cache).__name__.endswith("Cache"):
+        hint = "That is the cache of another norm. " + hint
+    raise TypeError(
+        f"{forward}_backward needs the cache of {forward}; got {_named(cache)}. {hint}"
+    )
+
+
+def check_grad_y(grad_y: Array, y: Array) -> None:
+    """Raise an error unless ``grad_y`` is a floating-point array of the shape of y."""
+    check_floating(grad_y, "grad_y")
+    if tuple(grad_y.shape) != tuple(y.shape):
+        raise ValueError(
+            f"grad_y must have y's shape {tuple(y.shape)}, one number for each of y; got "
+            f"{tuple(grad_y.shape)}. It is the gradient of the loss with respect to y."
         )
 
 
@@ -58,7 +158,7 @@ def check_normalized_shape(
     ``normalized_shape`` None means the shape of ``weight`` or, without one, x's last axis.
     """
     if normalized_shape is None:
-        shape = tuple(weight.shape) if weight is not None else tuple(x.shape[-1:])
+        shape = tuple(weight.shape) if is_array_api_obj(weight) else tuple(x.shape[-1:])
     elif isinstance(normalized_shape, int):
         shape = (normalized_shape,)
     else:

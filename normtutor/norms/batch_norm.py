@@ -17,13 +17,17 @@ from array_api_compat import array_namespace
 
 from normtutor.affine import affine, affine_backward, along
 from normtutor.moments import count, mean, moments, unbiased, unless_empty, widen
-from normtutor.tracing import known_value
+from normtutor.tracing import known_value, passes_jit
 from normtutor.validation import (
+    check_cache,
     check_feature_axis,
     check_floating,
+    check_grad_y,
     check_mask,
+    check_momentum,
     check_parameter,
     check_positive_eps,
+    check_running_stats,
 )
 
 Array = Any
@@ -36,6 +40,7 @@ class RunningStats(NamedTuple):
     var: Array | None
 
 
+@passes_jit
 class BatchNormCache(NamedTuple):
     """What :func:`batch_norm_backward` needs of the forward pass."""
 
@@ -136,7 +141,9 @@ def batch_norm(
         ("running_mean", running_mean),
         ("running_var", running_var),
     ):
-        check_parameter(parameter, name, shape)
+        check_parameter(parameter, name, shape, x)
+    check_running_stats(running_mean, running_var, weight, bias)
+    check_momentum(momentum)
     mask = check_mask(mask, x, feature_axis)
     xp = array_namespace(x, weight, bias)
     running = RunningStats(running_mean, running_var)
@@ -215,7 +222,9 @@ def batch_norm_backward(grad_y: Array, cache: BatchNormCache) -> BatchNormGrads:
     BatchNormGrads
         ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (C,).
     """
+    check_cache(cache, BatchNormCache, "batch_norm")
     x_hat, inverse_std, weight, bias, mask, feature_axis, training = cache
+    check_grad_y(grad_y, x_hat)
     xp = array_namespace(grad_y, x_hat)
     wide = widen(grad_y)
     if mask is not None:

@@ -11,11 +11,13 @@ from array_api_compat import array_namespace
 
 from normtutor.affine import affine, affine_backward
 from normtutor.moments import widen
-from normtutor.validation import check_floating, check_parameter
+from normtutor.tracing import passes_jit
+from normtutor.validation import check_cache, check_floating, check_grad_y, check_parameter
 
 Array = Any
 
 
+@passes_jit
 class DynamicTanhCache(NamedTuple):
     """What :func:`dynamic_tanh_backward` needs of the forward pass."""
 
@@ -78,9 +80,9 @@ def dynamic_tanh(
     """
     check_floating(x)
     features = (x.shape[-1],)
-    check_parameter(alpha, "alpha", (1,))
-    check_parameter(weight, "weight", features)
-    check_parameter(bias, "bias", features)
+    check_parameter(alpha, "alpha", (1,), x)
+    check_parameter(weight, "weight", features, x)
+    check_parameter(bias, "bias", features, x)
     xp = array_namespace(x, alpha, weight, bias)
     wide = widen(x)
     tanh = xp.tanh(xp.astype(alpha, wide.dtype, copy=False) * wide)
@@ -108,7 +110,9 @@ def dynamic_tanh_backward(grad_y: Array, cache: DynamicTanhCache) -> DynamicTanh
     DynamicTanhGrads
         ``x`` of grad_y's dtype, the parameters' of their own shapes and dtypes.
     """
+    check_cache(cache, DynamicTanhCache, "dynamic_tanh")
     x, tanh, alpha, weight, bias = cache
+    check_grad_y(grad_y, tanh)
     xp = array_namespace(grad_y, tanh)
     g, grad_weight, grad_bias = affine_backward(widen(grad_y), tanh, weight, bias, (-1,))
     through = g * (1 - tanh**2)

@@ -22,17 +22,23 @@ from normtutor.norms.batch_norm import (
     batch_norm,
     batch_norm_backward,
 )
+from normtutor.tracing import passes_jit
 from normtutor.validation import (
+    check_cache,
     check_feature_axis,
     check_floating,
+    check_grad_y,
     check_groups,
     check_mask,
+    check_momentum,
     check_parameter,
+    check_running_stats,
 )
 
 Array = Any
 
 
+@passes_jit
 class GroupNormCache(NamedTuple):
     """What :func:`group_norm_backward` needs of the forward pass."""
 
@@ -127,8 +133,8 @@ def group_norm(
     feature_axis = check_feature_axis(x, feature_axis)
     channels = x.shape[feature_axis]
     check_groups(num_groups, channels)
-    check_parameter(weight, "weight", (channels,))
-    check_parameter(bias, "bias", (channels,))
+    check_parameter(weight, "weight", (channels,), x)
+    check_parameter(bias, "bias", (channels,), x)
     mask = check_mask(mask, x, feature_axis)
     xp = array_namespace(x, weight, bias)
 
@@ -173,7 +179,9 @@ def group_norm_backward(grad_y: Array, cache: GroupNormCache) -> GroupNormGrads:
     GroupNormGrads
         ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (C,).
     """
+    check_cache(cache, GroupNormCache, "group_norm")
     x_hat, inverse_std, weight, bias, mask, feature_axis, groups = cache
+    check_grad_y(grad_y, x_hat)
     xp = array_namespace(grad_y, x_hat)
     wide = widen(grad_y)
     if mask is not None:
@@ -266,8 +274,10 @@ def instance_norm(
             feature_axis=feature_axis,
         )
     channels = x.shape[feature_axis]
-    check_parameter(running_mean, "running_mean", (channels,))
-    check_parameter(running_var, "running_var", (channels,))
+    check_parameter(running_mean, "running_mean", (channels,), x)
+    check_parameter(running_var, "running_var", (channels,), x)
+    check_running_stats(running_mean, running_var, weight, bias)
+    check_momentum(momentum)
     if math.prod(x.shape) == x.shape[0] * channels > 0:
         raise ValueError(
             "InstanceNorm needs more than one position per example, because the variance of one "
@@ -311,6 +321,7 @@ def instance_norm_backward(
     :func:`group_norm_backward` with one feature in each group, or, where running statistics were
     used, :func:`~normtutor.norms.batch_norm_backward` in evaluation.
     """
+    check_cache(cache, (GroupNormCache, BatchNormCache), "instance_norm")
     if isinstance(cache, BatchNormCache):
         return batch_norm_backward(grad_y, cache)
     return group_norm_backward(grad_y, cache)

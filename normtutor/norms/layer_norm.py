@@ -14,11 +14,19 @@ from array_api_compat import array_namespace
 
 from normtutor.affine import affine, affine_backward
 from normtutor.moments import mean, moments, widen
-from normtutor.validation import check_floating, check_normalized_shape, check_parameter
+from normtutor.tracing import passes_jit
+from normtutor.validation import (
+    check_cache,
+    check_floating,
+    check_grad_y,
+    check_normalized_shape,
+    check_parameter,
+)
 
 Array = Any
 
 
+@passes_jit
 class LayerNormCache(NamedTuple):
     """What :func:`layer_norm_backward` needs of the forward pass."""
 
@@ -92,8 +100,8 @@ def layer_norm(
     """
     check_floating(x)
     shape = check_normalized_shape(x, normalized_shape, weight)
-    check_parameter(weight, "weight", shape)
-    check_parameter(bias, "bias", shape)
+    check_parameter(weight, "weight", shape, x)
+    check_parameter(bias, "bias", shape, x)
     xp = array_namespace(x, weight, bias)
     axes = tuple(range(-len(shape), 0))
 
@@ -129,7 +137,9 @@ def layer_norm_backward(grad_y: Array, cache: LayerNormCache) -> LayerNormGrads:
     LayerNormGrads
         ``x`` of grad_y's dtype, ``weight`` and ``bias`` of their own shapes and dtypes.
     """
+    check_cache(cache, LayerNormCache, "layer_norm")
     x_hat, inverse_std, weight, bias, axes = cache
+    check_grad_y(grad_y, x_hat)
     xp = array_namespace(grad_y, x_hat)
     g, grad_weight, grad_bias = affine_backward(widen(grad_y), x_hat, weight, bias, axes)
     grad_x = inverse_std * (g - mean(g, axes) - x_hat * mean(g * x_hat, axes))

@@ -17,9 +17,12 @@ from array_api_compat import array_namespace
 
 from normtutor.affine import affine, affine_backward, along
 from normtutor.moments import count, mean, mean_square, unless_empty, widen
+from normtutor.tracing import passes_jit
 from normtutor.validation import (
+    check_cache,
     check_feature_axis,
     check_floating,
+    check_grad_y,
     check_mask,
     check_parameter,
 )
@@ -27,6 +30,7 @@ from normtutor.validation import (
 Array = Any
 
 
+@passes_jit
 class PowerNormCache(NamedTuple):
     """What :func:`power_norm_backward` needs of the forward pass."""
 
@@ -55,8 +59,8 @@ def _prepare(
     check_floating(x)
     feature_axis = check_feature_axis(x, feature_axis)
     shape = (x.shape[feature_axis],)
-    check_parameter(weight, "weight", shape)
-    check_parameter(bias, "bias", shape)
+    check_parameter(weight, "weight", shape, x)
+    check_parameter(bias, "bias", shape, x)
     mask = check_mask(mask, x, feature_axis)
     wide = widen(x)
     if mask is not None:
@@ -148,6 +152,12 @@ def power_norm_v_backward(grad_y: Array, cache: PowerNormCache) -> PowerNormGrad
         \frac{\partial L}{\partial x} = \frac{1}{\psi_B}
         \left( g - \hat x\, \Lambda \right), \qquad \Lambda = \overline{g \hat x}.
     """
+    check_cache(cache, PowerNormCache, "power_norm_v")
+    if cache.exact is not True:
+        raise ValueError(
+            "power_norm_v_backward needs the cache of power_norm_v; got one of power_norm, whose "
+            "gradient also needs ν. Use power_norm_backward(grad_y, cache, nu)."
+        )
     nothing = array_namespace(cache.x_hat).zeros_like(cache.inverse_psi)
     return power_norm_backward(grad_y, cache, nothing)[0]
 
@@ -232,7 +242,7 @@ def power_norm(
             "power_norm divides by a running mean square; got None. Start with ones, or use "
             "power_norm_v, which divides by that of the batch."
         )
-    check_parameter(running_mean_square, "running_mean_square", (x.shape[feature_axis],))
+    check_parameter(running_mean_square, "running_mean_square", (x.shape[feature_axis],), x)
     if training and warmup_steps > 0 and step is None:
         raise ValueError(
             f"a warm-up of {warmup_steps} steps needs the number of this step; got step=None. "
@@ -304,7 +314,9 @@ def power_norm_backward(
     nu : array of shape (H,)
         :math:`\nu_t`. Where it would not be finite it stays as it was.
     """
+    check_cache(cache, PowerNormCache, "power_norm")
     x_hat, inverse_psi, weight, bias, mask, feature_axis, training, exact = cache
+    check_grad_y(grad_y, x_hat)
     xp = array_namespace(grad_y, x_hat)
     wide = widen(grad_y)
     if mask is not None:

@@ -19,16 +19,29 @@ from normtutor.norms.power_norm import (
     restore,
 )
 from normtutor.norms.rms_norm import RMSNormCache, rms_norm, rms_norm_backward
-from normtutor.validation import check_feature_axis, check_floating, check_groups, check_mask
+from normtutor.tracing import passes_jit
+from normtutor.validation import (
+    check_cache,
+    check_feature_axis,
+    check_floating,
+    check_grad_y,
+    check_groups,
+    check_mask,
+)
 
 Array = Any
 
 
+@passes_jit
 class AuthorsCodeCache(NamedTuple):
-    """What :func:`power_norm_authors_code_backward` needs of the forward pass."""
+    """What :func:`power_norm_authors_code_backward` needs of the forward pass.
+
+    In training ``power`` holds every token, padding too, and has no mask of its own.
+    """
 
     scaling: RMSNormCache
     power: PowerNormCache
+    mask: Array | None
 
 
 def power_norm_authors_code(
@@ -56,6 +69,9 @@ def power_norm_authors_code(
        so far; the moving average is then applied on top of it, at every step.
     4. The backward pass divides by :math:`\psi_B` of this batch, not by :math:`\psi_{t-1}`, and
        uses ν from the first step on.
+    5. With a mask :math:`\psi_B` is that of the real tokens, but ν averages over padding too, where
+       no gradient arrives and :math:`\hat x` is what stands there, divided like the rest, or 0 where
+       that is not finite.
 
     **Axes of the statistics:** the features of a group for the scaling; every axis but
     ``feature_axis``, and the past batches, for ψ.
@@ -82,8 +98,10 @@ def power_norm_authors_code(
 
     Notes
     -----
-    Restated from the code that accompanies :cite:t:`shen2020`. Not taken over: there
-    padding enters ν, one non-finite gradient spoils ν for good, and a batch of padding spoils ψ.
+    Restated from the code that accompanies :cite:t:`shen2020`. Equal to it
+    at the real tokens, if the loss reads no padding. At padding y is 0 here and no gradient
+    passes; there both are what the same formulas give. Not taken over: one number that is not
+    finite spoils ν for good, and a batch of padding spoils ψ.
 
     Examples
     --------
@@ -99,10 +117,7 @@ def power_norm_authors_code(
     check_groups(groups, x.shape[axis])
     padding = check_mask(mask, x, axis)
     xp = array_namespace(x, weight, bias)
-    wide = widen(x)
-    if padding is not None:
-        wide = xp.where(padding, wide, 0.0)
-    scaled, scaling = rms_norm(_split_last(wide, axis, groups), eps=1e-5)
+    scaled, scaling = rms_norm(_split_last(widen(x), axis, groups), eps=1e-5)
     s = _join_last(scaled, axis)
 
     y, power, updated = power_norm(
@@ -127,21 +142,33 @@ def power_norm_authors_code(
         updated = unless_empty(alpha * past + (1 - alpha) * batch, old, count(s, axes, padding))
         updated = xp.where(xp.isfinite(updated), updated, old)
         updated = restore(updated, running_mean_square)
-        power = power._replace(inverse_psi=1 / xp.sqrt(batch + eps), exact=False)
-    return xp.astype(y, x.dtype, copy=False), AuthorsCodeCache(scaling, power), updated
+        x_hat = s * power.inverse_psi
+        if padding is not None:  # what is not finite there shall not spoil ν
+            x_hat = xp.where(padding | xp.isfinite(x_hat), x_hat, 0.0)
+        power = power._replace(
+            x_hat=x_hat,
+            inverse_psi=1 / xp.sqrt(batch + eps),
+            mask=None,
+            exact=False,
+        )
+    return xp.astype(y, x.dtype, copy=False), AuthorsCodeCache(scaling, power, padding), updated
 
 
 def _split_last(x: Array, axis: int, groups: int) -> Array:
     """Move the feature axis to the end and split it: (..., groups, H / groups)."""
     xp = array_namespace(x)
-    x = xp.moveaxis(x, axis, -1)
+    order = (*[a for a in range(x.ndim) if a != axis], axis)  # torch.vmap knows no moveaxis
+    x = xp.permute_dims(x, order)
     return xp.reshape(x, (*x.shape[:-1], groups, x.shape[-1] // groups))
 
 
 def _join_last(x: Array, axis: int) -> Array:
     """Undo :func:`_split_last`."""
     xp = array_namespace(x)
-    return xp.moveaxis(xp.reshape(x, (*x.shape[:-2], x.shape[-2] * x.shape[-1])), -1, axis)
+    x = xp.reshape(x, (*x.shape[:-2], x.shape[-2] * x.shape[-1]))
+    order = list(range(x.ndim - 1))
+    order.insert(axis, x.ndim - 1)
+    return xp.permute_dims(x, tuple(order))
 
 
 def power_norm_authors_code_backward(
@@ -152,9 +179,18 @@ def power_norm_authors_code_backward(
     :func:`~normtutor.norms.power_norm_backward` with the divisor of this batch, then the exact
     backward pass of the scaling. Arguments and results as there.
     """
+    check_cache(cache, AuthorsCodeCache, "power_norm_authors_code")
+    check_grad_y(grad_y, cache.power.x_hat)
+    xp = array_namespace(grad_y)
     axis = cache.power.feature_axis
-    grads, nu = power_norm_backward(widen(grad_y), cache.power, nu, alpha=alpha)
+    wide = widen(grad_y)
+    if cache.mask is not None:
+        wide = xp.where(cache.mask, wide, 0.0)
+    grads, nu = power_norm_backward(wide, cache.power, nu, alpha=alpha)
     groups = cache.scaling.x_hat.shape[-2]
     grad_x = rms_norm_backward(_split_last(grads.x, axis, groups), cache.scaling).x
-    grad_x = array_namespace(grad_y).astype(_join_last(grad_x, axis), grad_y.dtype, copy=False)
+    grad_x = _join_last(grad_x, axis)
+    if cache.mask is not None:
+        grad_x = xp.where(cache.mask, grad_x, 0.0)
+    grad_x = xp.astype(grad_x, grad_y.dtype, copy=False)
     return grads._replace(x=grad_x), nu

@@ -15,8 +15,11 @@ from array_api_compat import array_namespace
 
 from normtutor.affine import affine, affine_backward
 from normtutor.moments import mean, mean_square, widen
+from normtutor.tracing import passes_jit
 from normtutor.validation import (
+    check_cache,
     check_floating,
+    check_grad_y,
     check_normalized_shape,
     check_parameter,
     partial_count,
@@ -25,6 +28,7 @@ from normtutor.validation import (
 Array = Any
 
 
+@passes_jit
 class RMSNormCache(NamedTuple):
     """What :func:`rms_norm_backward` needs of the forward pass."""
 
@@ -33,6 +37,8 @@ class RMSNormCache(NamedTuple):
     weight: Array | None
     bias: Array | None
     axes: tuple[int, ...]
+    add_unit_offset: bool
+    cast_before_weight: bool
 
 
 class RMSNormGrads(NamedTuple):
@@ -50,6 +56,8 @@ def rms_norm(
     *,
     normalized_shape: int | tuple[int, ...] | None = None,
     eps: float | None = None,
+    add_unit_offset: bool = False,
+    cast_before_weight: bool = False,
 ) -> tuple[Array, RMSNormCache]:
     r"""Remove the scale of each token and keep its mean.
 
@@ -69,6 +77,12 @@ def rms_norm(
     eps : float, optional
         ε, inside the root. None is the machine epsilon of the dtype in which the statistic is
         accumulated: 1.19e-7 for float32, float16 and bfloat16 input, 2.2e-16 for float64.
+    add_unit_offset : bool
+        Multiply by 1 + γ, so that γ starts at 0 and weight decay pulls the factor towards 1. Gemma,
+        all versions to 3, has it.
+    cast_before_weight : bool
+        Round x̂ to x's dtype before it is multiplied by γ. Llama, Mistral, Qwen 2 and 3 and T5 do;
+        Gemma and OLMo 2 multiply in float32 and round once. Only half-precision input shows it.
 
     Returns
     -------
@@ -86,7 +100,8 @@ def rms_norm(
     -----
     From :cite:t:`zhang2019rms`. Same values as
     ``torch.nn.functional.rms_norm``; here half-precision input gives half-precision output
-    whatever the dtype of ``weight``.
+    whatever the dtype of ``weight``. Who uses which option was read in the
+    transformers library, version 5.23.
 
     Examples
     --------
@@ -97,8 +112,8 @@ def rms_norm(
     """
     check_floating(x)
     shape = check_normalized_shape(x, normalized_shape, weight)
-    check_parameter(weight, "weight", shape)
-    check_parameter(bias, "bias", shape)
+    check_parameter(weight, "weight", shape, x)
+    check_parameter(bias, "bias", shape, x)
     xp = array_namespace(x, weight, bias)
     axes = tuple(range(-len(shape), 0))
 
@@ -107,8 +122,23 @@ def rms_norm(
         eps = float(xp.finfo(wide.dtype).eps)
     inverse_rms = 1 / xp.sqrt(mean_square(wide, axes) + eps)
     x_hat = wide * inverse_rms
-    y = affine(x_hat, weight, bias, axes)
-    return xp.astype(y, x.dtype, copy=False), RMSNormCache(x_hat, inverse_rms, weight, bias, axes)
+    rounded = _rounded(x_hat, x.dtype) if cast_before_weight else x_hat
+    y = affine(rounded, _factor(weight, add_unit_offset), bias, axes)
+    cache = RMSNormCache(
+        x_hat, inverse_rms, weight, bias, axes, add_unit_offset, cast_before_weight
+    )
+    return xp.astype(y, x.dtype, copy=False), cache
+
+
+def _factor(weight: Array | None, add_unit_offset: bool) -> Array | None:
+    """What multiplies x̂: γ or 1 + γ."""
+    return 1 + widen(weight) if add_unit_offset and weight is not None else weight
+
+
+def _rounded(x_hat: Array, dtype: Any) -> Array:
+    """The value of x̂ as ``dtype`` can hold it, in the dtype of the statistics."""
+    xp = array_namespace(x_hat)
+    return xp.astype(xp.astype(x_hat, dtype, copy=False), x_hat.dtype, copy=False)
 
 
 def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> RMSNormGrads:
@@ -121,7 +151,8 @@ def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> RMSNormGrads:
         \frac{\partial L}{\partial x} = \frac{1}{\operatorname{RMS}(x)}
         \left( g - \hat x\, \overline{g \hat x} \right).
 
-    It is LayerNorm's backward pass without the term :math:`\overline g`.
+    It is LayerNorm's backward pass without the term :math:`\overline g`. Where γ is an offset from
+    1, :math:`1 + \gamma` stands in its place; a rounding counts as the identity.
 
     Parameters
     ----------
@@ -133,13 +164,20 @@ def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> RMSNormGrads:
     RMSNormGrads
         ``x`` of grad_y's dtype, ``weight`` and ``bias`` of their own shapes and dtypes.
     """
-    x_hat, inverse_rms, weight, bias, axes = cache
+    check_cache(cache, RMSNormCache, "rms_norm")
+    x_hat, inverse_rms, weight, bias, axes, add_unit_offset, cast_before_weight = cache
+    check_grad_y(grad_y, x_hat)
     xp = array_namespace(grad_y, x_hat)
-    g, grad_weight, grad_bias = affine_backward(widen(grad_y), x_hat, weight, bias, axes)
+    rounded = _rounded(x_hat, grad_y.dtype) if cast_before_weight else x_hat
+    factor = _factor(weight, add_unit_offset)
+    g, grad_weight, grad_bias = affine_backward(widen(grad_y), rounded, factor, bias, axes)
+    if weight is not None:
+        grad_weight = xp.astype(grad_weight, weight.dtype, copy=False)
     grad_x = inverse_rms * (g - x_hat * mean(g * x_hat, axes))
     return RMSNormGrads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
 
 
+@passes_jit
 class PartialRMSNormCache(NamedTuple):
     """What :func:`partial_rms_norm_backward` needs of the forward pass."""
 
@@ -204,8 +242,8 @@ def partial_rms_norm(
     check_normalized_shape(x, None, None)
     d = x.shape[-1]
     k = partial_count(d, p)
-    check_parameter(weight, "weight", (d,))
-    check_parameter(bias, "bias", (d,))
+    check_parameter(weight, "weight", (d,), x)
+    check_parameter(bias, "bias", (d,), x)
     xp = array_namespace(x, weight, bias)
 
     wide = widen(x)
@@ -230,7 +268,9 @@ def partial_rms_norm_backward(grad_y: Array, cache: PartialRMSNormCache) -> RMSN
 
     Only the entries that enter the estimate feel its gradient.
     """
+    check_cache(cache, PartialRMSNormCache, "partial_rms_norm")
     x_hat, rms, eps, k, weight, bias = cache
+    check_grad_y(grad_y, x_hat)
     xp = array_namespace(grad_y, x_hat)
     g, grad_weight, grad_bias = affine_backward(widen(grad_y), x_hat, weight, bias, (-1,))
     direction = x_hat[..., :k] * ((rms + eps) / xp.where(rms > 0, rms, 1.0))  # x_i / r, 0 at r = 0

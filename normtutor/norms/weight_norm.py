@@ -12,11 +12,13 @@ from typing import Any, NamedTuple
 from array_api_compat import array_namespace
 
 from normtutor.moments import widen
-from normtutor.validation import check_floating
+from normtutor.tracing import passes_jit
+from normtutor.validation import check_cache, check_floating, check_grad_y
 
 Array = Any
 
 
+@passes_jit
 class WeightNormCache(NamedTuple):
     """What :func:`weight_norm_backward` needs of the forward pass."""
 
@@ -113,7 +115,9 @@ def weight_norm_backward(grad_w: Array, cache: WeightNormCache) -> WeightNormGra
 
     The gradient of v is orthogonal to v.
     """
+    check_cache(cache, WeightNormCache, "weight_norm")
     u, norm, g, axes = cache
+    check_grad_y(grad_w, u)
     xp = array_namespace(grad_w, u)
     wide = widen(grad_w)
     radial = xp.sum(wide * u, axis=axes, keepdims=True)

@@ -65,7 +65,10 @@ class Paper:
 
 
 class AuthorsCode:
-    """What the authors published. It keeps z = ν / (1 − α), and no padding enters z here."""
+    """What the authors published. It keeps z = ν / (1 − α), and padding enters z.
+
+    No gradient arrives at padding, as where the loss reads none of it.
+    """
 
     def __init__(self, layer: layers.PowerNorm) -> None:
         self.layer = layer
@@ -99,15 +102,18 @@ class AuthorsCode:
                 self.phi[h] = self.phi[h] * (self.t - 1) / self.t + q / self.t
             self.phi[h] = layer.alpha_forward * self.phi[h] + (1 - layer.alpha_forward) * q
             z, total = self.z[h], 0.0
-            for i in tokens:
+            for i in range(len(x)):
                 x_hat = s[i][h] / divisor
-                y[i][h] = gamma[h] * x_hat + beta[h]
-                e = gamma[h] * grad_y[i][h] - (1 - layer.alpha_backward) * z * x_hat
+                arrives = gamma[h] * grad_y[i][h] if i in tokens else 0.0
+                e = arrives - (1 - layer.alpha_backward) * z * x_hat
                 total += e * x_hat
+                if i not in tokens:
+                    continue
+                y[i][h] = gamma[h] * x_hat + beta[h]
                 ds[i][h] = e / math.sqrt(q + layer.eps)
                 grad_gamma[h] += grad_y[i][h] * x_hat
                 grad_beta[h] += grad_y[i][h]
-            self.z[h] = z + total / len(tokens)
+            self.z[h] = z + total / len(x)
         grad_x = [[0.0] * len(row) for row in x]
         for i in tokens:
             for k, group in enumerate(groups):
@@ -421,14 +427,76 @@ def test_initial_values_names_and_repr():
     without.reset_parameters()
 
 
-@pytest.mark.parametrize("variant", APPROXIMATE)
-def test_a_second_derivative_of_the_approximate_gradient_raises(variant):
-    """It would lack the terms through x̂, silently."""
-    layer = layers.PowerNorm(4, variant=variant).double()
+# Ways from x to a loss: through the layer alone, past it too, with a constant gradient arriving.
+PATHS = {
+    "a residual, squared": lambda x, y: (x + y).square().sum(),
+    "a sum": lambda x, y: (x**3 + x + y).sum(),
+    "the layer, squared": lambda x, y: y.square().sum(),
+    "the layer, summed": lambda x, y: y.sum(),
+    "a product": lambda x, y: (x * y).sum(),
+}
+
+
+def trained(variant: str, warmup_steps: int, feature_axis: int = -1) -> layers.PowerNorm:
+    layer = layers.PowerNorm(
+        4, variant=variant, warmup_steps=warmup_steps, groups=2, feature_axis=feature_axis
+    ).double()
+    randomize(layer)
+    for step in range(2):
+        results(layer, randn(3, 4, 4, seed=20 + step), second=False)
+    return layer
+
+
+def grad_and_leaves(layer: layers.PowerNorm, path: str, mask: bool) -> tuple[tuple, list]:
+    """The first derivative, recorded, and what a second one may be taken by."""
     x = randn(3, 5, 4).requires_grad_()
-    (grad,) = torch.autograd.grad(layer(x).pow(2).sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError):
-        torch.autograd.grad(grad.pow(2).sum(), x)
+    y = layer(x, random_mask(3, 5, seed=1) if mask else None)
+    grads = torch.autograd.grad(PATHS[path](x, y), (x, layer.weight), create_graph=True)
+    return grads, [x, layer.weight]
+
+
+@pytest.mark.parametrize("mask", [False, True], ids=["dense", "masked"])
+@pytest.mark.parametrize("warmup_steps", [0, 9], ids=["after the warm-up", "in the warm-up"])
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("variant", APPROXIMATE)
+def test_a_second_derivative_of_the_approximate_gradient_raises_on_every_path(
+    variant, path, warmup_steps, mask
+):
+    for leaf in (0, 1):
+        for grad in (0, 1):
+            grads, leaves = grad_and_leaves(trained(variant, warmup_steps), path, mask)
+            with pytest.raises(RuntimeError, match='variant="pn-v"'):
+                torch.autograd.grad(grads[grad].square().sum(), leaves[leaf])
+            with pytest.raises(RuntimeError, match='variant="pn-v"'):
+                grads[grad].sum().backward(retain_graph=True)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_exact_gradient_of_pn_v_has_a_second_derivative_on_every_path(path):
+    layer = trained("pn-v", 0)
+
+    def penalty(x: Tensor, weight: Tensor) -> Tensor:
+        state = dict(layer.named_buffers()) | {"weight": weight, "bias": layer.bias}
+        y = torch.func.functional_call(layer, state, (x,))
+        grads = torch.autograd.grad(PATHS[path](x, y), (x, weight), create_graph=True)
+        return sum(g.square().sum() for g in grads)
+
+    leaves = (randn(3, 5, 4).requires_grad_(), layer.weight)
+    assert torch.autograd.gradcheck(penalty, leaves)
+
+
+@pytest.mark.parametrize("variant", APPROXIMATE)
+def test_a_recorded_first_derivative_is_the_same_and_may_be_used(variant):
+    """What does not differentiate the approximate gradient does not raise."""
+    first, second = (trained(variant, 0) for _ in range(2))
+    x = randn(3, 5, 4).requires_grad_()
+    (plain,) = torch.autograd.grad(first(x).square().sum(), x)
+    (recorded,) = torch.autograd.grad(second(x).square().sum(), x, create_graph=True)
+    assert recorded.detach().equal(plain)
+    assert first.nu.equal(second.nu)
+    scale = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
+    (grad,) = torch.autograd.grad((recorded.detach() * scale).sum(), scale)
+    torch.testing.assert_close(grad, plain.sum())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)

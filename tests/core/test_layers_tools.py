@@ -210,18 +210,97 @@ def test_function_transforms(theirs, ours):
     assert_same(*found, factor=10)
 
 
-def test_function_transforms_of_pn_raise_in_training():
-    """The approximate gradient of PN is autograd's alone: nothing may pass it by in silence."""
+@pytest.mark.parametrize("name", [n for n in LAYERS if n.startswith("PowerNorm")])
+def test_power_norm_under_function_transforms(name):
+    """In evaluation everywhere; in training where the buffers are arguments, as for BatchNorm."""
     x = randn(3, 5, 4)
-    for name in ("PowerNorm", "PowerNorm, authors' code"):
-        layer = trained(name)
-        with pytest.raises(RuntimeError, match="setup_context"):
-            torch.func.grad(lambda x, layer=layer: layer(x).pow(2).sum())(x)
-        layer.eval()
-        grad = torch.func.grad(lambda x, layer=layer: layer(x).pow(2).sum())(x)
+    layer = trained(name)
+    state = {n: v.detach().clone() for n, v in layer.state_dict().items()}
+    with pytest.raises(RuntimeError, match="captured Tensor"):
+        torch.func.grad(lambda x: layer(x).pow(2).sum())(x)
+    for training in (True, False):
+        layer.load_state_dict(state)
+        layer.train(training)
+        given = {n: v.clone() for n, v in state.items()}
+        grad = torch.func.grad(
+            lambda x, given: torch.func.functional_call(layer, given, (x,)).pow(2).sum()
+        )(x, given)
         source = x.clone().requires_grad_()
         layer(source).pow(2).sum().backward()
         torch.testing.assert_close(grad, source.grad)
+        torch.testing.assert_close(given, dict(layer.state_dict()))
+    layer.eval()
+    each = torch.func.vmap(layer)(torch.stack([x, 2 * x]))
+    torch.testing.assert_close(each, torch.stack([layer(x), layer(2 * x)]))
+
+
+@pytest.mark.parametrize("mask", [False, True], ids=["dense", "masked"])
+@pytest.mark.parametrize("shared", [False, True], ids=["own weights", "one weight for all"])
+@pytest.mark.parametrize("name", [n for n in LAYERS if n.startswith("PowerNorm")])
+def test_an_ensemble_of_power_norms_trains_under_vmap(name, shared, mask):
+    """Members whose parameters and statistics are stacked do what each does alone."""
+    members = [trained(name) for _ in range(3)]
+    for seed, member in enumerate(members):
+        randomize(member, 0 if shared else seed)
+        results(member, randn(3, 5, 4, seed=40 + seed), second=False)
+    parameters, buffers = torch.func.stack_module_state(members)
+    parameters = {n: p.detach() for n, p in parameters.items()}
+    if shared:
+        parameters = {n: p[0] for n, p in parameters.items()}
+    x = randn(3, 3, 5, 4, seed=9)
+    masks = torch.stack([random_mask(3, 5, seed=s) for s in range(3)])
+    base = copy.deepcopy(members[0])
+
+    def loss(
+        parameters: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, real: Tensor
+    ) -> Tensor:
+        arguments = (x, real) if mask else (x,)
+        return torch.func.functional_call(base, (parameters, buffers), arguments).pow(3).sum()
+
+    grads = torch.func.vmap(
+        torch.func.grad(loss, argnums=(0, 2)), (None if shared else 0, 0, 0, 0)
+    )(parameters, buffers, x, masks)
+    for i, member in enumerate(members):
+        found = {f"grad of {n}": g[i] for n, g in grads[0].items()} | {"grad of x": grads[1][i]}
+        source = x[i].clone().requires_grad_()
+        member.zero_grad()
+        member(source, *([masks[i]] if mask else [])).pow(3).sum().backward()
+        expected = {f"grad of {n}": p.grad for n, p in member.named_parameters()}
+        assert_same(found, expected | {"grad of x": source.grad})
+        assert_same({n: b[i] for n, b in buffers.items()}, dict(member.named_buffers()))
+
+    # And the other way round: vmap within, the gradient of the sum outside.
+    leaf = x.clone().requires_grad_()
+    weights = {n: p.clone().requires_grad_() for n, p in parameters.items()}
+    state = {n: b.clone() for n, b in buffers.items()}
+    total = torch.func.vmap(loss, (None if shared else 0, 0, 0, 0))(weights, state, leaf, masks)
+    total.sum().backward()
+    for i, member in enumerate(members):
+        source = x[i].clone().requires_grad_()
+        member.zero_grad()
+        member(source, *([masks[i]] if mask else [])).pow(3).sum().backward()
+        torch.testing.assert_close(leaf.grad[i], source.grad)
+        assert_same({n: b[i] for n, b in state.items()}, dict(member.named_buffers()))
+    for n, weight in weights.items():
+        each = [dict(member.named_parameters())[n].grad for member in members]
+        torch.testing.assert_close(weight.grad, sum(each) if shared else torch.stack(each))
+
+
+@pytest.mark.parametrize("name", APPROXIMATE)
+def test_vmap_with_one_statistic_for_all_is_refused(name):
+    layer = trained(name)
+    with pytest.raises(ValueError, match="stack_module_state"):
+        torch.func.vmap(layer)(randn(2, 3, 5, 4))
+
+
+@pytest.mark.parametrize("name", APPROXIMATE)
+@pytest.mark.parametrize("loss", [lambda x, y: (x + y).square().sum(), lambda x, y: y.sum()])
+def test_the_compiler_refuses_a_second_derivative(name, loss):
+    torch._dynamo.reset()
+    layer = torch.compile(trained(name), backend="aot_eager")
+    x = randn(3, 5, 4).requires_grad_()
+    with pytest.raises(RuntimeError, match="create_graph=True"):
+        torch.autograd.grad(loss(x, layer(x)), x, create_graph=True)
 
 
 @EVERY

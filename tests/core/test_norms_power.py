@@ -148,7 +148,8 @@ def test_the_published_code_in_evaluation_scales_each_token():
     assert_array_equal(new_nu, nu)
 
 
-def test_the_published_code_ignores_padding():
+def test_in_the_published_code_padding_reaches_nu_alone():
+    """It averages over padding too; what is not finite there counts as 0."""
     weight, bias, batches, upstream = stream()
     x, g_y = batches[0].reshape(3, 4, H), upstream[0].reshape(3, 4, H)
     mask = np.arange(4) < np.asarray([4, 2, 1])[:, None]
@@ -168,7 +169,20 @@ def test_the_published_code_ignores_padding():
     assert_allclose(grads.x[mask], alone_grads.x)
     assert_array_equal(grads.x[~mask], 0)
     assert_allclose(after, alone_after)
-    assert_allclose(nu, alone_nu)
+    assert_allclose(nu, alone_nu * mask.mean())
+
+    y, cache, _ = norms.power_norm_authors_code(x, weight, bias, np.ones(H), mask=mask, groups=2)
+    start = np.full(H, 0.3)
+    grads, nu = norms.power_norm_authors_code_backward(g_y, cache, start)
+    g_y = np.where(mask[..., None], g_y, 0.0)
+    split = x.reshape(3, 4, 2, H // 2)
+    s = split / np.sqrt((split**2).mean(-1, keepdims=True) + 1e-5)
+    x_hat = s.reshape(x.shape) / np.sqrt(1 + 1e-5)
+    e = weight * g_y - start * x_hat
+    assert_allclose(nu, start + 0.1 * (e * x_hat).mean((0, 1)))
+    assert_allclose(
+        grads.x[mask], norms.power_norm_authors_code_backward(g_y[mask], alone_cache, start)[0].x
+    )
 
 
 def test_the_published_code_on_another_axis_and_in_half_precision():
