@@ -23,7 +23,7 @@ SITE_TESTS = tests/site/test_site.py tests/site/test_site_in_browser.py
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS)
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve test lint types units notebooks site audit bench refresh format clean
+.PHONY: help book serve test lint types units notebooks site audit bench libraries refresh format clean
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -60,6 +60,20 @@ types: $(INSTALLED)  ## Check the types
 units: $(INSTALLED)  ## Run the tests of the package and of the book's sources
 	$(PYTEST) --dist loadscope normtutor tests $(SITE_TESTS:%=--ignore %) \
 		--cov --cov-report=term-missing
+
+# transformers and timm, JAX, Flax, Keras and ONNX beside the packages of the book, which this
+# environment borrows. timm and torchvision would bring a torch for GPUs, so they come alone.
+LIBRARIES ?= $(VENV)-libraries
+
+libraries: $(INSTALLED)  ## Test the layers in models and forms of other libraries
+	test -x $(LIBRARIES)/bin/python || $(BIN)/python -m venv $(LIBRARIES)
+	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
+		$$($(LIBRARIES)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/book.pth
+	$(LIBRARIES)/bin/python -m pip install --disable-pip-version-check -q $(PIP_FLAGS) \
+		-r tests/libraries/requirements.txt
+	$(LIBRARIES)/bin/python -m pip install --disable-pip-version-check -q $(PIP_FLAGS) \
+		--no-deps timm==1.0.31 torchvision==0.29.2
+	PYTHONPATH=$(CURDIR) $(LIBRARIES)/bin/python -m pytest -q -n 0 tests/libraries
 
 notebooks: $(INSTALLED)  ## Execute the chapters that changed, compare all stored outputs
 	$(BIN)/python .ci/chapters.py $(NOTEBOOKS)

@@ -2,8 +2,19 @@
 
 - :mod:`normtutor.norms`: the formulas, forward and backward, for NumPy, torch and JAX arrays.
 - :mod:`normtutor.layers`: the same formulas as ``torch.nn`` modules.
+- :func:`normtutor.swap_norms`: those modules in place of a model's own.
 
 ``import normtutor`` needs neither torch nor matplotlib.
 """
 
+import importlib
+from typing import Any
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """Find what needs torch only when it is asked for."""
+    if name == "swap_norms":
+        return importlib.import_module("normtutor.swapping").swap_norms
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,34 +6,68 @@ can take the place of torch's in any model, and loads its weights. The layers wh
 cross tokens take a mask as well.
 """
 
+import sys
 import warnings
-from functools import partial
+from collections.abc import Callable, Iterable
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
+from torch.ao.quantization import fuser_method_mappings
 from torch.nn.modules.batchnorm import _BatchNorm
-from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.utils import parametrize
 
 from normtutor import norms
-from normtutor.validation import check_groups, partial_count
+from normtutor.validation import check_groups, check_momentum, partial_count
 
 __all__ = [
+    "AdaptiveLayerNorm",
+    "AdaptiveLayerNormZero",
     "BatchNorm",
     "DynamicTanh",
+    "FiLM",
     "GroupNorm",
     "InstanceNorm",
     "LayerNorm",
     "PartialRMSNorm",
     "PowerNorm",
     "RMSNorm",
+    "ScaleNorm",
+    "update_statistics",
     "weight_norm",
 ]
 
 
+def _one_node(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Let ``torch.fx`` record a layer as one node, as it does with the layers of torch.nn."""
+
+    @wraps(forward)
+    def recorded(self: nn.Module, x: Any, *inputs: Any, **named: Any) -> Any:
+        if isinstance(x, fx.Proxy):
+            path = x.tracer.path_of_module(self)  # type: ignore[attr-defined]
+            return x.tracer.create_proxy("call_module", path, (x, *inputs), named)
+        return forward(self, x, *inputs, **named)
+
+    return recorded
+
+
+def _check_tensor(x: Any) -> None:
+    """Raise TypeError unless x is a torch tensor."""
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"x must be a torch tensor; got {type(x).__module__}.{type(x).__qualname__}. Convert "
+            "it with torch.as_tensor, or call the formula in normtutor.norms, which takes NumPy "
+            "and JAX arrays."
+        )
+
+
 def _check_dtype(x: Tensor, *parameters: Tensor | None) -> None:
-    """Raise TypeError unless each parameter has x's dtype, or is float32 beside half precision."""
+    """Raise TypeError unless x is a tensor and each parameter has its dtype.
+
+    Beside half precision a parameter may be float32 too.
+    """
+    _check_tensor(x)
     half = x.dtype in (torch.float16, torch.bfloat16)
     for parameter in parameters:
         if parameter is None or not x.is_floating_point():
@@ -44,6 +78,20 @@ def _check_dtype(x: Tensor, *parameters: Tensor | None) -> None:
                 f"x; got {parameter.dtype} beside x of {x.dtype}. Convert one of them, for example "
                 f"with layer.to({x.dtype})."
             )
+
+
+def _as_under_autocast(theirs: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return x in the dtype in which torch's layer would compute and return under autocast.
+
+    On some devices autocast lets some norms compute and return float32, and which they are
+    changes with torch's version. So torch's own function is asked, with two numbers.
+    """
+    if x.dtype not in (torch.float16, torch.bfloat16):
+        return x
+    kind = x.device.type
+    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+        return x
+    return x.to(theirs(x.new_zeros(1, 2)).dtype)
 
 
 def _fits(x: Tensor, num_features: int, feature_axis: int) -> bool:
@@ -72,11 +120,11 @@ def _axis_repr(feature_axis: int, default: int) -> str:
     return "" if feature_axis == default else f", feature_axis={feature_axis}"
 
 
-class BatchNorm(_BatchNorm):
+class BatchNorm(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
     r"""BatchNorm over the formula :func:`normtutor.norms.batch_norm`.
 
-    It stands for ``torch.nn.BatchNorm1d``, ``BatchNorm2d`` and ``BatchNorm3d``, and with
-    ``feature_axis=-1`` for sequences of shape (B, L, H).
+    It is ``torch.nn.BatchNorm1d``, ``BatchNorm2d`` and ``BatchNorm3d`` in one, an instance of each,
+    and with ``feature_axis=-1`` it serves sequences of shape (B, L, H).
 
     Parameters
     ----------
@@ -116,6 +164,7 @@ class BatchNorm(_BatchNorm):
         bias: bool = True,
         feature_axis: int = 1,
     ) -> None:
+        check_momentum(momentum)
         super().__init__(
             num_features,
             eps,
@@ -128,9 +177,10 @@ class BatchNorm(_BatchNorm):
         )
         self.feature_axis = feature_axis
 
+    @_one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        _check_features(x, self.num_features, self.feature_axis)
         _check_dtype(x, self.weight, self.bias, self.running_mean, self.running_var)
+        _check_features(x, self.num_features, self.feature_axis)
         if self.eps < 0 and not self.training:  # in training the formula raises
             raise ValueError(
                 f"eps must not be negative, or a small variance has no root; got {self.eps}. "
@@ -166,6 +216,31 @@ class BatchNorm(_BatchNorm):
         return super().extra_repr() + _axis_repr(self.feature_axis, 1)
 
 
+def _fuse(is_qat: bool, *modules: Any) -> nn.Module:
+    """Fold a BatchNorm of ours into the layer before it, as torch folds its own."""
+    *others, norm = [m for m in modules if not isinstance(m, nn.ReLU)]
+    if norm.training or norm.feature_axis != 1:
+        raise ValueError(
+            "a BatchNorm can be folded into the layer before it only in evaluation and with "
+            f"feature_axis=1; got training={norm.training}, feature_axis={norm.feature_axis}. "
+            "Call model.eval() first; for training with quantization undo swap_norms first."
+        )
+    kinds: dict[Any, Any] = {nn.Conv2d: nn.BatchNorm2d, nn.Conv3d: nn.BatchNorm3d}
+    kind = kinds.get(type(others[0]), nn.BatchNorm1d)
+    twin = kind(norm.num_features, norm.eps, device="meta")
+    twin._parameters, twin._buffers = norm._parameters, norm._buffers
+    twin.eval()
+    theirs = [twin if m is norm else m for m in modules]
+    method = fuser_method_mappings.get_fuser_method(tuple(type(m) for m in theirs))
+    return method(is_qat, *theirs)
+
+
+# torch.ao.quantization.fuse_modules looks classes up by name, so a subclass must be listed.
+for _before in (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Linear):
+    for _after in ((BatchNorm,), (BatchNorm, nn.ReLU)):
+        fuser_method_mappings._DEFAULT_OP_LIST_TO_FUSER_METHOD[(_before, *_after)] = _fuse
+
+
 def _store(buffer: Tensor | None, value: Tensor | None) -> None:
     """Write ``value`` into ``buffer`` without its graph, which would keep every past batch."""
     if buffer is not None and value is not None:
@@ -173,12 +248,13 @@ def _store(buffer: Tensor | None, value: Tensor | None) -> None:
             buffer.copy_(value.detach())
 
 
-class InstanceNorm(_InstanceNorm):
+class InstanceNorm(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d):
     r"""InstanceNorm over the formula :func:`normtutor.norms.instance_norm`.
 
-    It stands for ``torch.nn.InstanceNorm1d``, ``InstanceNorm2d`` and ``InstanceNorm3d``, and with
-    ``feature_axis=-1`` for sequences of shape (B, L, H). Unlike torch's it tells a batched from an
-    unbatched input by two axes only: (C, L) is one example, everything larger is a batch.
+    It is ``torch.nn.InstanceNorm1d``, ``InstanceNorm2d`` and ``InstanceNorm3d`` in one, an instance
+    of each, and with ``feature_axis=-1`` it serves sequences of shape (B, L, H). Unlike torch's it
+    tells a batched from an unbatched input by two axes only: (C, L) is one example, everything
+    larger is a batch.
 
     Parameters
     ----------
@@ -205,6 +281,7 @@ class InstanceNorm(_InstanceNorm):
         bias: bool = True,
         feature_axis: int = 1,
     ) -> None:
+        check_momentum(momentum)
         super().__init__(
             num_features,
             eps,
@@ -217,7 +294,9 @@ class InstanceNorm(_InstanceNorm):
         )
         self.feature_axis = feature_axis
 
+    @_one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        _check_dtype(x, self.weight, self.bias, self.running_mean, self.running_var)
         if x.ndim == 2:
             mask = None if mask is None else mask.unsqueeze(0)
             return self.forward(x.unsqueeze(0), mask).squeeze(0)
@@ -227,9 +306,8 @@ class InstanceNorm(_InstanceNorm):
             warnings.warn(
                 f"x has {x.shape[self.feature_axis]} features along axis {self.feature_axis}, the "
                 f"layer was built for {self.num_features}. Without an affine the number is unused.",
-                stacklevel=2,
+                stacklevel=3,
             )
-        _check_dtype(x, self.weight, self.bias, self.running_mean, self.running_var)
         y, _, running = norms.instance_norm(
             x,
             self.weight,
@@ -289,9 +367,11 @@ class GroupNorm(nn.GroupNorm):
         )
         self.feature_axis = feature_axis
 
+    @_one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        _check_features(x, self.num_channels, self.feature_axis)
         _check_dtype(x, self.weight, self.bias)
+        _check_features(x, self.num_channels, self.feature_axis)
+        x = _as_under_autocast(lambda two: nn.functional.group_norm(two, 1), x)
         if x.numel() == self.num_groups:
             raise ValueError(
                 "GroupNorm needs more than one value to normalize; got x of shape "
@@ -322,18 +402,72 @@ class LayerNorm(nn.LayerNorm):
     eps : float
     elementwise_affine : bool
     bias : bool
+    feature_axis : int
+        With 1 each position of x of shape (B, C, ...) is normalized over its C features, as in
+        ConvNeXt; ``normalized_shape`` is then C.
 
     Notes
     -----
-    ``forward(x)``: x of shape (..., \*normalized_shape). Source: :cite:t:`ba2016`.
+    ``forward(x)``: x of shape (..., \*normalized_shape). Under autocast on a GPU the output is
+    float32, as torch's. Source: :cite:t:`ba2016`.
     """
 
+    def __init__(
+        self,
+        normalized_shape: int | list[int] | torch.Size,
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        feature_axis: int = -1,
+    ) -> None:
+        super().__init__(normalized_shape, eps, elementwise_affine, bias, device, dtype)
+        self.feature_axis = _only_one_axis(feature_axis, self.normalized_shape)
+
+    @_one_node
     def forward(self, x: Tensor) -> Tensor:
         _check_dtype(x, self.weight, self.bias)
+        x = _as_under_autocast(lambda two: nn.functional.layer_norm(two, (2,)), x)
         y, _ = norms.layer_norm(
-            x, self.weight, self.bias, normalized_shape=self.normalized_shape, eps=self.eps
+            _features_last(x, self.feature_axis),
+            self.weight,
+            self.bias,
+            normalized_shape=self.normalized_shape,
+            eps=self.eps,
         )
-        return y
+        return _features_back(y, self.feature_axis)
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + _axis_repr(self.feature_axis, -1)
+
+
+def _only_one_axis(feature_axis: int, normalized_shape: tuple[int, ...]) -> int:
+    """Return ``feature_axis``; raise ValueError if several axes are normalized, not at the end."""
+    if feature_axis != -1 and len(normalized_shape) != 1:
+        raise ValueError(
+            f"feature_axis={feature_axis} needs one number as normalized_shape; got "
+            f"{tuple(normalized_shape)}. Several axes are normalized only at the end of x."
+        )
+    return feature_axis
+
+
+def _features_last(x: Tensor, feature_axis: int) -> Tensor:
+    """Move the feature axis to the end, if it is not there."""
+    if feature_axis == -1:
+        return x
+    if not -x.ndim <= feature_axis < x.ndim:
+        raise ValueError(
+            f"feature_axis={feature_axis} does not exist in x of shape {tuple(x.shape)}. "
+            "Use 1 for (B, C, ...) and -1 for (B, L, H)."
+        )
+    return x.movedim(feature_axis, -1)
+
+
+def _features_back(y: Tensor, feature_axis: int) -> Tensor:
+    """Undo :func:`_features_last`."""
+    return y if feature_axis == -1 else y.movedim(-1, feature_axis)
 
 
 class RMSNorm(nn.RMSNorm):
@@ -346,16 +480,256 @@ class RMSNorm(nn.RMSNorm):
     eps : float or None
         None is the machine epsilon of the dtype in which the statistic is accumulated.
     elementwise_affine : bool
+    add_unit_offset : bool
+        Multiply by 1 + γ, and start with γ = 0, as Gemma does.
+    cast_before_weight : bool
+        Round to x's dtype before the multiplication by γ, as Llama and Qwen do.
+    feature_axis : int
+        As in :class:`LayerNorm`.
 
     Notes
     -----
     ``forward(x)``: x of shape (..., \*normalized_shape). Half-precision x gives half-precision
-    output whatever the dtype of the weight. Source: :cite:t:`zhang2019rms`.
+    output whatever the dtype of the weight, but under autocast on a GPU float32, as torch's.
+    Source: :cite:t:`zhang2019rms`.
     """
 
+    def __init__(
+        self,
+        normalized_shape: int | list[int] | torch.Size,
+        eps: float | None = None,
+        elementwise_affine: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        add_unit_offset: bool = False,
+        cast_before_weight: bool = False,
+        feature_axis: int = -1,
+    ) -> None:
+        self.add_unit_offset = add_unit_offset  # reset_parameters reads it
+        super().__init__(normalized_shape, eps, elementwise_affine, device, dtype)
+        self.cast_before_weight = cast_before_weight
+        self.feature_axis = _only_one_axis(feature_axis, self.normalized_shape)
+
+    @_one_node
     def forward(self, x: Tensor) -> Tensor:
-        y, _ = norms.rms_norm(x, self.weight, normalized_shape=self.normalized_shape, eps=self.eps)
-        return y
+        _check_tensor(x)
+        x = _as_under_autocast(lambda two: nn.functional.rms_norm(two, (2,)), x)
+        y, _ = norms.rms_norm(
+            _features_last(x, self.feature_axis),
+            self.weight,
+            normalized_shape=self.normalized_shape,
+            eps=self.eps,
+            add_unit_offset=self.add_unit_offset,
+            cast_before_weight=self.cast_before_weight,
+        )
+        return _features_back(y, self.feature_axis)
+
+    def reset_parameters(self) -> None:
+        """Set the weight to one, or to zero where it is an offset from one."""
+        if self.elementwise_affine:
+            nn.init.constant_(self.weight, 0.0 if self.add_unit_offset else 1.0)
+
+    def extra_repr(self) -> str:
+        text = super().extra_repr()
+        if self.add_unit_offset:
+            text += ", add_unit_offset=True"
+        if self.cast_before_weight:
+            text += ", cast_before_weight=True"
+        return text + _axis_repr(self.feature_axis, -1)
+
+
+class ScaleNorm(nn.Module):
+    r"""ScaleNorm over the formula :func:`normtutor.norms.scale_norm`.
+
+    Parameters
+    ----------
+    dim : int
+        d, the length of the last axis.
+    eps : float
+
+    Notes
+    -----
+    ``forward(x)``: x of shape (..., dim). Its one parameter ``g`` starts at √d, where the layer is
+    RMSNorm. Source: :cite:t:`nguyen2019`.
+    """
+
+    def __init__(self, dim: int, eps: float = 1e-5, device: Any = None, dtype: Any = None) -> None:
+        super().__init__()
+        self.dim, self.eps = dim, eps
+        self.g = nn.Parameter(torch.empty(1, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    @_one_node
+    def forward(self, x: Tensor) -> Tensor:
+        _check_tensor(x)
+        _check_features(x, self.dim, -1)
+        return norms.scale_norm(x, self.g, eps=self.eps)[0]
+
+    def reset_parameters(self) -> None:
+        """Set g to √d."""
+        nn.init.constant_(self.g, self.dim**0.5)
+
+    def extra_repr(self) -> str:
+        return f"{self.dim}, eps={self.eps}"
+
+
+class _Conditional(nn.Module):
+    """The linear map from a condition to what stands in the place of γ and β, all 0 at first."""
+
+    def __init__(
+        self, num_features: int, condition_features: int, parts: int, device: Any, dtype: Any
+    ) -> None:
+        super().__init__()
+        self.num_features, self.condition_features = num_features, condition_features
+        self.projection = nn.Linear(
+            condition_features, parts * num_features, device=device, dtype=dtype
+        )
+        self.parts = parts
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the map to zero, so that every condition gives γ = 1 and β = 0."""
+        nn.init.zeros_(self.projection.weight)
+        nn.init.zeros_(self.projection.bias)
+
+    def _parts_of(self, x: Tensor, condition: Tensor) -> tuple[Tensor, ...]:
+        for value in (x, condition):
+            _check_tensor(value)
+        expected = (x.shape[0], self.condition_features)
+        if tuple(condition.shape) != expected:
+            raise ValueError(
+                f"condition must have shape {expected}, one row for each example of x; got "
+                f"{tuple(condition.shape)} beside x of shape {tuple(x.shape)}."
+            )
+        return self.projection(condition).chunk(self.parts, dim=-1)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_features}, {self.condition_features}"
+
+
+class FiLM(_Conditional):
+    r"""FiLM over the formula :func:`normtutor.norms.film`, with the map from the condition.
+
+    Behind a norm without parameters of its own it makes a conditional norm: behind BatchNorm,
+    conditional BatchNorm; behind InstanceNorm, the norm of style transfer.
+
+    Parameters
+    ----------
+    num_features : int
+        H for x of shape (B, L, H).
+    condition_features : int
+        The length of a condition.
+    feature_axis : int
+
+    Notes
+    -----
+    ``forward(x, condition)``: condition of shape (B, condition_features). The linear map
+    ``projection`` starts at 0, so that the layer starts as the identity. Source:
+    :cite:t:`perez2018`.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        condition_features: int,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        feature_axis: int = -1,
+    ) -> None:
+        super().__init__(num_features, condition_features, 2, device, dtype)
+        self.feature_axis = feature_axis
+
+    @_one_node
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        scale, shift = self._parts_of(x, condition)
+        _check_features(x, self.num_features, self.feature_axis)
+        return norms.film(x, scale, shift, feature_axis=self.feature_axis)[0]
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + _axis_repr(self.feature_axis, -1)
+
+
+class AdaptiveLayerNorm(_Conditional):
+    r"""AdaLN over the formula :func:`normtutor.norms.adaptive_layer_norm`.
+
+    Parameters
+    ----------
+    num_features : int
+        H for x of shape (B, ..., H).
+    condition_features : int
+        The length of a condition.
+    eps : float
+
+    Notes
+    -----
+    ``forward(x, condition)``: condition of shape (B, condition_features), for example the sum of
+    the embeddings of a class and a time, behind an activation. The linear map ``projection`` starts
+    at 0, so that the layer starts as LayerNorm. Source: :cite:t:`peebles2023`.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        condition_features: int,
+        eps: float = 1e-5,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, condition_features, 2, device, dtype)
+        self.eps = eps
+
+    @_one_node
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        scale, shift = self._parts_of(x, condition)
+        _check_features(x, self.num_features, -1)
+        return norms.adaptive_layer_norm(x, scale, shift, eps=self.eps)[0]
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + f", eps={self.eps}"
+
+
+class AdaptiveLayerNormZero(_Conditional):
+    r"""A residual block with AdaLN-Zero: the norm before a branch and the gate behind it.
+
+    :math:`y = x + g\, f(\mathrm{AdaLN}(x))`, over :func:`normtutor.norms.adaptive_layer_norm` and
+    :func:`normtutor.norms.gated_residual`.
+
+    Parameters
+    ----------
+    branch : torch.nn.Module
+        f, for example attention or a feed-forward network; it keeps the shape of x.
+    num_features, condition_features, eps
+        As in :class:`AdaptiveLayerNorm`.
+
+    Notes
+    -----
+    ``forward(x, condition)``. The linear map ``projection`` gives scale, shift and gate and starts
+    at 0, so that the block starts as the identity, whatever the branch. Source:
+    :cite:t:`peebles2023`.
+    """
+
+    def __init__(
+        self,
+        branch: nn.Module,
+        num_features: int,
+        condition_features: int,
+        eps: float = 1e-5,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, condition_features, 3, device, dtype)
+        self.branch, self.eps = branch, eps
+
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        scale, shift, gate = self._parts_of(x, condition)
+        _check_features(x, self.num_features, -1)
+        normalized, _ = norms.adaptive_layer_norm(x, scale, shift, eps=self.eps)
+        return norms.gated_residual(x, self.branch(normalized), gate)[0]
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + f", eps={self.eps}"
 
 
 class DynamicTanh(nn.Module):
@@ -373,15 +747,23 @@ class DynamicTanh(nn.Module):
     ``forward(x)``: x of shape (..., num_features). Source: :cite:t:`zhu2025`.
     """
 
-    def __init__(self, num_features: int, alpha_init_value: float = 0.5) -> None:
+    def __init__(
+        self,
+        num_features: int,
+        alpha_init_value: float = 0.5,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
         super().__init__()
         self.num_features, self.alpha_init_value = num_features, alpha_init_value
-        self.alpha = nn.Parameter(torch.empty(1))
-        self.weight = nn.Parameter(torch.empty(num_features))
-        self.bias = nn.Parameter(torch.empty(num_features))
+        self.alpha = nn.Parameter(torch.empty(1, device=device, dtype=dtype))
+        self.weight = nn.Parameter(torch.empty(num_features, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(num_features, device=device, dtype=dtype))
         self.reset_parameters()
 
+    @_one_node
     def forward(self, x: Tensor) -> Tensor:
+        _check_tensor(x)
         y, _ = norms.dynamic_tanh(x, self.alpha, self.weight, self.bias)
         return y
 
@@ -412,13 +794,17 @@ class PartialRMSNorm(nn.Module):
     ``forward(x)``: x of shape (..., dim). Source: :cite:t:`zhang2019rms`.
     """
 
-    def __init__(self, dim: int, p: float, eps: float = 1e-8) -> None:
+    def __init__(
+        self, dim: int, p: float, eps: float = 1e-8, device: Any = None, dtype: Any = None
+    ) -> None:
         super().__init__()
         partial_count(dim, p)
         self.dim, self.p, self.eps = dim, p, eps
-        self.weight = nn.Parameter(torch.ones(dim))
+        self.weight = nn.Parameter(torch.ones(dim, device=device, dtype=dtype))
 
+    @_one_node
     def forward(self, x: Tensor) -> Tensor:
+        _check_tensor(x)
         y, _ = norms.partial_rms_norm(x, self.weight, p=self.p, eps=self.eps)
         return y
 
@@ -481,7 +867,9 @@ class _Approximation(NamedTuple):
         return formula(x, weight, bias, psi_squared, nu, mask, step)
 
     def backward(self, grad_y, x, weight, bias, psi_squared, nu, mask, step):
-        """Return the gradients of x, weight and bias, where there are such, and the ν that follows."""
+        """Return the gradients of x, weight and bias, or None, and the ν that follows."""
+        norm: Any
+        norm_backward: Any
         norm, norm_backward = (
             (norms.power_norm, norms.power_norm_backward)
             if self.variant == "pn"
@@ -509,9 +897,7 @@ def _mapped_backward(formula: Any, dims: tuple[int | None, ...]) -> Any:
         *grads, new_nu = torch.vmap(
             formula, in_dims=(0, *dims), out_dims=(*out_dims, 0 if dims[4] is None else dims[4])
         )(grad_y, x, weight, bias, psi_squared, nu, mask, step)
-        return *[
-            g.sum(0) if d is None else g for g, d in zip(grads, given, strict=True)
-        ], new_nu
+        return *[g.sum(0) if d is None else g for g, d in zip(grads, given, strict=True)], new_nu
 
     return mapped
 
@@ -602,6 +988,8 @@ class PowerNorm(nn.Module):
         :func:`~normtutor.norms.power_norm_authors_code`.
     groups : int
         Of the per-token scaling in "authors-code".
+    nu_counts_padding : bool
+        Whether ν of "authors-code" averages over masked positions too, as published.
     feature_axis : int
 
     Notes
@@ -612,8 +1000,9 @@ class PowerNorm(nn.Module):
     after it was used; ``num_batches_tracked``. In evaluation nothing moves, and the output is
     linear in x but for β and the scaling of "authors-code". "pn-v" keeps ψ² for its evaluation.
     In training the gradient of "pn" and "authors-code" is approximate and has no gradient of its
-    own: autograd raises where a second one is asked for. Gradient checkpointing changes it, because
-    the forward pass then runs again after ψ² has moved. Source: :cite:t:`shen2020`.
+    own, in the warm-up neither: autograd raises where a second one leads through it. Gradient
+    checkpointing changes it, because the forward pass then runs again after ψ² has moved. Source:
+    :cite:t:`shen2020`.
     """
 
     running_mean_square: Tensor
@@ -628,9 +1017,12 @@ class PowerNorm(nn.Module):
         alpha_backward: float = 0.9,
         affine: bool = True,
         warmup_steps: int = 0,
+        device: Any = None,
+        dtype: Any = None,
         *,
         variant: str = "pn",
         groups: int = 1,
+        nu_counts_padding: bool = True,
         feature_axis: int = -1,
     ) -> None:
         super().__init__()
@@ -656,12 +1048,15 @@ class PowerNorm(nn.Module):
         self.warmup_steps = warmup_steps
         self.variant = variant
         self.groups = groups
+        self.nu_counts_padding = nu_counts_padding
         self.feature_axis = feature_axis
-        self.weight = nn.Parameter(torch.ones(num_features)) if affine else None
-        self.bias = nn.Parameter(torch.zeros(num_features)) if affine else None
-        self.register_buffer("running_mean_square", torch.ones(num_features))
-        self.register_buffer("nu", torch.zeros(num_features))
-        self.register_buffer("num_batches_tracked", torch.tensor(0))
+        ones = partial(torch.ones, num_features, device=device, dtype=dtype)
+        zeros = partial(torch.zeros, num_features, device=device, dtype=dtype)
+        self.weight = nn.Parameter(ones()) if affine else None
+        self.bias = nn.Parameter(zeros()) if affine else None
+        self.register_buffer("running_mean_square", ones())
+        self.register_buffer("nu", zeros())
+        self.register_buffer("num_batches_tracked", torch.tensor(0, device=device))
 
     def reset_parameters(self) -> None:
         """Set the parameters and the running statistics to their initial values."""
@@ -672,9 +1067,10 @@ class PowerNorm(nn.Module):
             nn.init.ones_(self.weight)
             nn.init.zeros_(self.bias)
 
+    @_one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        _check_features(x, self.num_features, self.feature_axis)
         _check_dtype(x, self.weight, self.bias, self.running_mean_square)
+        _check_features(x, self.num_features, self.feature_axis)
         options: dict[str, Any] = {
             "training": self.training,
             "alpha": self.alpha_forward,
@@ -684,6 +1080,7 @@ class PowerNorm(nn.Module):
         }
         if self.variant == "authors-code":
             options["groups"] = self.groups
+            options["nu_counts_padding"] = self.nu_counts_padding
         parameters = (self.weight, self.bias)
         if not self.training:
             formula = (
@@ -724,7 +1121,68 @@ class PowerNorm(nn.Module):
         )
         if self.variant == "authors-code":
             text += f", groups={self.groups}"
+            text += "" if self.nu_counts_padding else ", nu_counts_padding=False"
         return text + _axis_repr(self.feature_axis, -1)
+
+
+def update_statistics(loader: Iterable[Any], model: nn.Module, device: Any = None) -> None:
+    """Compute the running statistics anew, as plain averages over the batches of ``loader``.
+
+    What ``torch.optim.swa_utils.update_bn`` does for BatchNorm, and for :class:`PowerNorm` too:
+    after weights were averaged, or before an evaluation, the statistics of training belong to other
+    weights. The model runs in training mode without gradients; ν and the parameters stay.
+
+    Parameters
+    ----------
+    loader : iterable
+        Of batches x, or of tuples or lists whose first entry is x.
+    model : torch.nn.Module
+    device : torch.device, optional
+        Where to move each batch first.
+
+    Raises
+    ------
+    ValueError
+        If the model has no norm that keeps running statistics.
+    """
+    batch_norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
+    power_norms = [m for m in model.modules() if isinstance(m, PowerNorm)]
+    if not any(m.track_running_stats for m in batch_norms) and not power_norms:
+        raise ValueError(
+            f"the model must hold a norm with running statistics to update; "
+            f"{type(model).__name__} has no norm with running statistics. LayerNorm and RMSNorm "
+            "keep none and need no update."
+        )
+    before: list[tuple[nn.Module, dict[str, Any]]] = [
+        (m, {"momentum": m.momentum}) for m in batch_norms
+    ]
+    before += [
+        (m, {"alpha_forward": m.alpha_forward, "warmup_steps": m.warmup_steps}) for m in power_norms
+    ]
+    steps = [m.num_batches_tracked.clone() for m in power_norms]
+    flags = [(m, m.training) for m in model.modules()]
+    try:
+        for batch_norm in batch_norms:
+            batch_norm.reset_running_stats()
+            batch_norm.momentum = None
+        for power_norm in power_norms:
+            power_norm.running_mean_square.fill_(1)
+            power_norm.num_batches_tracked.zero_()
+            # In a warm-up ψ² is the plain average of the batches so far.
+            power_norm.warmup_steps, power_norm.alpha_forward = sys.maxsize, 1.0
+        model.train()
+        with torch.no_grad():
+            for batch in loader:
+                x = batch[0] if isinstance(batch, list | tuple) else batch
+                model(x if device is None else x.to(device))
+    finally:
+        for norm, attributes in before:
+            for name, value in attributes.items():
+                setattr(norm, name, value)
+        for power_norm, step in zip(power_norms, steps, strict=True):
+            power_norm.num_batches_tracked.copy_(step)
+        for module, training in flags:
+            module.training = training
 
 
 class _WeightNorm(nn.Module):
@@ -795,7 +1253,7 @@ def weight_norm(module: nn.Module, name: str = "weight", dim: int | None = 0) ->
     Raises
     ------
     ValueError
-        If ``module`` has no parameter of that name.
+        If ``module`` has no parameter of that name, or one that a parametrization computes.
 
     Notes
     -----
@@ -805,6 +1263,13 @@ def weight_norm(module: nn.Module, name: str = "weight", dim: int | None = 0) ->
         raise ValueError(
             f"module has no parameter {name!r}; got {type(module).__name__}. "
             f"Choose one of: {', '.join(n for n, _ in module.named_parameters()) or 'none there'}."
+        )
+    if parametrize.is_parametrized(module, name):
+        there = type(module.parametrizations[name][0]).__name__.lstrip("_")  # type: ignore
+        raise ValueError(
+            f"{name} must be a plain parameter; got one that is computed already, by {there}. "
+            "Splitting it twice would leave a length that does nothing. Undo the first with "
+            f"torch.nn.utils.parametrize.remove_parametrizations(module, {name!r})."
         )
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
     module.register_load_state_dict_pre_hook(partial(_rename_old_keys, name=name))

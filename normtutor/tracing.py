@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 Cache = TypeVar("Cache", bound=type)
 
+
 def known_value(n: Any) -> float | None:
     """Return the number ``n`` as a float, or None while it is only a stand-in.
 

@@ -11,9 +11,19 @@ from normtutor.tracing import know_caches, known_value
 Array = Any
 
 
+def is_array(value: Any) -> bool:
+    """Whether ``value`` is an array of NumPy, torch, JAX or another library of the standard."""
+    return bool(is_array_api_obj(value))
+
+
+def _elsewhere(x: Array) -> bool:
+    """Whether a look at the values of x would wait for another device."""
+    return is_torch_array(x) and x.device.type != "cpu"
+
+
 def check_floating(x: Array, name: str = "x") -> None:
     """Raise TypeError unless ``x`` is an array of real floating-point numbers."""
-    if not is_array_api_obj(x):
+    if not is_array(x):
         raise TypeError(
             f"{name} must be an array: NumPy's, torch's or JAX's; got {_named(x)}. Convert it "
             f"first, for example with np.asarray({name}, dtype=float)."
@@ -60,7 +70,7 @@ def check_parameter(parameter: Array | None, name: str, shape: tuple[int, ...], 
     """
     if parameter is None:
         return
-    if not is_array_api_obj(parameter):
+    if not is_array(parameter):
         hint = f"Convert it first, for example with np.asarray({name}, dtype=float)."
         if isinstance(parameter, tuple | list | int):
             hint = (
@@ -105,7 +115,7 @@ def check_running_stats(
         )
     if variance is None or math.prod(variance.shape) == 0:
         return
-    if is_torch_array(variance) and variance.device.type != "cpu":
+    if _elsewhere(variance):
         return
     smallest = known_value(array_namespace(variance).min(variance))
     if smallest is not None and smallest < 0:
@@ -129,15 +139,13 @@ def check_cache(cache: Any, kind: type | tuple[type, ...], forward: str) -> None
     if isinstance(cache, kind):
         return
     hint = f"Pass the second result: y, cache = {forward}(...)."
-    if is_array_api_obj(cache):
+    if is_array(cache):
         hint = "That is an array, perhaps y. " + hint
     elif isinstance(cache, tuple) and any(isinstance(part, kind) for part in cache):
         hint = "That is all that the forward pass returned. " + hint
     elif type(cache).__name__.endswith("Cache"):
         hint = "That is the cache of another norm. " + hint
-    raise TypeError(
-        f"{forward}_backward needs the cache of {forward}; got {_named(cache)}. {hint}"
-    )
+    raise TypeError(f"{forward}_backward needs the cache of {forward}; got {_named(cache)}. {hint}")
 
 
 def check_grad_y(grad_y: Array, y: Array) -> None:
@@ -158,7 +166,9 @@ def check_normalized_shape(
     ``normalized_shape`` None means the shape of ``weight`` or, without one, x's last axis.
     """
     if normalized_shape is None:
-        shape = tuple(weight.shape) if is_array_api_obj(weight) else tuple(x.shape[-1:])
+        shape = tuple(x.shape[-1:])
+        if weight is not None and is_array(weight):
+            shape = tuple(weight.shape)
     elif isinstance(normalized_shape, int):
         shape = (normalized_shape,)
     else:
@@ -195,7 +205,35 @@ def check_mask(mask: Array | None, x: Array, feature_axis: int) -> Array | None:
             f"mask must have x's shape without its feature axis, {expected} for x of shape "
             f"{tuple(x.shape)} with feature_axis={feature_axis}; got {tuple(mask.shape)}."
         )
+    warn_if_inverted(mask)
     return xp.expand_dims(mask, axis=feature_axis)
+
+
+def warn_if_inverted(mask: Array) -> None:
+    """Warn where a mask of shape (B, L) is True on padding, by the looks of it.
+
+    It hides the first position of most sequences, and either hides one sequence whole, as the
+    inverse does with the longest, or hides more than it shows. A batch that is padded on the left
+    does neither. Looked at only where the values are there, on this machine's own memory.
+    """
+    if mask.ndim != 2 or 0 in mask.shape:
+        return
+    if _elsewhere(mask):
+        return
+    xp = array_namespace(mask)
+    shown = xp.astype(mask, xp.float32)
+    first = known_value(xp.mean(shown[:, 0]))
+    if first is None or first >= 0.5:
+        return
+    shortest = known_value(xp.min(xp.max(shown, axis=1)))
+    share = known_value(xp.mean(shown))
+    if shortest == 0 or (share is not None and share < 0.5):
+        warnings.warn(
+            f"the mask hides the first position of {1 - first:.0%} of the sequences, so it is "
+            "probably inverted: here True marks real tokens. Turn it round with ~mask, as torch's "
+            "key_padding_mask needs, or build it with normtutor.masks.real_tokens.",
+            stacklevel=4,
+        )
 
 
 def check_groups(num_groups: int, num_channels: int) -> None:

@@ -47,13 +47,24 @@ NORMS: dict[str, tuple[str | NormFactory, bool]] = {
     "power": (partial(layers.PowerNorm, warmup_steps=PN_WARMUP), True),
     # The published code scales tokens in as many groups as there are heads.
     "authors": (
-        partial(layers.PowerNorm, warmup_steps=PN_WARMUP, variant="authors-code", groups=HEADS),
+        partial(
+            layers.PowerNorm,
+            warmup_steps=PN_WARMUP,
+            variant="authors-code",
+            groups=HEADS,
+            nu_counts_padding=False,  # the published code counts it; these runs leave it out
+        ),
         True,
     ),
     "power, warm-up 60": (partial(layers.PowerNorm, warmup_steps=60), True),
     "power, no nu": (partial(layers.PowerNorm, warmup_steps=PN_WARMUP, alpha_backward=1.0), True),
     "authors, one group": (
-        partial(layers.PowerNorm, warmup_steps=PN_WARMUP, variant="authors-code"),
+        partial(
+            layers.PowerNorm,
+            warmup_steps=PN_WARMUP,
+            variant="authors-code",
+            nu_counts_padding=False,
+        ),
         True,
     ),
 }

@@ -6,7 +6,15 @@ arguments and come out as a third result.
 """
 
 from normtutor.norms.batch_norm import RunningStats, batch_norm, batch_norm_backward
-from normtutor.norms.choices import NO_NORM, TABLE, Choices, sharing_cells
+from normtutor.norms.choices import NO_NORM, RELATIVES, TABLE, Choices, sharing_cells
+from normtutor.norms.conditional import (
+    adaptive_layer_norm,
+    adaptive_layer_norm_backward,
+    film,
+    film_backward,
+    gated_residual,
+    gated_residual_backward,
+)
 from normtutor.norms.dynamic_tanh import dynamic_tanh, dynamic_tanh_backward
 from normtutor.norms.group_norm import (
     group_norm,
@@ -31,17 +39,25 @@ from normtutor.norms.rms_norm import (
     rms_norm,
     rms_norm_backward,
 )
+from normtutor.norms.scale_norm import scale_norm, scale_norm_backward
 from normtutor.norms.weight_norm import weight_norm, weight_norm_backward
 
 __all__ = [
     "NO_NORM",
+    "RELATIVES",
     "TABLE",
     "Choices",
     "RunningStats",
+    "adaptive_layer_norm",
+    "adaptive_layer_norm_backward",
     "batch_norm",
     "batch_norm_backward",
     "dynamic_tanh",
     "dynamic_tanh_backward",
+    "film",
+    "film_backward",
+    "gated_residual",
+    "gated_residual_backward",
     "group_norm",
     "group_norm_backward",
     "instance_norm",
@@ -58,6 +74,8 @@ __all__ = [
     "power_norm_v_backward",
     "rms_norm",
     "rms_norm_backward",
+    "scale_norm",
+    "scale_norm_backward",
     "sharing_cells",
     "weight_norm",
     "weight_norm_backward",

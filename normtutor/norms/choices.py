@@ -49,6 +49,27 @@ TABLE: dict[str, Choices] = {
 # A network without a norm, on a light and on a dark page; its lines are dashed.
 NO_NORM = ("#6a6a6a", "#a8a8a8")
 
+# Relatives that the figures of the family leave out: the same statistic, in its colours, another γ
+# and β. A row without axes takes no statistic.
+RELATIVES: dict[str, Choices] = {
+    "ScaleNorm": Choices(
+        "H", "Euclidean norm", "the token itself; one g for all features", *TABLE["RMSNorm"][3:]
+    ),
+    "AdaLN": Choices(
+        "H",
+        "mean and variance",
+        "the token itself; γ and β from a condition",
+        *TABLE["LayerNorm"][3:],
+    ),
+    "AdaLN-Zero": Choices(
+        "H",
+        "mean and variance",
+        "the token itself; γ, β and a gate from a condition",
+        *TABLE["LayerNorm"][3:],
+    ),
+    "FiLM": Choices("", "none", "no statistic; γ and β from a condition", *NO_NORM),
+}
+
 
 def sharing_cells(
     name: str,
@@ -63,7 +84,7 @@ def sharing_cells(
     Parameters
     ----------
     name : str
-        A key of :data:`TABLE`.
+        A key of :data:`TABLE` or of :data:`RELATIVES`.
     shape : (B, L, H)
     cell : (b, l, h)
         Indices of one cell, from 0.
@@ -75,7 +96,7 @@ def sharing_cells(
     Returns
     -------
     boolean array of shape (B, L, H)
-        All False for WeightNorm, which takes no statistic of the activations.
+        All False for WeightNorm and FiLM, which take no statistic of the activations.
 
     Raises
     ------
@@ -92,13 +113,14 @@ def sharing_cells(
            [[0, 0, 0],
             [0, 0, 0]]])
     """
-    if name not in TABLE:
-        raise ValueError(f"unknown norm {name!r}. Choose one of: {', '.join(TABLE)}.")
+    rows = TABLE | RELATIVES
+    if name not in rows:
+        raise ValueError(f"unknown norm {name!r}. Choose one of: {', '.join(rows)}.")
     if not all(0 <= i < n for i, n in zip(cell, shape, strict=True)):
         raise ValueError(
             f"cell {cell} lies outside the shape {shape}. Indices count from 0 to length minus 1."
         )
-    axes = TABLE[name].axes
+    axes = rows[name].axes
     if not axes:
         return np.zeros(shape, dtype=bool)
     b, length, h = np.ogrid[: shape[0], : shape[1], : shape[2]]

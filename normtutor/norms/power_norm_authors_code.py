@@ -36,7 +36,7 @@ Array = Any
 class AuthorsCodeCache(NamedTuple):
     """What :func:`power_norm_authors_code_backward` needs of the forward pass.
 
-    In training ``power`` holds every token, padding too, and has no mask of its own.
+    In training, where ν counts padding, ``power`` holds every token and has no mask of its own.
     """
 
     scaling: RMSNormCache
@@ -58,6 +58,7 @@ def power_norm_authors_code(
     step: Any = None,
     warmup_steps: int = 0,
     groups: int = 1,
+    nu_counts_padding: bool = True,
 ) -> tuple[Array, AuthorsCodeCache, Array]:
     r"""PowerNorm as its authors published it in code, which differs from their paper.
 
@@ -70,8 +71,8 @@ def power_norm_authors_code(
     4. The backward pass divides by :math:`\psi_B` of this batch, not by :math:`\psi_{t-1}`, and
        uses ν from the first step on.
     5. With a mask :math:`\psi_B` is that of the real tokens, but ν averages over padding too, where
-       no gradient arrives and :math:`\hat x` is what stands there, divided like the rest, or 0 where
-       that is not finite.
+       no gradient arrives and :math:`\hat x` is what stands there, divided like the rest, or 0
+       where that is not finite. ``nu_counts_padding=False`` leaves padding out.
 
     **Axes of the statistics:** the features of a group for the scaling; every axis but
     ``feature_axis``, and the past batches, for ψ.
@@ -84,6 +85,8 @@ def power_norm_authors_code(
         As in :func:`~normtutor.norms.power_norm`.
     groups : int
         Must divide H. The authors use the number of attention heads.
+    nu_counts_padding : bool
+        Whether ν averages over padding too, as published. Without a mask it makes no difference.
 
     Returns
     -------
@@ -117,7 +120,11 @@ def power_norm_authors_code(
     check_groups(groups, x.shape[axis])
     padding = check_mask(mask, x, axis)
     xp = array_namespace(x, weight, bias)
-    scaled, scaling = rms_norm(_split_last(widen(x), axis, groups), eps=1e-5)
+    wide = widen(x)
+    if padding is not None:
+        counts = training and nu_counts_padding
+        wide = xp.where(padding | xp.isfinite(wide) if counts else padding, wide, 0.0)
+    scaled, scaling = rms_norm(_split_last(wide, axis, groups), eps=1e-5)
     s = _join_last(scaled, axis)
 
     y, power, updated = power_norm(
@@ -142,15 +149,12 @@ def power_norm_authors_code(
         updated = unless_empty(alpha * past + (1 - alpha) * batch, old, count(s, axes, padding))
         updated = xp.where(xp.isfinite(updated), updated, old)
         updated = restore(updated, running_mean_square)
-        x_hat = s * power.inverse_psi
-        if padding is not None:  # what is not finite there shall not spoil ν
+        if padding is not None and nu_counts_padding:
+            x_hat = s * power.inverse_psi
+            # What is not finite there shall not spoil ν.
             x_hat = xp.where(padding | xp.isfinite(x_hat), x_hat, 0.0)
-        power = power._replace(
-            x_hat=x_hat,
-            inverse_psi=1 / xp.sqrt(batch + eps),
-            mask=None,
-            exact=False,
-        )
+            power = power._replace(x_hat=x_hat, mask=None)
+        power = power._replace(inverse_psi=1 / xp.sqrt(batch + eps), exact=False)
     return xp.astype(y, x.dtype, copy=False), AuthorsCodeCache(scaling, power, padding), updated
 
 

@@ -27,7 +27,9 @@ LAYERS: dict[str, tuple[Any, bool]] = {
     "PowerNorm, warm-up": (lambda **k: layers.PowerNorm(4, warmup_steps=2, **k), False),
     "PowerNorm-V": (lambda **k: layers.PowerNorm(4, variant="pn-v", **k), False),
     "PowerNorm, authors' code": (
-        lambda **k: layers.PowerNorm(4, variant="authors-code", groups=2, warmup_steps=2, **k),
+        lambda **k: layers.PowerNorm(
+            4, variant="authors-code", groups=2, warmup_steps=2, nu_counts_padding=False, **k
+        ),
         False,
     ),
 }
@@ -130,6 +132,7 @@ def test_a_mask_that_is_true_everywhere_changes_nothing(name, training):
     assert_same(results(layer, x, mask, second=False), results(other, x, second=False))
 
 
+@pytest.mark.filterwarnings("ignore:the mask hides:UserWarning")
 @EVERY
 def test_a_batch_without_a_real_token_counts_and_changes_nothing_else(name):
     layer = build(name)
@@ -227,6 +230,7 @@ def test_padding_moves_batch_norm_as_the_closed_form_says_and_the_mask_undoes_it
     torch.testing.assert_close(layer.running_mean, mean)
 
 
+@pytest.mark.filterwarnings("ignore:the mask hides:UserWarning")
 def test_one_real_token_has_no_variance():
     x, mask = randn(3, 5, 4), torch.zeros(3, 5, dtype=torch.bool)
     mask[1, 2] = True
@@ -284,3 +288,33 @@ def test_the_bitwise_comparison_notices_one_bit():
     for other in ({"y": nearly}, {"y": x.double()}, {"z": x}, {}):
         with pytest.raises(AssertionError):
             assert_equal({"y": x}, other)
+
+
+def test_padding_reaches_nu_of_the_published_code_and_nothing_else_at_once():
+    """Its ν averages over padding too: the one difference that nu_counts_padding makes."""
+    counted, left_out = (
+        layers.PowerNorm(4, variant="authors-code", nu_counts_padding=counts).double()
+        for counts in (True, False)
+    )
+    mask = random_mask(3, 5, seed=2)
+    for layer in (counted, left_out):
+        randomize(layer)
+        layer.nu.fill_(0.3)
+    found, expected = (
+        results(layer, randn(3, 5, 4), mask, second=False) for layer in (counted, left_out)
+    )
+    assert not torch.allclose(found.pop("buffer nu"), expected.pop("buffer nu"))
+    assert_same(found, expected)
+    assert "nu_counts_padding=False" in repr(left_out)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_an_inverted_mask_is_warned_of(dtype):
+    mask = torch.arange(5) < torch.tensor([5, 3, 1])[:, None]
+    layer, x = layers.BatchNorm(4, feature_axis=-1, dtype=dtype), randn(3, 5, 4, dtype=dtype)
+    layer(x, mask)
+    layer(x, mask.flip(1))  # padded on the left
+    layer(x, torch.arange(5) >= torch.tensor([1, 1, 2])[:, None])  # and by more than is needed
+    for wrong in (~mask, ~torch.ones_like(mask)):
+        with pytest.warns(UserWarning, match=r"probably inverted.*~mask"):
+            layer(x, wrong)

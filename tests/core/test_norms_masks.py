@@ -125,6 +125,7 @@ def test_images_take_a_mask_without_the_channel_axis():
 # --- running statistics ---------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:the mask hides:UserWarning")
 @given(lengths=st.lists(st.integers(0, 6), min_size=1, max_size=5))
 def test_running_statistics_count_real_tokens_only(lengths):
     if sum(lengths) == 1:
@@ -158,6 +159,7 @@ def test_running_statistics_of_instance_norm_skip_empty_sequences():
     assert_array_equal(running.var, ones)
 
 
+@pytest.mark.filterwarnings("ignore:the mask hides:UserWarning")
 def test_running_mean_square_counts_real_tokens_only():
     x, weight, bias, mask, _ = draw()
     ones = np.ones(H)

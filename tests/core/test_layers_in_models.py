@@ -1,0 +1,241 @@
+"""The layers where torch expects its own: isinstance, fusion, fx, autocast, devices, averages."""
+
+import copy
+
+import pytest
+import torch
+from layer_checks import assert_same, randn, randomize, results
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from normtutor import layers
+
+
+@pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d])
+def test_batch_norm_is_an_instance_of_each_of_torchs(kind):
+    assert isinstance(layers.BatchNorm(4), kind)
+    assert not isinstance(layers.InstanceNorm(4), kind)
+
+
+@pytest.mark.parametrize("kind", [nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d])
+def test_instance_norm_is_an_instance_of_each_of_torchs(kind):
+    assert isinstance(layers.InstanceNorm(4), kind)
+    assert not isinstance(layers.BatchNorm(4), kind)
+
+
+FUSED = {
+    "Conv1d": (nn.Conv1d(3, 8, 3), (2, 3, 6)),
+    "Conv2d": (nn.Conv2d(3, 8, 3, bias=False), (2, 3, 6, 5)),
+    "Conv3d": (nn.Conv3d(3, 8, 2), (2, 3, 4, 3, 3)),
+    "Linear": (nn.Linear(3, 8), (5, 3)),
+}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("activated", [False, True], ids=["no ReLU", "ReLU"])
+@pytest.mark.parametrize("name", FUSED)
+def test_fuse_modules(name, activated):
+    before, shape = FUSED[name]
+    if name == "Linear" and activated:
+        pytest.skip("torch folds no Linear, BatchNorm, ReLU")
+    norm = layers.BatchNorm(8)
+    randomize(norm)
+    norm.running_mean.copy_(randn(8))
+    model = nn.Sequential(before, norm, nn.ReLU()).eval()
+    x = randn(*shape).float()
+    expected = model(x)
+    names = ["0", "1", "2"] if activated else ["0", "1"]
+    fused = torch.ao.quantization.fuse_modules(model, [names])
+    assert isinstance(fused[1], nn.Identity)
+    torch.testing.assert_close(fused(x), expected, rtol=1e-4, atol=1e-5)
+    assert isinstance(model[1], layers.BatchNorm)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_fuse_modules_refuses_features_that_are_elsewhere():
+    model = nn.Sequential(nn.Linear(3, 8), layers.BatchNorm(8, feature_axis=-1)).eval()
+    with pytest.raises(ValueError, match="feature_axis=1; got training=False, feature_axis=-1"):
+        torch.ao.quantization.fuse_modules(model, [["0", "1"]])
+
+
+LAYERS = {
+    "BatchNorm": lambda **k: layers.BatchNorm(5, **k),
+    "InstanceNorm": lambda **k: layers.InstanceNorm(5, affine=True, **k),
+    "GroupNorm": lambda **k: layers.GroupNorm(1, 5, **k),
+    "LayerNorm": lambda **k: layers.LayerNorm(4, **k),
+    "LayerNorm over channels": lambda **k: layers.LayerNorm(5, feature_axis=1, **k),
+    "RMSNorm": lambda **k: layers.RMSNorm(4, **k),
+    "RMSNorm, as in Gemma": lambda **k: layers.RMSNorm(4, add_unit_offset=True, **k),
+    "PartialRMSNorm": lambda **k: layers.PartialRMSNorm(4, 0.5, **k),
+    "ScaleNorm": lambda **k: layers.ScaleNorm(4, **k),
+    "DynamicTanh": lambda **k: layers.DynamicTanh(4, **k),
+    "PowerNorm": lambda **k: layers.PowerNorm(4, **k),
+    "PowerNorm-V": lambda **k: layers.PowerNorm(4, variant="pn-v", **k),
+    "PowerNorm, authors' code": lambda **k: layers.PowerNorm(4, variant="authors-code", **k),
+}
+EVERY = pytest.mark.parametrize("name", LAYERS)
+
+
+@EVERY
+def test_device_and_dtype_are_arguments_of_every_constructor(name):
+    layer = LAYERS[name](device="meta", dtype=torch.float64)
+    for key, value in layer.state_dict().items():
+        assert value.device.type == "meta", key
+        whole = key.endswith("num_batches_tracked")
+        assert value.dtype == (torch.int64 if whole else torch.float64), key
+    real = layer.to_empty(device="cpu")
+    real.reset_parameters()
+    fresh = LAYERS[name](dtype=torch.float64)
+    torch.testing.assert_close(dict(real.state_dict()), dict(fresh.state_dict()))
+    assert_same(
+        results(real, randn(3, 5, 4), second=False), results(fresh, randn(3, 5, 4), second=False)
+    )
+
+
+@EVERY
+def test_fx_records_a_layer_as_one_node(name):
+    layer = LAYERS[name]().double()
+    randomize(layer)
+    model = nn.Sequential(nn.Identity(), layer, nn.Tanh())
+    traced = torch.fx.symbolic_trace(model)
+    assert [n.target for n in traced.graph.nodes if n.op == "call_module"] == ["0", "1", "2"]
+    twin = copy.deepcopy(model)
+    for training in (True, True, False):
+        x = randn(3, 5, 4)
+        found = results(traced.train(training), x, second=False)
+        assert_same(found, results(twin.train(training), x, second=False))
+    with pytest.raises((TypeError, ValueError)):
+        traced(torch.ones(3, 5, 4, dtype=torch.int64))
+
+
+def test_fx_records_a_mask():
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm = layers.BatchNorm(4, feature_axis=-1)
+
+        def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+            return self.norm(x * 2, mask=mask)
+
+    model = Masked().double().eval()
+    mask = torch.arange(5) < torch.tensor([[5], [3], [2]])
+    traced = torch.fx.symbolic_trace(model)
+    assert traced(randn(3, 5, 4), mask).equal(model(randn(3, 5, 4), mask))
+
+
+UNDER_AUTOCAST = {
+    "LayerNorm": (nn.LayerNorm, layers.LayerNorm, (4,)),
+    "RMSNorm": (nn.RMSNorm, layers.RMSNorm, (4,)),
+    "GroupNorm": (nn.GroupNorm, layers.GroupNorm, (1, 5)),
+    "BatchNorm": (nn.BatchNorm1d, layers.BatchNorm, (5,)),
+    "InstanceNorm": (nn.InstanceNorm1d, layers.InstanceNorm, (5, 1e-5, 0.1, True)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Mismatch dtype:UserWarning")  # a slow path of torch's
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+@pytest.mark.parametrize("name", UNDER_AUTOCAST)
+def test_autocast_gives_the_dtype_that_it_gives_to_torchs(name, kind, dtype):
+    """For a GPU on tensors without data, which go through autocast's own dispatch all the same."""
+    with FakeTensorMode(), torch.no_grad():  # autograd would ask for the device
+        found = []
+        *both, arguments = UNDER_AUTOCAST[name]
+        for make in both:
+            layer = make(*arguments, device=kind).eval()
+            x = torch.empty(3, 5, 4, device=kind, dtype=dtype)
+            before = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+            torch.set_autocast_enabled(kind, True)
+            torch.set_autocast_dtype(kind, torch.bfloat16)
+            try:
+                found.append(layer(x).dtype)
+            finally:
+                torch.set_autocast_enabled(kind, before[0])
+                torch.set_autocast_dtype(kind, before[1])
+                torch.clear_autocast_cache()
+    assert found[1] == found[0]
+    if kind == "cuda" and name in ("LayerNorm", "GroupNorm"):
+        assert found[0] == torch.float32
+
+
+def loader() -> list[Tensor]:
+    return [1 + 2 * randn(4, 5, 4, seed=s) for s in range(3)]
+
+
+@pytest.mark.parametrize("variant", ["pn", "pn-v", "authors-code"])
+def test_statistics_are_updated_in_one_pass_over_the_data(variant):
+    """As torch's update_bn: the plain average over the batches, and nothing else moves."""
+    norm = layers.PowerNorm(4, variant=variant, warmup_steps=2).double()
+    model = nn.Sequential(norm, nn.Linear(4, 4).double(), layers.BatchNorm(5).double())
+    reference = copy.deepcopy(model)
+    results(model, randn(4, 5, 4, seed=9), second=False)
+    nu, step = norm.nu.clone(), norm.num_batches_tracked.clone()
+    model.eval()
+    layers.update_statistics(loader(), model)
+    assert not model.training
+    squares = []
+    for x in loader():
+        s = x
+        if variant == "authors-code":
+            s = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        squares.append(s.square().mean((0, 1)))
+    torch.testing.assert_close(norm.running_mean_square, torch.stack(squares).mean(0))
+    assert norm.nu.equal(nu)
+    assert norm.num_batches_tracked == step
+    assert (norm.warmup_steps, norm.alpha_forward) == (2, 0.9)
+    assert model[2].momentum == 0.1
+    reference[0].warmup_steps = 100
+    reference[0].alpha_forward = 1.0
+    torch.optim.swa_utils.update_bn(loader(), reference)
+    torch.testing.assert_close(model[2].running_mean, reference[2].running_mean)
+    torch.testing.assert_close(model[2].running_var, reference[2].running_var)
+
+
+def test_an_averaged_model_with_power_norm_is_evaluated_with_its_own_statistics():
+    model = nn.Sequential(nn.Linear(4, 4), layers.PowerNorm(4)).double()
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for x in loader():
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        optimizer.step()
+        averaged.update_parameters(model)
+    pairs = [(x[:, :, :], torch.zeros(4)) for x in loader()]
+    layers.update_statistics(pairs, averaged)  # from pairs, the first entry, as update_bn
+    with torch.no_grad():
+        hidden = [averaged.module[0](x) for x in loader()]
+    expected = torch.stack([h.square().mean((0, 1)) for h in hidden]).mean(0)
+    torch.testing.assert_close(averaged.module[1].running_mean_square, expected)
+
+
+def test_statistics_of_a_model_without_any():
+    with pytest.raises(ValueError, match="no norm with running statistics"):
+        layers.update_statistics(loader(), nn.Linear(4, 4))
+
+
+@EVERY
+def test_export(name):
+    layer = LAYERS[name]()
+    randomize(layer)
+    model = nn.Sequential(nn.Identity(), layer).eval()
+    x = randn(3, 5, 4).float()
+    exported = torch.export.export(model, (x,)).module()
+    torch.testing.assert_close(exported(x), model(x))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: layers.BatchNorm(5), lambda: layers.BatchNorm(5, momentum=None)]
+)
+def test_an_ensemble_of_batch_norms_trains_under_vmap(make):
+    members = [make().double() for _ in range(3)]
+    parameters, buffers = torch.func.stack_module_state(members)
+    x = randn(3, 6, 5, 4)
+    base = copy.deepcopy(members[0])
+
+    def call(parameters: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(base, (parameters, buffers), (x,))
+
+    y = torch.func.vmap(call)(parameters, buffers, x)
+    for i, member in enumerate(members):
+        torch.testing.assert_close(y[i], member(x[i]))
+        assert_same({n: b[i] for n, b in buffers.items()}, dict(member.named_buffers()))

@@ -1,0 +1,391 @@
+"""swap_norms on models of torch, and on norms as other libraries write them."""
+
+import copy
+
+import pytest
+import torch
+from layer_checks import assert_same, randn, randomize, results
+from torch import Tensor, nn
+
+import normtutor
+from normtutor import layers, swapping
+
+
+class LlamaNorm(nn.Module):
+    """Root mean square, rounded before the weight; named as in many published models."""
+
+    def __init__(self, width: int, eps: float = 1e-6) -> None:
+        super().__init__()
+        self.weight, self.variance_epsilon = nn.Parameter(torch.ones(width)), eps
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        wide = hidden_states.float()
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+        return self.weight * (wide * scale).to(hidden_states.dtype)
+
+
+class GemmaNorm(nn.Module):
+    """The weight is an offset from one, and the product is rounded once."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.zeros(width)), 1e-6
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
+        return (wide * (1.0 + self.weight.float())).type_as(x)
+
+
+class FunctionalLayerNorm(nn.Module):
+    """With a bias that may be missing and an ε that stands nowhere but in the call."""
+
+    def __init__(self, width: int, bias: bool) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-5)
+
+
+class BareLayerNorm(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.normalized_shape = (width,)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.layer_norm(x.float(), self.normalized_shape, eps=1e-5).to(x.dtype)
+
+
+class ChannelLayerNorm(nn.LayerNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.permute(0, 2, 3, 1)
+        return super().forward(x).permute(0, 3, 1, 2)
+
+
+class NormWithActivation(nn.BatchNorm2d):
+    """BatchNorm, dropout and activation in one module."""
+
+    def __init__(self, width: int, act: nn.Module) -> None:
+        super().__init__(width)
+        self.drop, self.act = nn.Identity(), act
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.act(self.drop(super().forward(x)))
+
+
+def images(*norms: nn.Module) -> tuple[nn.Module, Tensor]:
+    return nn.Sequential(nn.Conv2d(3, 8, 3), *norms), randn(4, 3, 7, 6).float()
+
+
+def tokens(*norms: nn.Module) -> tuple[nn.Module, Tensor]:
+    return nn.Sequential(nn.Linear(3, 8), *norms), randn(4, 5, 3).float()
+
+
+# A model, its input, and what stands in the place of the norm afterwards.
+MODELS = {
+    "BatchNorm2d": (lambda: images(nn.BatchNorm2d(8, eps=1e-3, momentum=0.3)), "BatchNorm"),
+    "BatchNorm2d, plain average": (lambda: images(nn.BatchNorm2d(8, momentum=None)), "BatchNorm"),
+    "BatchNorm2d, no affine": (
+        lambda: images(nn.BatchNorm2d(8, affine=False, track_running_stats=False)),
+        "BatchNorm",
+    ),
+    "InstanceNorm2d": (lambda: images(nn.InstanceNorm2d(8, affine=True)), "InstanceNorm"),
+    "GroupNorm": (lambda: images(nn.GroupNorm(2, 8, eps=1e-3)), "GroupNorm"),
+    "LayerNorm": (lambda: tokens(nn.LayerNorm(8, eps=1e-6)), "LayerNorm"),
+    "LayerNorm of two axes": (lambda: tokens(nn.LayerNorm((5, 8), bias=False)), "LayerNorm"),
+    "RMSNorm": (lambda: tokens(nn.RMSNorm(8)), "RMSNorm"),
+    "as in Llama": (lambda: tokens(LlamaNorm(8)), "RMSNorm"),
+    "as in Gemma": (lambda: tokens(GemmaNorm(8)), "RMSNorm"),
+    "as in nanoGPT": (lambda: tokens(FunctionalLayerNorm(8, True)), "LayerNorm"),
+    "as in nanoGPT, no bias": (lambda: tokens(FunctionalLayerNorm(8, False)), "LayerNorm"),
+    "as in OLMo": (lambda: tokens(BareLayerNorm(8)), "LayerNorm"),
+    "as in ConvNeXt": (lambda: images(ChannelLayerNorm(8)), "LayerNorm"),
+    "with an activation": (
+        lambda: images(NormWithActivation(8, nn.SiLU())),
+        "ActivatedBatchNorm",
+    ),
+}
+
+
+def every_result(model: nn.Module, x: Tensor) -> dict[str, Tensor]:
+    """Two steps of training and one evaluation."""
+    found = {}
+    for step, training in enumerate((True, True, False)):
+        some = results(model.train(training), x + step, second=False)
+        found |= {f"{name}, step {step}": value for name, value in some.items()}
+    return found
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_swapped_model_does_the_same_and_comes_back(name):
+    make, becomes = MODELS[name]
+    model, x = make()
+    randomize(model)
+    twin = copy.deepcopy(model)
+    norm, parameters = model[1], list(model.parameters())
+    keys = list(model.state_dict())
+    report = normtutor.swap_norms(model)
+    assert type(model[1]).__name__ == becomes
+    assert [c.name for c in report.changed] == ["1"]
+    assert "norms changed: 1, refused: 0" in str(report)
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    assert list(model.state_dict()) == keys
+    assert_same(every_result(model, x), every_result(twin, x), factor=5)
+    report.undo()
+    assert model[1] is norm
+    assert_same(every_result(model, x), every_result(twin, x), factor=5)
+
+
+@pytest.mark.parametrize("name", ["as in Llama", "as in Gemma"])
+def test_in_half_precision_the_outputs_agree_bit_for_bit(name):
+    model, x = MODELS[name][0]()
+    randomize(model)
+    model, x = model.bfloat16(), 3 * x.bfloat16()
+    expected = model(x)
+    with normtutor.swap_norms(model):
+        assert isinstance(model[1], layers.RMSNorm)
+        assert model(x).equal(expected)
+        model[1].cast_before_weight = not model[1].cast_before_weight
+        assert not model(x).equal(expected)  # so the option was read rightly
+    assert not isinstance(model[1], layers.RMSNorm)
+
+
+def test_what_a_norm_carries_goes_with_it():
+    model, x = images(nn.BatchNorm2d(8, dtype=torch.float64))
+    model, x = model.double().eval(), x.double()
+    model[1].train()
+    model[1].weight.requires_grad_(False)
+    model[1].note = "kept"
+    seen = []
+    handle = model[1].register_forward_hook(lambda module, *_: seen.append(type(module)))
+    report = normtutor.swap_norms(model)
+    model(x)
+    assert seen == [layers.BatchNorm]
+    assert model[1].training and not model.training
+    assert not model[1].weight.requires_grad
+    assert model[1].running_mean.dtype == torch.float64
+    assert model[1].note == "kept"
+    assert model[1].num_batches_tracked == 1
+    handle.remove()
+    report.undo()
+    assert model[1].num_batches_tracked == 1
+    model(x)
+    assert len(seen) == 1
+
+
+def test_what_happened_while_ours_was_there_stays():
+    model, x = images(nn.BatchNorm2d(8))
+    twin = copy.deepcopy(model)
+    for m in (model, twin):
+        report = normtutor.swap_norms(m) if m is model else None
+        optimizer = torch.optim.SGD(m.parameters(), lr=0.1)
+        m(x).square().sum().backward()
+        optimizer.step()
+        m.double()
+        if report:
+            report.undo()
+    for key, value in twin.state_dict().items():
+        torch.testing.assert_close(model.state_dict()[key], value, rtol=1e-4, atol=1e-5)
+    assert model[1].running_mean.dtype == torch.float64
+
+
+def test_a_norm_with_two_names_stays_one():
+    norm = nn.LayerNorm(8)
+    model, x = tokens(norm, nn.Linear(8, 8), norm)
+    report = normtutor.swap_norms(model)
+    assert model[1] is model[3]
+    assert [c.name for c in report.changed] == ["1", "3"]
+    model(x)
+    report.undo()
+    assert model[1] is model[3] is norm
+
+
+def test_meta_devices():
+    with torch.device("meta"):
+        model, _ = tokens(LlamaNorm(8))
+        report = normtutor.swap_norms(model)
+    assert isinstance(model[1], layers.RMSNorm)
+    assert model[1].cast_before_weight and not model[1].add_unit_offset
+    assert model[1].weight.device.type == "meta"
+    report.undo()
+
+
+def test_another_norm_in_its_place():
+    model, x = images(nn.BatchNorm2d(8), nn.ReLU())
+
+    def grouped(norm: nn.Module) -> nn.Module:
+        assert isinstance(norm, layers.BatchNorm)
+        layer = layers.GroupNorm(4, norm.num_features, eps=norm.eps)
+        layer.load_state_dict({"weight": norm.weight, "bias": norm.bias})
+        return layer
+
+    model.double()
+    before = model[1]
+    report = normtutor.swap_norms(model, grouped)
+    assert isinstance(model[1], layers.GroupNorm)
+    assert model(x.double()).dtype == torch.float64
+    again = normtutor.swap_norms(model, lambda norm: nn.Identity())  # ours can be replaced too
+    assert type(model[1]) is nn.Identity
+    again.undo()
+    report.undo()
+    assert model[1] is before
+    with pytest.raises(TypeError, match=r"must return a .* got str"):
+        normtutor.swap_norms(model, lambda norm: "GroupNorm")
+
+
+def test_only_some():
+    model, _ = images(nn.BatchNorm2d(8), nn.GroupNorm(2, 8), nn.BatchNorm2d(8))
+    report = normtutor.swap_norms(model, only=nn.GroupNorm)
+    assert [c.name for c in report.changed] == ["2"]
+    report = normtutor.swap_norms(model, only=lambda name, module: name == "3")
+    assert [c.name for c in report.changed] == ["3"]
+    with pytest.raises(ValueError, match=r"found no norm to change in .*only="):
+        normtutor.swap_norms(model, only=nn.LayerNorm)
+
+
+class OddNorm(nn.Module):
+    """Divides by the mean absolute value."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x / (x.abs().mean(-1, keepdim=True) + 1e-5)
+
+
+class GatedNorm(OddNorm):
+    def forward(self, x: Tensor, gate: Tensor) -> Tensor:
+        return super().forward(x) * gate
+
+
+class DetachedNorm(LlamaNorm):
+    """Gives the same output, but no gradient flows through the statistic."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.variance_epsilon)
+        return self.weight * x * scale.detach()
+
+
+class RenamedNorm(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gamma = nn.Parameter(torch.ones(width))
+
+
+class FrozenBatchNorm2d(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            self.register_buffer(name, torch.ones(width))
+
+
+def replaced() -> nn.Module:
+    norm = nn.LayerNorm(8)
+    norm.forward = lambda x: x
+    return norm
+
+
+REFUSED = [
+    (OddNorm(8), "does what no layer of ours does"),
+    (GatedNorm(8), "called with x alone it raises TypeError.*gate"),
+    (DetachedNorm(8), "does what no layer of ours does"),
+    (RenamedNorm(8), "its parameters are gamma"),
+    (FrozenBatchNorm2d(8), "perhaps frozen"),
+    (nn.SyncBatchNorm(8), "several processes"),
+    (nn.LazyBatchNorm2d(), "lazy"),
+    (nn.LocalResponseNorm(2), "no local response norm"),
+    (nn.BatchNorm1d(8, momentum=1.5), r"momentum is 1\.5"),
+    (replaced(), "replaced on the instance"),
+]
+
+
+@pytest.mark.parametrize("norm, reason", REFUSED, ids=lambda v: type(v).__name__)
+def test_what_is_not_understood_is_refused_by_name_and_nothing_changes(norm, reason):
+    model = nn.Sequential(nn.Linear(8, 8), nn.LayerNorm(8), nn.Sequential(norm))
+    kept = model[1]
+    with pytest.raises(ValueError, match=rf"(?s)nothing was changed.*refused 2\.0: .*{reason}"):
+        normtutor.swap_norms(model)
+    assert model[1] is kept and model[2][0] is norm
+    report = normtutor.swap_norms(model, strict=False)
+    assert isinstance(model[1], layers.LayerNorm) and model[2][0] is norm
+    assert list(report.refused) == ["2.0"]
+    with pytest.raises(ValueError, match="not understood"):  # nothing at all was changed
+        normtutor.swap_norms(nn.Sequential(norm), strict=False)
+
+
+def test_nothing_to_swap_is_an_error():
+    with pytest.raises(ValueError, match=r"found no norm to change in torch\.nn\.Sequential"):
+        normtutor.swap_norms(nn.Sequential(nn.Linear(2, 2)))
+    with pytest.raises(ValueError, match="the model itself is a norm"):
+        normtutor.swap_norms(nn.LayerNorm(4))
+
+
+def test_undo_notices_that_somebody_else_was_there():
+    model, _ = tokens(nn.LayerNorm(8))
+    report = normtutor.swap_norms(model)
+    model[1] = nn.Identity()
+    with pytest.raises(ValueError, match="Somebody else has replaced it"):
+        report.undo()
+
+
+def test_weight_norm_of_torch():
+    model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), nn.ReLU())
+    x = randn(2, 4).float()
+    expected = model(x)
+    keys = list(model.state_dict())
+    report = normtutor.swap_norms(model)
+    assert isinstance(model[0].parametrizations.weight[0], layers._WeightNorm)
+    torch.testing.assert_close(model(x), expected)
+    assert list(model.state_dict()) == keys
+    report.undo()
+    torch.testing.assert_close(model(x), expected, rtol=0, atol=0)
+
+
+class TenTimes(layers.LayerNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return 10 * super().forward(x)
+
+
+def test_the_fast_path_of_torchs_encoder_does_not_pass_the_new_norms_by():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
+    model = nn.TransformerEncoder(layer, num_layers=2, enable_nested_tensor=False).eval()
+    x = randn(2, 5, 8).float()
+    with torch.no_grad():
+        expected = model(x)
+        report = normtutor.swap_norms(model)
+        torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-5)
+        normtutor.swap_norms(model, lambda norm: TenTimes(norm.normalized_shape))
+        ten_times = model(x)
+    assert (ten_times - expected).abs().max() > 5
+    torch.testing.assert_close(ten_times, model(x).detach())
+    with pytest.raises(ValueError, match="Somebody else"):
+        report.undo()
+
+
+def test_random_numbers_are_left_as_they_were():
+    model, _ = tokens(LlamaNorm(8))
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    normtutor.swap_norms(model)
+    assert torch.rand(3).equal(expected)
+
+
+def test_a_swapped_module_with_an_activation_is_one_node_for_fx():
+    model, x = images(NormWithActivation(8, nn.ReLU()))
+    normtutor.swap_norms(model.eval())
+    traced = torch.fx.symbolic_trace(model)
+    assert [node.op for node in traced.graph.nodes].count("call_module") == 2
+    assert traced(x).equal(model(x))
+
+
+def test_the_comparison_of_two_modules_can_fail():
+    assert swapping._compare(LlamaNorm(8), layers.RMSNorm(8, 1e-6, cast_before_weight=True)) == 0
+    assert swapping._compare(LlamaNorm(8), layers.RMSNorm(8, 1e-6)) > 0
+    assert swapping._compare(LlamaNorm(8), layers.RMSNorm(8, 1e-5)) is None
+    assert swapping._compare(LlamaNorm(8), layers.LayerNorm(8, bias=False)) is None
+    assert swapping._compare(DetachedNorm(8), layers.RMSNorm(8, 1e-6)) is None
