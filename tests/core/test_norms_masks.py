@@ -144,6 +144,7 @@ def test_running_statistics_count_real_tokens_only(lengths):
         assert_allclose(running.var, 0.75 * var + 0.25 * x[mask].var(0, ddof=1))
 
 
+@pytest.mark.filterwarnings("ignore:the mask hides:UserWarning")
 def test_running_statistics_of_instance_norm_skip_empty_sequences():
     x = np.random.default_rng(0).standard_normal((3, 4, 2))
     mask = np.asarray([[1, 1, 1, 0], [0, 0, 0, 0], [1, 1, 0, 0]], dtype=bool)
@@ -169,6 +170,7 @@ def test_running_mean_square_counts_real_tokens_only():
     assert_array_equal(untouched, ones)
 
 
+@pytest.mark.filterwarnings("ignore:the mask hides:UserWarning")
 @each_norm
 def test_a_batch_of_padding_gives_zeros(name):
     x, weight, bias, _, grad_y = draw()

@@ -9,6 +9,8 @@ from numpy.testing import assert_allclose
 from normtutor import norms
 from normtutor.exchange import EPS, FEATURE_AXIS, MOMENTUM, NAMES, NORMS, convert
 
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the libraries' own
+
 RNG = np.random.default_rng(0)
 X = (RNG.standard_normal((6, 4, 5)) * 2 + 1).astype(np.float32)  # features on axis 1
 WEIGHT, BIAS, MEAN = RNG.standard_normal((3, 4)).astype(np.float32)

@@ -104,13 +104,15 @@ def agree(model: nn.Module, call: Callable[[nn.Module], Tensor], number: int, sa
         expected = step(twin.train(training), call)
         torch.manual_seed(1)
         found = step(model.train(training), call)
+        # A bias before a norm has a gradient of rounding errors alone.
+        largest = max(float(theirs.abs().max()) for theirs in expected[1:])
         for mine, theirs in zip(found, expected, strict=True):
-            limit = 1e-4 * float(theirs.abs().max()) + 1e-9
+            limit = 1e-3 * float(theirs.abs().max()) + 1e-5 * largest
             assert float((mine - theirs).abs().max()) <= limit
     report.undo()
     assert [type(m) for m in model.modules()] == classes
     with torch.no_grad():
-        assert call(model.eval()).equal(call(twin.eval()))
+        torch.testing.assert_close(call(model.eval()), call(twin.eval()), rtol=1e-3, atol=1e-4)
 
 
 IDS = torch.randint(3, 50, (2, 7), generator=torch.Generator().manual_seed(0))
