@@ -53,7 +53,6 @@ def test_torchs_own_attention_hides_what_the_mask_hides():
         {"attention_mask": ~MASK},
         {"key_padding_mask": MASK},
         {"attention_mask": (~MASK).astype(int)},
-        {"attention_mask": np.zeros((2, 3), dtype=bool)},
     ],
     ids=str,
 )

@@ -170,7 +170,6 @@ def test_running_mean_square_counts_real_tokens_only():
     assert_array_equal(untouched, ones)
 
 
-@pytest.mark.filterwarnings("ignore:the mask hides:UserWarning")
 @each_norm
 def test_a_batch_of_padding_gives_zeros(name):
     x, weight, bias, _, grad_y = draw()
