@@ -194,7 +194,7 @@ def books_figure(
             )
         for b in range(books):
             middle = lines / 2 - b * (lines + gap)
-            ax.text(-0.3, middle, f"book {b + 1}", ha="right", va="center", fontsize=10)
+            ax.text(-0.3, middle, f"book {b + 1}", ha="right", va="center", fontsize=11)
         for page in range(pages):
             ax.text(
                 (page + 0.5) * characters,
@@ -202,7 +202,7 @@ def books_figure(
                 f"page {page + 1}" if page == 0 else str(page + 1),
                 ha="center",
                 va="top",
-                fontsize=10,
+                fontsize=11,
             )
         caption = f"\n{captions[name]}" if captions and name in captions else ""
         ax.set_title(f"{name}{caption}", fontsize=11, pad=3)
