@@ -19,11 +19,14 @@ export PYTHONNOUSERSITE = 1
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 NPM = $(BIN)/npm --prefix $(VENV) --no-audit --no-fund --loglevel=error
-SITE_TESTS = tests/site/test_site.py tests/site/test_site_in_browser.py
-PYTEST = $(BIN)/python -m pytest -q -n $(JOBS)
+SITE_TESTS = tests/site
+# Some seconds' worth of tests of every part: what `make check` runs.
+FAST_TESTS = tests/core/test_floors.py tests/core/test_norms_values.py tests/core/test_moments.py \
+	tests/core/test_gradcheck.py tests/core/test_choices.py tests/core/test_layers_torch.py
+PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --durations=15 --durations-min=3
 
 .DEFAULT_GOAL := help
-.PHONY: help book serve test lint types units notebooks site audit bench libraries refresh format clean
+.PHONY: help book live serve check test lint types units notebooks site audit bench libraries refresh format clean
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -33,19 +36,26 @@ $(INSTALLED): requirements.txt pyproject.toml book/_ext/package.json book/_ext/p
 		"Name one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c '$(NEW_ENOUGH)' || { echo "normtutor needs Python 3.11 or newer;" \
 		"$(PYTHON) is $$($(PYTHON) --version)." >&2; exit 1; }
-	@echo "Installing into $(VENV); the first time this takes some minutes."
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -q $(PIP_FLAGS) -r requirements.txt
+	@echo "Installing the pinned packages into $(VENV); the first time this takes some minutes"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) .ci/install.py $(BIN)/python $(PIP_FLAGS)
 	@# KaTeX and PurgeCSS, which the build of the site runs.
-	cp book/_ext/package.json book/_ext/package-lock.json $(VENV)
-	$(NPM) ci --omit=dev
+	@echo "Installing the programs that set equations and cut style sheets"
+	@cp book/_ext/package.json book/_ext/package-lock.json $(VENV)
+	@$(NPM) ci --omit=dev --silent
 	@touch $@
 
 book: $(INSTALLED)  ## Install what is needed, execute the chapters, build the site
-	$(BIN)/python .ci/build.py
+	@$(BIN)/python .ci/build.py
+
+live: $(INSTALLED)  ## Write: what is saved is seen in the browser (NOTEBOOKS=...)
+	@$(BIN)/python .ci/live.py --port $(PORT) $(if $(filter command%,$(origin NOTEBOOKS)),$(NOTEBOOKS))
 
 serve: book  ## Build the site and serve it on http://localhost:8000 (PORT=...)
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
+
+check: lint types  ## Check in a minute: style, types, fast tests
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope $(FAST_TESTS)
 
 # The cheap failures come first.
 test: lint types units notebooks site  ## Check everything: style, types, tests, chapters, site
@@ -58,7 +68,7 @@ types: $(INSTALLED)  ## Check the types
 	$(BIN)/mypy
 
 units: $(INSTALLED)  ## Run the tests of the package and of the book's sources
-	$(PYTEST) --dist loadscope normtutor tests $(SITE_TESTS:%=--ignore %) \
+	$(PYTEST) --dist loadscope normtutor tests --ignore $(SITE_TESTS) \
 		--cov --cov-report=term-missing
 
 # transformers and timm, JAX, Flax, Keras and ONNX beside the packages of the book, which this

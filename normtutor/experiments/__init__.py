@@ -38,8 +38,7 @@ line moves them onto a Dask cluster:
 All machines need the same Python and the same normtutor. Ray registers a backend of its own with
 joblib (``ray.util.joblib.register_ray()``, then ``backend="ray"``); the tests cover Dask alone.
 
-**To write one.** One file an experiment, named in :data:`normtutor.experiments.records.NAMES`. It
-holds
+**To write one.** One file an experiment; what states a ``FINDING`` is one. It holds
 
 - ``CHAPTER``, ``FIGURE``, ``FINDING`` and ``SEEDS``;
 - a frozen dataclass ``Config``, and the one ``CONFIG`` that the book reports;
@@ -52,6 +51,6 @@ list of records for each; ``REDUCED``, values of fields for a run of seconds in 
 ``ALONE = True`` for what measures time; ``REFERENCE``, where the line of "no difference" stands.
 """
 
-from normtutor.experiments.records import NAMES, Saved, load, module_of, run_experiment
+from normtutor.experiments.records import Saved, load, module_of, names, run_experiment
 
-__all__ = ["NAMES", "Saved", "load", "module_of", "run_experiment"]
+__all__ = ["Saved", "load", "module_of", "names", "run_experiment"]

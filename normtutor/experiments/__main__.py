@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from normtutor.experiments.records import (
-    NAMES,
     SCALES,
     Saved,
     configuration,
     load,
     module_of,
+    names,
     read,
     results_directory,
     run_experiment,
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command")
     commands.add_parser("list", help="list the experiments")
     run = commands.add_parser("run", help="run an experiment, or go on with one")
-    run.add_argument("name", choices=NAMES)
+    run.add_argument("name", choices=names())
     run.add_argument(
         "--jobs", type=int, default=-1, help="seeds that run at the same time (default: one a core)"
     )
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--text-file", type=Path, help="a UTF-8 text in place of the book's, for language models"
     )
     show = commands.add_parser("show", help="draw the figure of a saved experiment")
-    show.add_argument("name", choices=NAMES)
+    show.add_argument("name", choices=names())
     show.add_argument("--output", type=Path, help="image file; by default NAME.png")
     for command in (run, show):
         command.add_argument("--directory", type=Path, help="default: normtutor/results")
@@ -94,7 +94,7 @@ def _about_the_text(saved: Saved) -> str:
 
 
 def _list() -> None:
-    for name in NAMES:
+    for name in names():
         module = module_of(name)
         try:
             runs = read(name, results_directory()).runs

@@ -6,12 +6,14 @@ the GPU, and the fingerprint of the data. It names no machine and no path.
 """
 
 import dataclasses
+import functools
 import hashlib
 import importlib
 import json
 import math
 import os
 import platform
+import re
 import sys
 import tempfile
 import threading
@@ -25,48 +27,33 @@ from typing import Any
 
 import numpy as np
 
-NAMES = (
-    "text_rates",
-    "text_batches",
-    "digit_rates",
-    "digit_batches",
-    "image_rates",
-    "image_norms",
-    "detach_norm",
-    "rms_rates",
-    "rms_against_layer",
-    "gru_statistics",
-    "norm_speed",
-    "input_drift",
-    "learning_rate_sweep",
-    "noisy_batch_norm",
-    "covariate_shift_gradients",
-    "loss_landscape",
-    "warmup_map",
-    "remedies",
-    "update_size",
-    "wide_and_shallow",
-    "depth_profiles",
-    "power_rates",
-    "power_text",
-    "power_statistics",
-    "topic_rates",
-    "topic_share",
-    "variance_growth",
-    "qk_norm",
-    "tanh_rates",
-    "tanh_against_layer",
-    "effective_rate",
-)
-
 Record = dict[str, Any]
+
+
+@functools.cache
+def names() -> tuple[str, ...]:
+    """Name the experiments: the modules of this package that state a ``FINDING``.
+
+    Only who asks for the list opens them all: a chapter that loads one run depends on one.
+    """
+    modules = sorted(Path(__file__).parent.glob("[a-z]*.py"))
+    return tuple(
+        path.stem for path in modules if re.search(r"^FINDING\b", path.read_text("utf-8"), re.M)
+    )
 
 
 def module_of(name: str) -> ModuleType:
     """Import the experiment called ``name``."""
-    if name not in NAMES:
-        raise ValueError(f"there is no experiment {name!r}; there are {', '.join(NAMES)}.")
-    return importlib.import_module(f"normtutor.experiments.{name}")
+    if is_experiment(name):
+        return importlib.import_module(f"normtutor.experiments.{name}")
+    raise ValueError(f"there is no experiment {name!r}; there are {', '.join(names())}.")
+
+
+def is_experiment(name: str) -> bool:
+    """Say whether there is an experiment called ``name``."""
+    if not name.isidentifier() or not Path(__file__).with_name(f"{name}.py").exists():
+        return False
+    return hasattr(importlib.import_module(f"normtutor.experiments.{name}"), "FINDING")
 
 
 #: The book's size of an experiment, and one for a GPU, which modules with a LARGE_CONFIG have.
@@ -143,7 +130,11 @@ class Saved:
             options += " --device cuda"
         if "text_file" in environment:
             options += f" --text-file {environment['text_file']}"
-        large = getattr(module_of(self.name), "LARGE_CONFIG", None) if self.name in NAMES else None
+        large = (
+            getattr(module_of(self.name), "LARGE_CONFIG", None)
+            if is_experiment(self.name)
+            else None
+        )
         if large is not None and self.config == as_plain(large):
             options += " --scale large"
         minutes = sum(run["cpu_seconds"] for run in self.runs) / 60
@@ -234,7 +225,7 @@ def load(name: str, directory: str | Path | None = None, *, scale: str = "small"
     Parameters
     ----------
     name : str
-        One of :data:`NAMES`.
+        One of :func:`names`.
     directory : path, optional
         By default the book's own record, which comes with the package.
     scale : str
@@ -309,7 +300,7 @@ def run_experiment(
     Parameters
     ----------
     name : str
-        One of :data:`NAMES`.
+        One of :func:`names`.
     seeds, config : optional
         By default the ``SEEDS`` and the ``CONFIG`` of the experiment.
     jobs : int, optional

@@ -8,38 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from normtutor.floors import FLOORS, MEANING
+
 PACKAGE = Path(__file__).resolve().parents[2] / "normtutor"
 
-# The lowest floor has number 0. A package stands on one floor with all its modules.
-FLOORS = {
-    "affine": 0,
-    "gradcheck": 0,
-    "moments": 0,
-    "package_text": 0,
-    "pieces": 0,
-    "tracing": 0,
-    "validation": 1,
-    "masks": 2,
-    "norms": 2,
-    "exchange": 3,
-    "data": 3,
-    "layers": 3,
-    "invariance": 4,
-    "probes": 4,
-    "swapping": 4,
-    "wiring": 4,
-    "models": 5,
-    "training": 6,
-    "experiments": 7,
-    "benchmark": 8,
-    "claims": 8,
-    "grading": 8,
-    "plotting": 8,
-    # A command line stands above what it commands.
-    "experiments.__main__": 9,
-    "interactive": 9,
-    "tables": 9,
-}
 NEED_MORE = {"data", "layers", "package_text", "pieces"}
 WITHOUT_TORCH = sorted(
     name for name, floor in FLOORS.items() if floor <= 3 and name not in NEED_MORE
@@ -87,8 +59,21 @@ def test_a_module_imports_only_from_lower_floors(path):
     if name == "__init__":
         assert not imports_of(source)
         return
-    assert name in FLOORS, f"give {name} a floor in FLOORS"
+    assert name in FLOORS, f"give {name} a floor in normtutor/floors.py"
     assert climbs(name, source) == []
+
+
+def test_every_floor_has_a_meaning():
+    assert set(FLOORS.values()) == set(range(len(MEANING)))
+
+
+def test_the_page_on_the_architecture_is_up_to_date():
+    sys.path.insert(0, str(PACKAGE.parent / ".ci"))
+    import architecture
+
+    text = architecture.PAGE.read_text(encoding="utf-8")
+    assert architecture.page(text) == text, "run python .ci/architecture.py"
+    assert architecture.page(text.replace("`norms.layer_norm`", "`norms.other`")) == text
 
 
 def test_climbing_is_noticed():

@@ -71,7 +71,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert modules <= names
     assert "normtutor/py.typed" in names
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"normtutor", "normtutor-0.1.0.dist-info"}
+    assert tops == {"normtutor", "normtutor-0.2.0.dist-info"}
 
 
 def test_the_wheel_needs_two_packages(wheel):
@@ -100,7 +100,7 @@ y, cache = norms.rms_norm(x + 1, eps=0.0)
 assert np.allclose((y * y).mean(axis=-1), 1)
 print(normtutor.__version__)
 """
-    assert run(bare_python, "-I", "-c", code, cwd=tmp_path) == "0.1.0\n"
+    assert run(bare_python, "-I", "-c", code, cwd=tmp_path) == "0.2.0\n"
 
 
 def test_a_package_that_is_not_there_is_missed(bare_python, tmp_path):

@@ -36,7 +36,9 @@ SMALL = {
 OWN = {"norm_speed": {"shapes": ((16, 16),), "rounds": 2, "slice_seconds": 1e-4}}
 RATES = ("rate", "learning_rate")
 REPORTED = [
-    name for name in experiments.NAMES if not experiments.module_of(name).FIGURE.startswith("none:")
+    name
+    for name in experiments.names()
+    if not experiments.module_of(name).FIGURE.startswith("none:")
 ]
 
 
@@ -72,7 +74,7 @@ def reduced(name):
 # --- it runs --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", experiments.NAMES)
+@pytest.mark.parametrize("name", experiments.names())
 def test_one_seed_at_reduced_length(name, tmp_path, monkeypatch):
     # Compiling would take most of the time, and not every machine has a compiler.
     monkeypatch.setattr(norm_speed, "compiler_found", lambda: False)
@@ -129,7 +131,7 @@ def test_what_is_reported_rests_on_enough_seeds(name):
 
 def tuned():
     """Pairs: an experiment that chooses learning rates, and the one that they are chosen for."""
-    for name in experiments.NAMES:
+    for name in experiments.names():
         found = re.match(
             r"none: it chooses the learning rates of (\w+)", experiments.module_of(name).FIGURE
         )

@@ -41,7 +41,7 @@ def reduced():
 BOOK = Path(__file__).resolve().parents[2] / "book"
 
 
-@pytest.mark.parametrize("name", experiments.NAMES)
+@pytest.mark.parametrize("name", experiments.names())
 def test_an_experiment_describes_itself(name):
     module = experiments.module_of(name)
     assert module.CHAPTER.startswith("0")
@@ -57,7 +57,7 @@ def test_an_experiment_describes_itself(name):
 # --- what the book reports ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", experiments.NAMES)
+@pytest.mark.parametrize("name", experiments.names())
 def test_the_saved_run_belongs_to_the_code(name):
     saved, module = experiments.load(name), experiments.module_of(name)
     assert saved.seeds == sorted(module.SEEDS)
@@ -210,19 +210,19 @@ def test_a_diverged_run_cannot_be_chosen():
 def test_the_command_line_lists(capsys):
     assert command_line.main([]) == 0
     listed = capsys.readouterr().out
-    for name in experiments.NAMES:
+    for name in experiments.names():
         assert f"{name}\n" in listed
     assert "CPU minutes" in listed
-    for name in experiments.NAMES:
+    for name in experiments.names():
         module = experiments.module_of(name)
         assert f"chapter {module.CHAPTER}, figure {module.FIGURE}; " in listed
         assert f"finding: {module.FINDING}\n" in listed
-    about = dict(zip(experiments.NAMES, re.split(r"\n(?=\w)", listed), strict=True))
+    about = dict(zip(experiments.names(), re.split(r"\n(?=\w)", listed), strict=True))
     assert "takes --device and --text-file" in about["text_batches"]
     assert "takes --device and --text-file" not in about["digit_batches"]
 
 
-@pytest.mark.parametrize("name", experiments.NAMES)
+@pytest.mark.parametrize("name", experiments.names())
 def test_the_command_line_draws(name, tmp_path, capsys):
     image = tmp_path / "figure.png"
     assert command_line.main(["show", name, "--output", str(image)]) == 0

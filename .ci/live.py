@@ -1,0 +1,362 @@
+"""Serve the book while it is written: what is saved is seen in the open browser.
+
+Usage: python .ci/live.py [--port 8000] [NOTEBOOK ...]
+
+One process holds Sphinx with all pages read, and writes again what has changed: a page, nothing
+else. A chapter whose code has changed is executed from the first changed cell on, in a kernel that
+stays; the notebooks named are executed beforehand, so that their kernels wait for the first change.
+What one sees is a preview: a cell that is executed alone finds what later cells have left, no style
+sheet is cut, and a warning is only a line here. `make book` and `make test` do the whole.
+
+Chapters keep the outputs that they have in ``_build``; the preview lies in ``_build/live``.
+"""
+
+import argparse
+import asyncio
+import http.server
+import json
+import os
+import shutil
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import build
+import chapters
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbformat import NotebookNode
+
+ROOT = build.ROOT
+MAIN = ROOT / "_build"
+LIVE = MAIN / "live"
+PAUSE = 0.2  # seconds between two looks at the files
+
+# Asks what was written since, and loads the page again if it is this one.
+SCRIPT = """<script>
+(async () => {
+  let seen = null;
+  for (;;) {
+    try {
+      const answer = await (await fetch(`/__changes?after=${seen ?? -1}`)).json();
+      const here = location.pathname.replace(/^\\//, "");
+      if (seen !== null && answer.pages.some((page) => page === here || page === "*"))
+        return location.reload();
+      seen = answer.number;
+    } catch {
+      await new Promise((done) => setTimeout(done, 1000));
+    }
+  }
+})();
+</script>"""
+
+
+# --- what browsers are told -----------------------------------------------------------------------
+
+
+class News:
+    """The numbered list of the pages that were written."""
+
+    def __init__(self) -> None:
+        self.pages: list[str] = []
+        self.changed = threading.Condition()
+
+    def tell(self, pages: Iterable[str]) -> None:
+        with self.changed:
+            self.pages += pages
+            self.changed.notify_all()
+
+    def after(self, number: int, patience: float = 25) -> dict[str, Any]:
+        """Wait until there is something after a number, and name it; -1 asks for the number."""
+        with self.changed:
+            if number >= 0:
+                self.changed.wait_for(lambda: len(self.pages) > number, patience)
+            pages = self.pages[number:] if number >= 0 else []
+            return {"number": len(self.pages), "pages": pages}
+
+
+def server(folder: Path, port: int, news: News) -> http.server.ThreadingHTTPServer:
+    """Serve the pages with the script that loads them again."""
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments, directory=str(folder))
+
+        def do_GET(self) -> None:
+            path = self.path.split("?")[0].split("#")[0]
+            if path == "/__changes":
+                number = int(self.path.rpartition("=")[2])
+                self.answer(json.dumps(news.after(number)).encode(), "application/json")
+            elif path.endswith(".html") and (folder / path.lstrip("/")).is_file():
+                text = (folder / path.lstrip("/")).read_text(encoding="utf-8")
+                page = text.replace("</body>", SCRIPT + "</body>")
+                self.answer(page.encode(), "text/html; charset=utf-8")
+            else:
+                super().do_GET()
+
+        def answer(self, content: bytes, kind: str) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", kind)
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def handle(self) -> None:
+            try:
+                super().handle()
+            except ConnectionError:  # who leaves a page drops its question
+                pass
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    return http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+
+
+# --- kernels that stay ----------------------------------------------------------------------------
+
+
+class Session:
+    """One chapter in one kernel, with the cells that this has executed."""
+
+    def __init__(self, path: Path, sockets: Path) -> None:
+        self.path, self.sockets = path, sockets
+        self.client: NotebookClient | None = None
+        self.done: list[NotebookNode] = []  # code cells with their outputs
+        self.files: dict[str, float] = {}  # what the cells reached, and when that was written
+
+    async def stop(self) -> None:
+        if self.client is not None:
+            await self.client._async_cleanup_kernel()
+        self.client, self.done = None, []
+
+    async def start(self, notebook: NotebookNode) -> None:
+        self.client = NotebookClient(
+            notebook,
+            km=chapters.new_kernel(self.sockets),
+            timeout=chapters.CELL_TIMEOUT,
+            resources={"metadata": {"path": str(self.path.parent)}},
+        )
+        self.client.reset_execution_trackers()
+        await self.client.async_start_new_kernel()
+        await self.client.async_start_new_kernel_client()
+        await chapters.ask(self.client, chapters.WATCH)
+
+    def imports_are_old(self) -> bool:
+        return any(
+            not Path(name).exists() or Path(name).stat().st_mtime != written
+            for name, written in self.files.items()
+        )
+
+    async def run(self, notebook: NotebookNode) -> int:
+        """Execute what differs from what was executed; return the number of cells."""
+        places = [place for place, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
+        cells = [notebook.cells[place] for place in places]
+        if self.client is None or self.imports_are_old():
+            await self.stop()
+            await self.start(notebook)
+        assert self.client is not None
+        self.client.nb = notebook
+        same = 0
+        while same < min(len(cells), len(self.done)) and (
+            cells[same].source == self.done[same].source
+        ):
+            same += 1
+        self.done = self.done[:same]
+        for cell, finished in zip(cells, self.done, strict=False):
+            cell.outputs, cell.execution_count = finished.outputs, finished.execution_count
+        for number in range(same, len(cells)):
+            cell = cells[number]
+            cell.outputs, cell.execution_count = [], None
+            await self.client.async_execute_cell(cell, places[number], execution_count=number + 1)
+            self.done.append(cell)
+        report = json.loads(await chapters.ask(self.client, "", chapters.REPORT))
+        files, _ = chapters.reached(report, self.path.parent)
+        self.files = {str(ROOT / name): (ROOT / name).stat().st_mtime for name in files}
+        return len(cells) - same
+
+
+class Kernels:
+    """The sessions of all chapters, in a thread with a loop of its own."""
+
+    def __init__(self) -> None:
+        self.sockets = tempfile.TemporaryDirectory(prefix="kernels-")
+        self.sessions: dict[Path, Session] = {}
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, daemon=True).start()
+
+    def execute(self, path: Path) -> str:
+        """Execute what has changed of a chapter and keep the copy; say what was done."""
+        started = time.monotonic()
+        session = self.sessions.setdefault(path, Session(path, Path(self.sockets.name)))
+        notebook = nbformat.read(path, as_version=4)
+        try:
+            count = asyncio.run_coroutine_threadsafe(session.run(notebook), self.loop).result()
+            said = f"{count} cells executed"
+        except CellExecutionError as error:
+            said = chapters.description_of(error)
+        notebook.metadata["execution"] = NotebookNode(code=chapters.digest_of_code(notebook))
+        copy = chapters.kept_at(path, LIVE)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(notebook, copy)
+        return f"{path.name}: {said} in {time.monotonic() - started:.1f} s"
+
+    def close(self) -> None:
+        for session in self.sessions.values():
+            asyncio.run_coroutine_threadsafe(session.stop(), self.loop).result(10)
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+class Pages:
+    """Sphinx with everything read; it writes single pages."""
+
+    def __init__(self) -> None:
+        self.app = build.sphinx_app(LIVE, [LIVE, MAIN], strict=False)
+        self.app.build()
+        self.builder: Any = self.app.builder
+        self.env = self.app.env
+
+    def of(self, paths: Iterable[Path]) -> list[str]:
+        """Name the pages that are made from these files; docstrings wait for the next start."""
+        names = (self.env.path2doc(str(path)) for path in paths)
+        return sorted(name for name in names if name and name in self.env.found_docs)
+
+    def count_from_the_beginning(self) -> None:
+        """Set the counters of sphinx-external-toc back: it goes on where it ended the last time."""
+        for listener in self.app.events.listeners["env-get-updated"]:
+            collector = getattr(listener.handler, "__self__", None)
+            for name in vars(collector) if collector else ():
+                if name.startswith("_TocTreeCollectorWithStyles__"):
+                    setattr(collector, name, 0)
+
+    def numbers(self) -> dict[str, str]:
+        """The numbers of sections and figures on each page: Sphinx counts them all each time."""
+        sections, figures = self.env.toc_secnumbers, self.env.toc_fignumbers
+        return {name: repr((sections.get(name), figures.get(name))) for name in self.env.all_docs}
+
+    def write(self, names: list[str]) -> list[str]:
+        """Read and write pages, and those whose numbers change with them; return their names."""
+        from sphinx.util.docutils import sphinx_domains
+
+        before = self.numbers()
+        for name in names:
+            self.app.emit("env-purge-doc", self.env, name)
+            self.env.clear_doc(name)
+            self.builder.read_doc(name)
+        self.app.emit("env-updated", self.env)
+        self.count_from_the_beginning()
+        list(self.env.check_dependents(self.app, set(names)))  # counts the numbers
+        now = self.numbers()
+        written = sorted({*names, *(name for name in now if now[name] != before.get(name))})
+        with sphinx_domains(self.env):
+            self.builder.prepare_writing(set(written))
+            for name in written:
+                doctree = self.env.get_and_resolve_doctree(name, self.builder)
+                self.builder.write_doc_serialized(name, doctree)
+                self.builder.write_doc(name, doctree)
+        self.builder.copy_image_files()
+        self.builder.copy_download_files()
+        return written
+
+
+def written_at(patterns: Iterable[str]) -> dict[Path, float]:
+    return {
+        path: path.stat().st_mtime
+        for pattern in patterns
+        for path in ROOT.glob(pattern)
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def serve(port: int, named: list[Path]) -> None:
+    news, kernels = News(), Kernels()
+    if not LIVE.exists() and (MAIN / ".doctrees").exists():
+        for place in ("pages", ".doctrees"):
+            shutil.copytree(MAIN / place, LIVE / place)
+    started = time.monotonic()
+    print("Reading the pages", flush=True)
+    pages = Pages()
+    web = server(LIVE / "pages", port, news)
+    threading.Thread(target=web.serve_forever, args=(0.1,), daemon=True).start()
+    address = f"http://127.0.0.1:{web.server_port}/book/index.html"
+    print(f"Ready after {time.monotonic() - started:.0f} s: {address}", flush=True)
+
+    everything = ("book/*", "book/in_depth/*", "book/exercises/*", "normtutor/**/*.py")
+    behind = (*build.BEHIND_EVERY_PAGE, "book/_templates/*", ".ci/live.py")
+    files, statics, frames = (
+        written_at(patterns) for patterns in (everything, ["book/_static/**/*"], behind)
+    )
+    chapters_here = set(chapters.notebooks_in_toc())
+    for path in named:
+        print(kernels.execute(path), flush=True)
+    try:
+        while True:
+            time.sleep(PAUSE)
+            if written_at(behind) != frames:
+                print("An extension or a setting has changed: starting again", flush=True)
+                kernels.close()
+                web.server_close()
+                arguments = [*sys.argv[:1], "--port", str(web.server_port), *map(str, named)]
+                os.execv(sys.executable, [sys.executable, *arguments])
+            now = written_at(["book/_static/**/*"])
+            if now != statics:
+                statics = now
+                pages.builder.copy_static_files()
+                news.tell(["*"])
+                print("style sheets and scripts copied", flush=True)
+            now = written_at(everything)
+            if now == files:
+                continue
+            changed, files = {path for path in now if files.get(path) != now[path]}, now
+            follow(pages, kernels, news, changed, chapters_here)
+    except KeyboardInterrupt:
+        print()
+    finally:
+        kernels.close()
+        web.shutdown()
+
+
+def follow(
+    pages: Pages, kernels: Kernels, news: News, changed: set[Path], notebooks: set[Path]
+) -> None:
+    """Execute and write what a change asks for."""
+    started, touched = time.monotonic(), {path for path in changed if path.suffix != ".py"}
+    for path in notebooks:
+        session = kernels.sessions.get(path)
+        known = path not in changed or any(chapters.kept(path, place) for place in (LIVE, MAIN))
+        if not known or (session and session.imports_are_old()):
+            print(kernels.execute(path), flush=True)
+            touched.add(path)
+    if names := pages.of(touched):
+        try:
+            written = pages.write(names)
+        except Exception as error:
+            line = traceback.format_exc(limit=-3)
+            print(f"{', '.join(names)}: not written, {error!r}\n{line}", flush=True)
+            return
+        news.tell(f"{name}.html" for name in written)
+        seconds = time.monotonic() - started
+        print(f"{', '.join(written)}: written after {seconds:.1f} s", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("notebooks", nargs="*", type=Path, help="executed beforehand")
+    arguments = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    serve(arguments.port, [path.resolve() for path in arguments.notebooks])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

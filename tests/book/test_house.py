@@ -1,0 +1,93 @@
+"""What the next owner finds: recipes, the version, the lines of a failure, what a commit runs."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+import normtutor
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+# Several files are called conftest.py; this is the one at the top.
+SPEC = importlib.util.spec_from_file_location("top_conftest", ROOT / "conftest.py")
+assert SPEC and SPEC.loader
+house = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(house)
+
+
+def read(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def test_contributing_fits_on_three_screens_and_has_the_recipes():
+    text = read("CONTRIBUTING.md")
+    assert len(text.splitlines()) <= 3 * 45
+    found = re.findall(r"^### (.*)$", text, re.MULTILINE)
+    assert len(found) == 7
+    for word in ("norm", "claim", "experiment", "interactive", "exercise", "question"):
+        assert any(word in name for name in found), word
+
+
+@pytest.mark.parametrize("name", ["CONTRIBUTING.md", "ARCHITECTURE.md", "README.md"])
+def test_what_a_page_for_owners_names_is_there(name):
+    text = read(name)
+    targets = set(re.findall(r"`make ([a-z]+)", text))
+    rules = set(re.findall(r"^([a-z]+):", read("Makefile"), re.MULTILINE))
+    assert targets <= rules
+    paths = re.findall(r"`((?:normtutor|tests|book|\.ci)/[\w./-]+\.\w+)`", text)
+    assert [
+        path for path in paths if not re.search("NAME|SUBJECT", path) and not (ROOT / path).exists()
+    ] == []
+
+
+def test_the_newest_change_is_that_of_this_version():
+    newest = re.search(r"^## (\S+)", read("CHANGELOG.md"), re.MULTILINE)
+    assert newest and newest[1] == normtutor.__version__
+
+
+def test_a_commit_runs_what_make_lint_runs():
+    hooks = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"][0]["hooks"]
+    lint = re.search(r"^lint:.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)
+    assert lint
+    for hook, line in zip(hooks, lint[1].splitlines(), strict=True):
+        assert line.removesuffix(" .").split("/")[-1] in hook["entry"]
+
+
+def test_the_forms_for_issues_can_be_read():
+    for path in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"):
+        form = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if path.stem != "config":
+            assert {"name", "description", "body"} <= set(form)
+            assert all(part["attributes"]["label"] for part in form["body"])
+
+
+def test_a_long_failure_keeps_its_beginning_and_its_end():
+    long = "\n".join(map(str, range(8000)))
+    kept = house.shortened(long).splitlines()
+    assert len(kept) == house.LINES < 60
+    assert (kept[0], kept[-1]) == ("0", "7999")
+    assert any("7945 lines left out" in line for line in kept)
+    assert house.shortened("one\ntwo") == "one\ntwo"
+
+
+def test_a_failure_prints_at_most_sixty_lines(tmp_path):
+    (tmp_path / "conftest.py").write_text(read("conftest.py"))
+    (tmp_path / "test_long.py").write_text(
+        "def test_it():\n"
+        "    print('said\\n' * 5000)\n"
+        "    assert list(range(3000)) == [str(i) for i in range(3000)]\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_long.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 1 and "assert [0, 1, 2" in run.stdout
+    assert len(run.stdout.splitlines()) <= 60 + 8  # with pytest's own lines around it
