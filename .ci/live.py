@@ -303,6 +303,7 @@ def serve(port: int, named: list[Path]) -> None:
             time.sleep(PAUSE)
             if written_at(behind) != frames:
                 print("An extension or a setting has changed: starting again", flush=True)
+                time.sleep(1)  # a change of branches takes a moment
                 kernels.close()
                 web.server_close()
                 arguments = [*sys.argv[:1], "--port", str(web.server_port), *map(str, named)]
