@@ -1,0 +1,68 @@
+"""`make live` tells browsers what was written, and executes what has changed of a chapter."""
+
+import asyncio
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / ".ci"))
+
+import live  # noqa: E402
+
+
+def test_who_asks_is_told_what_was_written_since():
+    news = live.News()
+    assert news.after(-1) == {"number": 0, "pages": []}
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(news.after(0, patience=30)))
+    asking.start()
+    news.tell(["book/a.html"])
+    asking.join(30)
+    assert answers == [{"number": 1, "pages": ["book/a.html"]}]
+    assert news.after(1, patience=0) == {"number": 1, "pages": []}
+
+
+def test_a_page_is_served_with_the_script_that_loads_it_again(tmp_path):
+    (tmp_path / "a.html").write_text("<body>words</body>")
+    news = live.News()
+    server = live.server(tmp_path, 0, news)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_port}"
+    try:
+        page = urllib.request.urlopen(f"{base}/a.html").read().decode()
+        assert page == f"<body>words{live.SCRIPT}</body>"
+        news.tell(["a.html"])
+        answer = urllib.request.urlopen(f"{base}/__changes?after=0").read().decode()
+        assert answer == '{"number": 1, "pages": ["a.html"]}'
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_chapter_is_executed_from_the_first_changed_cell_on(tmp_path):
+    def notebook(*sources: str):
+        return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
+
+    def shown(book) -> list[str]:
+        return [cell.outputs[0].data["text/plain"] for cell in book.cells]
+
+    async def story() -> None:
+        session = live.Session(tmp_path / "a.ipynb", tmp_path)
+        try:
+            book = notebook("n = 1\nn", "n += 1\nn", "n * 10")
+            assert await session.run(book) == 3
+            assert shown(book) == ["1", "2", "20"]
+            book = notebook("n = 1\nn", "n += 1\nn", "n * 100")
+            assert await session.run(book) == 1
+            assert shown(book) == ["1", "2", "200"]
+            book = notebook("n = 5\nn", "n += 1\nn", "n * 100")
+            assert await session.run(book) == 3
+            assert shown(book) == ["5", "6", "600"]
+        finally:
+            await session.stop()
+
+    asyncio.run(story())

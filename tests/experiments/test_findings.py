@@ -1,0 +1,160 @@
+"""Mistakes that no other test would notice: a false sentence, a flipped sign, a leak, a silence."""
+
+import numpy as np
+import pytest
+
+from normtutor import experiments
+from normtutor.experiments import rms_against_layer, text_chunks, variance_growth
+from normtutor.experiments.records import Saved
+
+# Each sentence that a saved run reports, and what must hold of its rows for the sentence to be
+# true. Who writes another sentence says here what it comes to.
+FINDINGS = {
+    "covariate_shift_gradients": (
+        "in the deep linear network BatchNorm has the larger shift and by far the smaller loss",
+        lambda rows: rows["linear"] < -0.2,  # a smaller cosine is a larger shift
+    ),
+    "depth_profiles": (
+        "after training the gradient falls towards the top in all four wirings",
+        lambda rows: min(rows.values()) > 0,
+    ),
+    "detach_norm": (
+        "without the scale's gradient training stalls; the mean, in either pass, matters little",
+        lambda rows: (
+            min(value for name, value in rows.items() if "scale detached" in name) > 0.5
+            and abs(rows["centre off, scale on"]) < 0.05
+            and abs(rows["centre detached, scale on"]) < 0.05
+        ),
+    ),
+    "digit_batches": (
+        "after three epochs BatchNorm leads with 2 images or more, and not with 1",
+        lambda rows: all((v > 0) != ("batch of 1," in name) for name, v in rows.items()),
+    ),
+    "input_drift": (
+        "BatchNorm holds the sigmoids' inputs still; what enters BatchNorm itself drifts",
+        lambda rows: (
+            rows["BatchNorm, at the sigmoid"] < 0.5 < 2 < rows["BatchNorm, before the norm"]
+        ),
+    ),
+    "noisy_batch_norm": (
+        "with noise behind BatchNorm inputs shift more than without a norm, and it is still fast",
+        lambda rows: rows["noisy batch"] < rows["none"] / 5,
+    ),
+    "qk_norm": (
+        "logits grow with the learning rate, and QK-norm bounds them",
+        lambda rows: rows["rate 0.128"] < rows["rate 0.032"] < 0,
+    ),
+    "rms_against_layer": (
+        "LayerNorm and RMSNorm are equivalent within 2 % of perplexity",
+        lambda rows: abs(rows["RMSNorm"]) < np.log(1.02),
+    ),
+    "tanh_against_layer": (
+        "dynamic tanh trails LayerNorm, and less so with little text",
+        lambda rows: 0 < rows["DyT, 0.125 of the text"] < rows["DyT, 1 of the text"],
+    ),
+    "text_batches": (
+        "BatchNorm keeps up on shuffled sentences and breaks on batches of equal length",
+        lambda rows: all(
+            value > 0.5 if "equal length" in name else value < 0.1
+            for name, value in rows.items()
+            if "shuffled" in name or "equal length" in name
+        ),
+    ),
+    "topic_share": (
+        "BatchNorm falls behind as one-topic batches become frequent; PowerNorm hardly does",
+        lambda rows: (
+            rows["share 0, BatchNorm"] < rows["share 0.5, BatchNorm"] < rows["share 1, BatchNorm"]
+            and rows["share 1, PN"] < rows["share 1, BatchNorm"] / 2
+        ),
+    ),
+}
+
+
+def means(name: str) -> dict[str, float]:
+    rows = experiments.module_of(name).rows(experiments.load(name))
+    return {key: float(np.mean(values)) for key, values in rows.items()}
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_what_a_run_is_said_to_find_is_what_its_rows_show(name):
+    sentence, holds = FINDINGS[name]
+    assert experiments.module_of(name).FINDING == sentence, "say in FINDINGS what the words mean"
+    assert holds(means(name))
+
+
+@pytest.mark.parametrize("name", FINDINGS)
+def test_the_opposite_would_be_noticed(name):
+    opposite = {key: -value for key, value in means(name).items()}
+    if name != "rms_against_layer":  # which says that something is small, whatever its sign
+        assert not FINDINGS[name][1](opposite)
+    else:
+        assert not FINDINGS[name][1]({"RMSNorm": 0.05})
+
+
+def test_rows_are_differences_from_layer_norm_with_the_sign_that_they_say():
+    records = [
+        {"norm": "layer", "loss": 1.0},
+        {"norm": "rms", "loss": 1.5},
+        {"norm": "none", "loss": 4.0},
+    ]
+    saved = Saved("rms_against_layer", {}, ({"seed": 0, "records": records},))
+    rows = rms_against_layer.rows(saved)
+    assert {name: float(values[0]) for name, values in rows.items()} == {
+        "RMSNorm": 0.5,
+        "no norm": 3.0,
+    }
+
+
+# --- held-out parts -------------------------------------------------------------------------------
+
+
+TEXT = text_chunks.Text(width=8, heads=2, length=8, batch_size=4)
+
+
+def sentences_of(part: str) -> set[tuple[int, ...]]:
+    documents = getattr(text_chunks.corpus_of(TEXT), part)
+    return {tuple(np.asarray(sentence).tolist()) for doc in documents for sentence in doc}
+
+
+def test_each_part_is_measured_on_its_own_sentences():
+    for part, other in (("validation", "test"), ("test", "validation")):
+        rows = np.concatenate([b.inputs.numpy() for b in text_chunks.held_out(TEXT, part)])
+        text = " ".join(map(str, rows.reshape(-1)))
+        own, others = sentences_of(part), sentences_of(other) - sentences_of(part)
+
+        def share(sentences, text=text):
+            long = [s for s in sorted(sentences) if 4 <= len(s) <= 7][:200]
+            return np.mean([f" {' '.join(map(str, s[1:-1]))} " in text for s in long])
+
+        assert share(own) > share(others) + 0.3
+
+
+def test_the_parts_share_no_more_than_the_text_repeats_itself():
+    def long(part):
+        return {sentence for sentence in sentences_of(part) if len(sentence) > 12}
+
+    # Up to rare words, which are all one token, a quarter of the sentences stand in the training
+    # part, too, and a tenth in the validation part. Were one part the other, all would.
+    test = long("test")
+    assert len(test) > 100
+    for part, most in (("train", 0.3), ("validation", 0.15)):
+        shared = len(test & long(part)) / len(test)
+        assert shared < most, f"{shared:.1%} of the test sentences are in {part}"
+
+
+def test_the_growth_of_the_stream_is_recorded_while_the_model_trains():
+    config = variance_growth.Config(
+        conditions=variance_growth.CONFIG.conditions[:1],
+        width=8,
+        heads=2,
+        length=8,
+        batch_size=4,
+        steps=4,
+        warmup=1,
+        evaluate_every=2,
+        kept=(2, 4),
+    )
+    (record,) = variance_growth.run(config, 0)
+    assert record["steps"] == [0, 2, 4]
+    assert len(record["stream"]) == len(record["last_over_middle"]) == 3
+    assert record["stream"][0] != record["stream"][-1]
