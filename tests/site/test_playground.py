@@ -296,8 +296,8 @@ def test_the_digits_of_the_page_are_those_of_scikit_learn():
 
 def test_the_playground_is_light():
     names = ["playground.js", "worker.js", "network.js", "norms.js", "presets.js", "figure.js"]
+    names.append("digits.bin")
     sizes = {name: len(gzip.compress((SCRIPTS / name).read_bytes())) for name in names}
-    sizes["digits.bin"] = (SCRIPTS / "digits.bin").stat().st_size
     sizes["colours.css"] = len(gzip.compress((STATIC / "colours.css").read_bytes()))
     assert sum(sizes.values()) < 60_000, sizes
 

@@ -48,7 +48,8 @@ export class Chance {
 
 // --- data -------------------------------------------------------------------------------------------
 
-const POINTS = 400; // of each two-dimensional set, for training; as many others to evaluate
+const POINTS = 400; // of each two-dimensional set, for training
+const OTHERS = 200; // to evaluate
 
 const PLANE = {
   circle(chance, label) {
@@ -107,7 +108,7 @@ export function unpackDigits(bytes) {
 export function dataset(kind, seed, digits = null) {
   if (kind === "digits") return digits;
   const chance = new Chance(1000 + seed);
-  return { train: planeSet(kind, chance, POINTS), test: planeSet(kind, chance, POINTS) };
+  return { train: planeSet(kind, chance, POINTS), test: planeSet(kind, chance, OTHERS) };
 }
 
 /** Batches without end. "one class": the cases of a batch all have the same label. */

@@ -2,9 +2,10 @@
 
 import { build, dataset, unpackDigits } from "./network.js";
 
-const GRID = 36; // points of the decision surface along each side
-const RECORD = 20; // steps between two points of the curve of the loss
-const PATIENCE = 60; // milliseconds of work between two messages
+const GRID = 28; // points of the decision surface along each side
+const RECORD = 25; // steps between two points of the curve of the loss
+const PATIENCE = 60; // milliseconds of work between two messages, at a steady speed
+const HURRY = 200; // the same where nothing counts but speed
 
 let digits = null;
 let task = null; // what the page asked for last
@@ -85,9 +86,10 @@ const pause = () => new Promise((done) => { setTimeout(done); });
 async function train(mine) {
   const begun = performance.now();
   const from = mine.sides[0].steps;
+  const patience = mine.speed ? PATIENCE : HURRY;
   while (task === mine && mine.running && mine.sides[0].steps < mine.until) {
     const started = performance.now();
-    while (mine.sides[0].steps < mine.until && performance.now() - started < PATIENCE) {
+    while (mine.sides[0].steps < mine.until && performance.now() - started < patience) {
       if (mine.speed && mine.sides[0].steps - from >= ((started - begun) * mine.speed) / 1000) break;
       for (const side of mine.sides) side.step();
     }
