@@ -7,6 +7,7 @@ import base64
 import html
 import io
 import json
+import re
 import textwrap
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -47,11 +48,19 @@ class InteractiveFigure:
             content = json.dumps(self.data, allow_nan=False).replace("</", "<\\/")
             data = f'<script type="application/json">{content}</script>'
         words = html.escape(self.instead)
-        picture = ""
-        if self.figure is not None:
-            source = base64.b64encode(as_svg(self.figure)).decode()
-            picture = f'<img alt="{words}" width="480" src="data:image/svg+xml;base64,{source}">'
-        return f"<nt-{self.name}>{data}{picture}<p>{words}</p></nt-{self.name}>"
+        if self.figure is None:
+            return f"<nt-{self.name}>{data}<p>{words}</p></nt-{self.name}>"
+        drawn = as_svg(self.figure)
+        source = base64.b64encode(drawn).decode()
+        size = re.search(rb'<svg [^>]*?width="([0-9.]+)pt" height="([0-9.]+)pt"', drawn)
+        assert size is not None  # matplotlib writes it
+        width, height = (round(float(points) / 0.75) for points in size.groups())
+        picture = (
+            f'<img alt="{words}" width="{width}" height="{height}" loading="lazy" '
+            f'src="data:image/svg+xml;base64,{source}">'
+        )
+        caption = f"<figcaption>{words}</figcaption>"
+        return f"<nt-{self.name}>{data}<figure>{picture}{caption}</figure></nt-{self.name}>"
 
 
 # The pictures that need no data from a cell, and what stands in their place without scripts.
