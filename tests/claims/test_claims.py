@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import numpy as np
@@ -470,8 +471,12 @@ def test_the_index_says_what_the_page_says(whole_page):
         *whole_page.tally.values(),
     ]
     source = [f"The ledger holds {claims_page.MARK}."]
-    claims_page.put_tally(None, "book/index", source)
+    read = []
+    environment = SimpleNamespace(note_dependency=read.append)
+    app = SimpleNamespace(srcdir=str(ROOT), env=environment)
+    claims_page.put_tally(app, "book/index", source)
     assert source == [f"The ledger holds {words}."]
+    assert str(ROOT / "normtutor" / "claims" / "family.py") in read  # a changed verdict is a change
 
 
 # --- the filter, in a browser ---------------------------------------------------------------------
