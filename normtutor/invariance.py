@@ -271,14 +271,13 @@ def rule(choices: norms.Choices, transformation: Transformation) -> bool:
     >>> rule(norms.TABLE["RMSNorm"], TRANSFORMATIONS["weight matrix recentred"])
     False
     """
-    if "average, in training too" in choices.source:
+    if not choices.source.follows:
         return False
     if not choices.axes:  # the statistic is the length of each unit's weights
         return transformation.of == "weights" and transformation.kind == "scale"
     shared = set(choices.axes.upper())
-    takes_shifts = "mean and" in choices.statistic
     constant = not shared & set(transformation.varies)
-    return constant and (transformation.kind == "scale" or takes_shifts)
+    return constant and (transformation.kind == "scale" or choices.statistic.centred)
 
 
 def epsilon_factor(statistic: Any, eps: float, delta: float) -> Any:

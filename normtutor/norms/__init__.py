@@ -6,7 +6,15 @@ arguments and come out as a third result.
 """
 
 from normtutor.norms.batch_norm import RunningStats, batch_norm, batch_norm_backward
-from normtutor.norms.choices import NO_NORM, RELATIVES, TABLE, Choices, sharing_cells
+from normtutor.norms.choices import (
+    NO_NORM,
+    RELATIVES,
+    TABLE,
+    Choices,
+    Source,
+    Statistic,
+    sharing_cells,
+)
 from normtutor.norms.conditional import (
     adaptive_layer_norm,
     adaptive_layer_norm_backward,
@@ -48,6 +56,8 @@ __all__ = [
     "TABLE",
     "Choices",
     "RunningStats",
+    "Source",
+    "Statistic",
     "adaptive_layer_norm",
     "adaptive_layer_norm_backward",
     "batch_norm",

@@ -3,6 +3,7 @@
 The table that the chapters, the figures and the exercises read.
 """
 
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -10,40 +11,94 @@ import numpy as np
 from normtutor.validation import check_groups, partial_count
 
 
+class Statistic(StrEnum):
+    """What is computed from the cells that share; the value is how a page says it."""
+
+    MOMENTS = "mean and variance"
+    MEAN_SQUARE = "root mean square"
+    LENGTH = "Euclidean norm"
+    NONE = "none"
+
+    @property
+    def centred(self) -> bool:
+        """Whether a mean is taken away, and with it a shift of all that share."""
+        return self is Statistic.MOMENTS
+
+
+class Source(StrEnum):
+    """Where the statistic comes from; the value is how a page says it."""
+
+    BATCH_THEN_AVERAGE = "the batch in training, a running average in evaluation"
+    BATCH = "the batch"
+    AVERAGE = "a running average, in training too"
+    SEQUENCE = "the sequence itself"
+    TOKEN = "the token itself"
+    WEIGHTS = "the weights of one unit"
+    NOWHERE = "no statistic"
+
+    @property
+    def follows(self) -> bool:
+        """Whether a change of the present data or weights changes the statistic in training."""
+        return self not in (Source.AVERAGE, Source.NOWHERE)
+
+
 class Choices(NamedTuple):
     """One row of the table, for x of shape (B, L, H).
 
     ``axes`` names what shares a statistic, as letters of "BLH". "h" is a part of H: a group in
-    GroupNorm, the first entries in pRMSNorm. It is empty for a norm of the weights. ``light`` and
-    ``dark`` are the colours that the norm wears on a light and on a dark page: figures, style
-    sheets and scripts all take them from here. Relatives share a colour and differ in dashes.
+    GroupNorm, the first entries in pRMSNorm. It is empty for a norm of the weights, and for what
+    takes no statistic. ``light`` and ``dark`` are the colours that the norm wears on a light and on
+    a dark page: figures, style sheets and scripts all take them from here. Relatives share a colour
+    and differ in dashes. ``citation`` is the paper's key in the bibliography; ``parameters`` says
+    where γ and β come from, if not from one entry per feature.
     """
 
     axes: str
-    statistic: str
-    source: str
+    statistic: Statistic
+    source: Source
     light: str
     dark: str
+    citation: str
+    parameters: str = ""
 
 
 TABLE: dict[str, Choices] = {
     "BatchNorm": Choices(
-        "BL",
-        "mean and variance",
-        "the batch in training, a running average in evaluation",
-        "#0a4a86",
-        "#8cc4ee",
+        *("BL", Statistic.MOMENTS, Source.BATCH_THEN_AVERAGE),
+        *("#0a4a86", "#8cc4ee", "ioffe2015"),
     ),
-    "LayerNorm": Choices("H", "mean and variance", "the token itself", "#cc4a00", "#fa8e2e"),
-    "InstanceNorm": Choices("L", "mean and variance", "the sequence itself", "#6e4212", "#c59e5e"),
-    "GroupNorm": Choices("Lh", "mean and variance", "the sequence itself", "#0f8563", "#2ee09a"),
-    "RMSNorm": Choices("H", "root mean square", "the token itself", "#b338bd", "#b980fb"),
-    "pRMSNorm": Choices("h", "root mean square", "the token itself", "#b338bd", "#b980fb"),
-    "PowerNorm-V": Choices("BL", "root mean square", "the batch", "#222222", "#e6e6e6"),
+    "LayerNorm": Choices(
+        *("H", Statistic.MOMENTS, Source.TOKEN),
+        *("#cc4a00", "#fa8e2e", "ba2016"),
+    ),
+    "InstanceNorm": Choices(
+        *("L", Statistic.MOMENTS, Source.SEQUENCE),
+        *("#6e4212", "#c59e5e", "ulyanov2016"),
+    ),
+    "GroupNorm": Choices(
+        *("Lh", Statistic.MOMENTS, Source.SEQUENCE),
+        *("#0f8563", "#2ee09a", "wu2018"),
+    ),
+    "RMSNorm": Choices(
+        *("H", Statistic.MEAN_SQUARE, Source.TOKEN),
+        *("#b338bd", "#b980fb", "zhang2019rms"),
+    ),
+    "pRMSNorm": Choices(
+        *("h", Statistic.MEAN_SQUARE, Source.TOKEN),
+        *("#b338bd", "#b980fb", "zhang2019rms"),
+    ),
+    "PowerNorm-V": Choices(
+        *("BL", Statistic.MEAN_SQUARE, Source.BATCH),
+        *("#222222", "#e6e6e6", "shen2020"),
+    ),
     "PowerNorm": Choices(
-        "BL", "root mean square", "a running average, in training too", "#222222", "#e6e6e6"
+        *("BL", Statistic.MEAN_SQUARE, Source.AVERAGE),
+        *("#222222", "#e6e6e6", "shen2020"),
     ),
-    "WeightNorm": Choices("", "Euclidean norm", "the weights of one unit", "#6e4212", "#c59e5e"),
+    "WeightNorm": Choices(
+        *("", Statistic.LENGTH, Source.WEIGHTS),
+        *("#6e4212", "#c59e5e", "salimans2016"),
+    ),
 }
 
 # A network without a norm, on a light and on a dark page; its lines are dashed.
@@ -52,22 +107,19 @@ NO_NORM = ("#6a6a6a", "#a8a8a8")
 # Relatives that the figures of the family leave out: the same statistic, in its colours, another γ
 # and β. A row without axes takes no statistic.
 RELATIVES: dict[str, Choices] = {
-    "ScaleNorm": Choices(
-        "H", "Euclidean norm", "the token itself; one g for all features", *TABLE["RMSNorm"][3:]
+    "ScaleNorm": TABLE["RMSNorm"]._replace(
+        statistic=Statistic.LENGTH, citation="nguyen2019", parameters="one g for all features"
     ),
-    "AdaLN": Choices(
-        "H",
-        "mean and variance",
-        "the token itself; γ and β from a condition",
-        *TABLE["LayerNorm"][3:],
+    "AdaLN": TABLE["LayerNorm"]._replace(
+        citation="peebles2023", parameters="γ and β from a condition"
     ),
-    "AdaLN-Zero": Choices(
-        "H",
-        "mean and variance",
-        "the token itself; γ, β and a gate from a condition",
-        *TABLE["LayerNorm"][3:],
+    "AdaLN-Zero": TABLE["LayerNorm"]._replace(
+        citation="peebles2023", parameters="γ, β and a gate from a condition"
     ),
-    "FiLM": Choices("", "none", "no statistic; γ and β from a condition", *NO_NORM),
+    "FiLM": Choices(
+        *("", Statistic.NONE, Source.NOWHERE),
+        *(*NO_NORM, "perez2018", "γ and β from a condition"),
+    ),
 }
 
 

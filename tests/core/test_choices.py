@@ -1,5 +1,7 @@
 """The table of the three choices against what the norms really do."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -66,7 +68,7 @@ def test_the_statistic_named_is_the_statistic_taken():
     x = np.random.default_rng(0).standard_normal(SHAPE) + 1.0
     for name, inverse_statistic in INVERSE_STATISTIC.items():
         before, after = inverse_statistic(x), inverse_statistic(x + 5.0)
-        centred = TABLE[name].statistic == "mean and variance"
+        centred = TABLE[name].statistic.centred
         assert np.allclose(before, after) == centred, name
         if centred:
             assert_allclose(before, after, rtol=1e-10)
@@ -85,3 +87,11 @@ def test_the_statistic_named_is_the_statistic_taken():
 def test_bad_input(call, says):
     with pytest.raises(ValueError, match=says):
         call()
+
+
+def test_every_norm_cites_a_paper_that_the_bibliography_has():
+    from normtutor.norms import RELATIVES
+
+    entries = (Path(__file__).resolve().parents[2] / "book" / "references.bib").read_text("utf-8")
+    for name, row in (TABLE | RELATIVES).items():
+        assert f"{{{row.citation}," in entries, name
