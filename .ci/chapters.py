@@ -229,7 +229,7 @@ async def run_notebook(path: Path, timeout: int, sockets: Path, root: Path) -> N
         resources={"metadata": {"path": str(path.parent)}},
     )
     client.reset_execution_trackers()
-    started = time.monotonic()
+    started, began = time.monotonic(), time.time()
     async with client.async_setup_kernel(cleanup_kc=True):
         # Who interrupts stops all notebooks; nbclient would stop the one that came last.
         for interruption in (signal.SIGINT, signal.SIGTERM):
@@ -243,9 +243,11 @@ async def run_notebook(path: Path, timeout: int, sockets: Path, root: Path) -> N
         report = json.loads(await ask(client, "", REPORT))
         client.set_widgets_metadata()
     files, packages = reached(report, path.parent, root)
+    # What was written meanwhile may have been read before or after.
+    sure = all((root / name).stat().st_mtime < began for name in files)
     notebook.metadata["execution"] = NotebookNode(
         code=digest_of_code(notebook),
-        digest=digest_behind(files, packages, root),
+        digest=digest_behind(files, packages, root) if sure else "",
         cpu_seconds=round(report["cpu_seconds"], 2),
         wall_seconds=round(time.monotonic() - started, 2),
         files=files,

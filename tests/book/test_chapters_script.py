@@ -78,6 +78,15 @@ def test_a_chapter_is_executed_when_what_it_reaches_has_changed(repository):
     assert stale() == both
 
 
+def test_what_changes_while_a_chapter_runs_leaves_it_stale(repository):
+    code = "import sys, pathlib\nsys.path.insert(0, '..')\nfrom tiny import formula"
+    change = "pathlib.Path('../tiny/formula.py').write_text('factor = 7')"
+    path = write_notebook(repository / "book" / "first.ipynb", code, change)
+    assert chapters.execute([path], repository / "_build", root=repository) == {}
+    assert chapters.kept(path, repository / "_build", repository) is not None
+    assert not chapters.is_fresh(path, repository / "_build", repository)
+
+
 def test_prose_captions_and_tags_execute_nothing_and_are_seen(repository):
     path = write_notebook(repository / "book" / "first.ipynb", "1 + 1")
     folder = repository / "_build"

@@ -1,0 +1,42 @@
+"""A reader waits for a chapter that he executes: its kernel's CPU seconds have a budget."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAIN_LINE, DEPTH_PAGE = 10, 30  # CPU seconds, imports included
+
+
+def budget_of(name: str) -> int:
+    return DEPTH_PAGE if "/in_depth/" in name else MAIN_LINE
+
+
+def over_budget(seconds: dict[str, float]) -> list[str]:
+    """Name the chapters that take longer than they may; the ledger decides claims and may."""
+    return [
+        f"{name}: {taken:.1f} CPU seconds, at most {budget_of(name)}"
+        for name, taken in seconds.items()
+        if taken > budget_of(name) and name != "book/claims.ipynb"
+    ]
+
+
+def test_every_chapter_keeps_to_its_budget():
+    record = ROOT / "_build" / "cpu_seconds.json"
+    if not record.exists():
+        pytest.skip("no chapter was executed here: make notebooks")
+    present = {
+        name: taken
+        for name, taken in json.loads(record.read_text()).items()
+        if (ROOT / name).exists()
+    }
+    assert over_budget(present) == []
+
+
+def test_who_is_over_budget_is_named():
+    seconds = {"book/a.ipynb": 11.0, "book/in_depth/a.ipynb": 29.0, "book/in_depth/b.ipynb": 31.0}
+    assert [line.split(":")[0] for line in over_budget(seconds)] == [
+        "book/a.ipynb",
+        "book/in_depth/b.ipynb",
+    ]
