@@ -7,7 +7,8 @@ Two context managers hang hooks on any model, ours or not, and take them off aga
 - :func:`record_gradients`: the gradients that reach the parameters or the outputs of modules.
 
 Four functions look around the place where a model stands and leave it as it was:
-:func:`gradients`, :func:`gradient_shift`, :func:`look_along` and :func:`largest_curvature`. Their
+:func:`gradients`, :func:`gradient_shift`, :func:`look_along`, :func:`largest_curvature` and
+:func:`hessian_trace`. Their
 ``loss`` is a function of the model alone, ``lambda model: cross_entropy(model(images), labels)``,
 so the batch is part of the question.
 
@@ -512,6 +513,7 @@ def largest_curvature(
     iterations: int = 100,
     tolerance: float = 1e-3,
     seed: int = 0,
+    scales: Mapping[str, float] | None = None,
 ) -> Curvature:
     """Largest eigenvalue of the Hessian of the loss, by power iteration.
 
@@ -527,6 +529,59 @@ def largest_curvature(
         Stop when the residual ‖Hv − λv‖ falls below this share of ``|λ|``.
     seed : int
         Of the random vector at the start. The model's own random state is left alone.
+    scales : mapping of parameter name -> float, optional
+        The eigenvalue of SHS in place of H, where the diagonal matrix S holds each parameter's
+        scale; 0 leaves a parameter out, and so does leaving out its name. With the length ‖W‖ of
+        each matrix as its scale this is the curvature for *relative* changes of the matrices.
+        Unlike that of H it stays the same when a matrix whose length does not matter, because a
+        norm follows it, is multiplied by a number.
+    """
+    with undisturbed(model):
+        trained = _trained(model)
+        if scales is not None:
+            unknown = [name for name in scales if name not in trained]
+            if unknown or not any(scales.values()):
+                raise ValueError(
+                    "scales needs names of trained parameters, one scale at least not 0; got "
+                    f"{dict(scales)!r}."
+                )
+            trained = {name: p for name, p in trained.items() if scales.get(name)}
+        parameters = list(trained.values())
+        first = torch.autograd.grad(
+            loss(model), parameters, create_graph=True, materialize_grads=True
+        )
+        flat = torch.cat([grad.flatten() for grad in first])
+        generator = torch.Generator().manual_seed(seed)
+        start = torch.randn(len(flat), generator=generator, dtype=torch.float64)
+        start = start.to(flat.device, flat.dtype)
+        stretch = torch.ones_like(flat)
+        if scales is not None:
+            stretch = torch.cat(
+                [torch.full_like(p, scales[n]).flatten() for n, p in trained.items()]
+            )
+            stretch = stretch.detach()
+
+        def product(v: Tensor) -> Tensor:
+            parts = torch.autograd.grad(
+                flat, parameters, stretch * v, retain_graph=True, materialize_grads=True
+            )
+            return stretch * torch.cat([part.flatten() for part in parts])
+
+        found = _power_iteration(product, start, 0.0, iterations, tolerance)
+        if found.value < 0:
+            shift = found.value
+            again = _power_iteration(product, start, shift, iterations, tolerance)
+            found = again._replace(products=found.products + again.products)
+        return found
+
+
+def hessian_trace(
+    model: nn.Module, loss: LossOfModel, *, samples: int = 10, seed: int = 0
+) -> float:
+    """Sum of the Hessian's eigenvalues, estimated with Hutchinson's random signs.
+
+    For a vector v of random signs the mean of ⟨v, Hv⟩ is the trace; ``samples`` such vectors are
+    averaged.
     """
     with undisturbed(model):
         parameters = list(_trained(model).values())
@@ -535,21 +590,15 @@ def largest_curvature(
         )
         flat = torch.cat([grad.flatten() for grad in first])
         generator = torch.Generator().manual_seed(seed)
-        start = torch.randn(len(flat), generator=generator, dtype=torch.float64)
-        start = start.to(flat.device, flat.dtype)
-
-        def product(v: Tensor) -> Tensor:
+        total = 0.0
+        for _ in range(samples):
+            signs = torch.randint(0, 2, (len(flat),), generator=generator) * 2.0 - 1
+            signs = signs.to(flat.device, flat.dtype)
             parts = torch.autograd.grad(
-                flat, parameters, v, retain_graph=True, materialize_grads=True
+                flat, parameters, signs, retain_graph=True, materialize_grads=True
             )
-            return torch.cat([part.flatten() for part in parts])
-
-        found = _power_iteration(product, start, 0.0, iterations, tolerance)
-        if found.value < 0:
-            shift = found.value
-            again = _power_iteration(product, start, shift, iterations, tolerance)
-            found = again._replace(products=found.products + again.products)
-        return found
+            total += float(signs @ torch.cat([part.flatten() for part in parts]))
+        return total / samples
 
 
 def _power_iteration(

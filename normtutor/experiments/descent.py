@@ -1,6 +1,7 @@
 """Plain gradient descent with a constant rate, for the experiments that look at single steps.
 
-Besides: Xavier's initial weights, and the choice of a rate on seeds that are then left out.
+Besides: the initial weights that an activation calls for, and the choice of a rate on seeds that
+are then left out.
 """
 
 import math
@@ -23,6 +24,29 @@ def xavier(model: Model) -> Model:
         if isinstance(module, nn.Linear):
             nn.init.xavier_normal_(module.weight)
             nn.init.zeros_(module.bias)
+    return model
+
+
+def he(model: Model) -> Model:
+    """Draw the matrices anew as He and others advise for ReLU, and set the biases to zero."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+            nn.init.zeros_(module.bias)
+    return model
+
+
+def initialise(model: Model, activation: str, scale: float = 1.0) -> Model:
+    """Draw initial weights that suit the activation: He's for "relu", Xavier's for any other.
+
+    ``scale`` multiplies all matrices. A sigmoid's slope is at most 1/4, so ``scale=4`` is what
+    keeps a signal's size through many sigmoids.
+    """
+    (he if activation == "relu" else xavier)(model)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.Linear):
+                module.weight.mul_(scale)
     return model
 
 

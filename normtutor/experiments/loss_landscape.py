@@ -3,7 +3,13 @@
 At every few steps of a run on digits we walk from the parameters along the gradient of the step's
 batch, over several learning rates, as Santurkar and others do. On the way we record the loss and
 the change of the gradient. Where we stand we record the largest eigenvalue of the Hessian, for the
-step's batch and for one fixed batch. All losses are those of training mode.
+step's batch and for one fixed batch, and on the fixed batch its trace. All losses are those of
+training mode, and all networks start with He's weights.
+
+What else could explain a difference: where a norm follows a matrix, its length does not change the
+function but does change every derivative. So we also record the curvature for relative changes of
+the matrices, which does not depend on their lengths, and the lengths themselves. And depth: the two
+networks at rate 0.1 are also trained with two hidden layers in place of five.
 """
 
 import math
@@ -18,23 +24,26 @@ from torch.nn import functional as F
 
 from normtutor import probes
 from normtutor.data import image_batches, load_digits
-from normtutor.experiments.descent import descend, finite
-from normtutor.experiments.noisy_batch_norm import build
+from normtutor.experiments.descent import descend, finite, he
+from normtutor.experiments.noisy_batch_norm import make_norm
 from normtutor.experiments.records import Saved
+from normtutor.models import MLP
 from normtutor.training import start
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-landscape"
 XLABEL = "log10 of the largest Hessian eigenvalue (fixed batch), no norm minus BatchNorm"
-FINDING = "at equal rates BatchNorm's loss is smoother along the gradient, after the first steps"
-SEEDS = tuple(range(2, 7))
+FINDING = "at equal rates BatchNorm's loss is smoother, and the rougher network learns as fast"
+SEEDS = tuple(range(2, 8))
 RATES = {"none": (0.1, 0.3), "batch": (0.1, 0.3, 1.0), "noisy batch": (0.1,)}
+DEEP, SHALLOW = 5, 2  # hidden layers
 
 
 @dataclass(frozen=True)
 class Condition:
     """One run."""
 
+    hidden: int
     norm: str
     rate: float
 
@@ -43,10 +52,11 @@ class Condition:
 class Config:
     """All settings of this experiment."""
 
-    conditions: tuple[Condition, ...] = tuple(
-        Condition(norm, rate) for norm, rates in RATES.items() for rate in rates
+    conditions: tuple[Condition, ...] = (
+        *(Condition(DEEP, norm, rate) for norm, rates in RATES.items() for rate in rates),
+        *(Condition(SHALLOW, norm, 0.1) for norm in ("none", "batch")),
     )
-    widths: tuple[int, ...] = (64, 64, 64, 64, 64, 64, 10)
+    width: int = 64
     batch_size: int = 128
     fixed_batch: int = 300
     steps: int = 200
@@ -54,6 +64,7 @@ class Config:
     # Where to look, as multiples of the run's own learning rate.
     multiples: tuple[float, ...] = (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)
     curvature_every: int = 20
+    trace_samples: int = 5
     iterations: int = 40
     tolerance: float = 0.01
 
@@ -79,11 +90,17 @@ def loss_on(batch: tuple[Tensor, Tensor]) -> probes.LossOfModel:
     return loss
 
 
+def build(config: Any, norm: str, hidden: int) -> MLP:
+    """A ReLU network with so many hidden layers."""
+    widths = (64, *(config.width,) * hidden, 10)
+    return he(MLP(widths, norm=lambda features: make_norm(norm, features)))
+
+
 def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, Any]:
     """Train one network; return what it saw around it on the way."""
     digits = load_digits()
     order = start(seed)
-    model = build(config, condition.norm)
+    model = build(config, condition.norm, condition.hidden)
     fixed = digits.train.images[: config.fixed_batch], digits.train.labels[: config.fixed_batch]
     batches = image_batches(digits.train, config.batch_size, order)
     stream = list(islice(batches, config.steps))
@@ -99,6 +116,10 @@ def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, 
             "batch_residual",
             "fixed_curvature",
             "fixed_residual",
+            "relative_curvature",
+            "relative_residual",
+            "trace",
+            "squared_length",
         )
     }
 
@@ -121,9 +142,28 @@ def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, 
                 )
                 found[f"{name}_curvature"].append(curvature.value)
                 found[f"{name}_residual"].append(curvature.residual)
+            lengths_of = {
+                name: parameter.norm().item()
+                for name, parameter in model.named_parameters()
+                if name.startswith("linears.") and name.endswith("weight")
+            }
+            relative = probes.largest_curvature(
+                model,
+                loss_on(fixed),
+                iterations=config.iterations,
+                tolerance=config.tolerance,
+                scales=lengths_of,
+            )
+            found["relative_curvature"].append(relative.value)
+            found["relative_residual"].append(relative.residual)
+            found["squared_length"].append(sum(length**2 for length in lengths_of.values()))
+            found["trace"].append(
+                probes.hessian_trace(model, loss_on(fixed), samples=config.trace_samples)
+            )
 
     losses = descend(model, stream, steps=config.steps, rate=condition.rate, watch=watch)
     return {
+        "hidden": condition.hidden,
         "norm": condition.norm,
         "rate": condition.rate,
         "diverged": not math.isfinite(losses[-1]),
@@ -142,7 +182,7 @@ def rows(saved: Saved) -> dict[str, np.ndarray]:
     """Median over the run of the curvature at rate 0.1, as a difference of logarithms."""
 
     def logarithm(norm: str) -> np.ndarray:
-        curvature = saved.values("fixed_curvature", norm=norm, rate=0.1)
+        curvature = saved.values("fixed_curvature", hidden=DEEP, norm=norm, rate=0.1)
         return np.log10(np.median(curvature, axis=1))
 
     return {norm: logarithm("none") - logarithm(norm) for norm in ("batch", "noisy batch")}

@@ -3,6 +3,7 @@
 - :mod:`~normtutor.plotting.style`: colours, sizes and fonts, in one place.
 - :mod:`~normtutor.plotting.general`: curves, intervals, histograms, maps of a grid.
 - :mod:`~normtutor.plotting.batches`: what shares a batch.
+- :mod:`~normtutor.plotting.covariate_shift`: with and without a norm; the tests of covariate shift.
 - :mod:`~normtutor.plotting.family`: which cells share a statistic.
 - :mod:`~normtutor.plotting.geometry`: what a norm does to one token.
 - :mod:`~normtutor.plotting.graph`: the computational graph of a norm.
@@ -13,6 +14,14 @@
 """
 
 from normtutor.plotting.batches import dose_figure, modes_figure
+from normtutor.plotting.covariate_shift import (
+    dots,
+    drift_figure,
+    rate_panels_figure,
+    spreads_figure,
+    training_curves_figure,
+    training_map_figure,
+)
 from normtutor.plotting.family import (
     books_figure,
     differences_figure,
@@ -49,6 +58,8 @@ __all__ = [
     "curves",
     "differences_figure",
     "dose_figure",
+    "dots",
+    "drift_figure",
     "final_norm_figure",
     "graph_figure",
     "grid_map",
@@ -59,11 +70,15 @@ __all__ = [
     "modes_figure",
     "norm_colour",
     "patterns_figure",
+    "rate_panels_figure",
     "repeats",
     "shared_axes",
     "sharing_cells_figure",
     "sphere_figure",
+    "spreads_figure",
     "t_interval",
+    "training_curves_figure",
+    "training_map_figure",
     "undo_figure",
     "use_book_style",
     "verdicts_figure",

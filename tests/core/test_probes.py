@@ -403,6 +403,50 @@ def test_the_curvature_of_a_network_is_that_of_its_full_hessian():
     )
     assert found.value == pytest.approx(torch.linalg.eigvalsh(hessian)[-1].item(), rel=1e-4)
 
+    def loss(m):
+        return F.cross_entropy(m(x), labels)
+
+    scales = {name: 0.5 + i for i, name in enumerate(names[:2])}
+    stretch = torch.cat(
+        [torch.full((n,), scales.get(name, 0.0)) for name, n in zip(names, sizes, strict=True)]
+    ).double()
+    stretched = stretch[:, None] * hessian * stretch
+    found = probes.largest_curvature(model, loss, iterations=2000, tolerance=1e-6, scales=scales)
+    assert found.value == pytest.approx(torch.linalg.eigvalsh(stretched)[-1].item(), rel=1e-4)
+    every = probes.hessian_trace(model, loss, samples=2000)
+    assert every == pytest.approx(torch.trace(hessian).item(), rel=0.1)
+    with pytest.raises(ValueError, match="names of trained parameters"):
+        probes.largest_curvature(model, loss, scales={"nothing": 1.0})
+    with pytest.raises(ValueError, match="not 0"):
+        probes.largest_curvature(model, loss, scales={names[0]: 0.0})
+
+
+def test_relative_curvature_does_not_see_the_length_of_a_weight_in_front_of_a_norm():
+    model = MLP((4, 5, 3), norm="batch", activation=torch.tanh).double()
+    model.norms[0].eps = 1e-14
+    x, labels = batches(1, size=16)[0]
+    name = "linears.0.weight"
+
+    def curvatures():
+        length = model.linears[0].weight.norm().item()
+        return [
+            probes.largest_curvature(
+                model,
+                lambda m: F.cross_entropy(m(x.double()), labels),
+                iterations=1000,
+                tolerance=1e-6,
+                scales={name: scale},
+            ).value
+            for scale in (1.0, length)
+        ]
+
+    plain, relative = curvatures()
+    with torch.no_grad():
+        model.linears[0].weight.mul_(10)
+    plain_after, relative_after = curvatures()
+    assert plain / plain_after == pytest.approx(100, rel=1e-3)
+    assert relative_after == pytest.approx(relative, rel=1e-3)
+
 
 def test_flat_ground():
     model, loss, _ = quadratic(np.zeros((2, 2)))

@@ -100,21 +100,18 @@ def test_one_seed_at_reduced_length(name, tmp_path, monkeypatch):
 def test_a_full_seed_gives_what_is_on_record(tmp_path):
     """The cheapest run in full. Sums come out in another order on another processor.
 
-    In float32 that is a difference in the seventh digit at first. Training lets it grow: the first
-    points of a curve must agree closely, what is measured at the end only as well as it says which
-    norm is smoother, that is, to a small part of the difference between the norms.
+    In float64 that is a difference in the sixteenth digit at first. Training lets it grow, and a
+    ReLU that opens for one image more or less makes a step of it.
     """
-    name = "loss_landscape"
-    module, saved = experiments.module_of(name), experiments.load(name)
+    name = "gradient_parts"
+    saved = experiments.load(name)
     seed = saved.seeds[0]
     again = experiments.run_experiment(name, seeds=[seed], directory=tmp_path, progress=False)
     for before, now in zip(saved.runs[0]["records"], again.runs[0]["records"], strict=True):
-        assert (before["norm"], before["rate"]) == (now["norm"], now["rate"])
-        np.testing.assert_allclose(now["curve"][0], before["curve"][0], rtol=1e-5)
-        np.testing.assert_allclose(now["low"][:2], before["low"][:2], rtol=1e-3)
-    for norm, difference in module.rows(again).items():
-        on_record = module.rows(saved)[norm]
-        assert abs(difference[0] - on_record[0]) < 0.2 * abs(on_record.mean())
+        assert before["norm"] == now["norm"]
+        for key in ("along_mean", "ratio"):
+            np.testing.assert_allclose(now[key][0], before[key][0], rtol=1e-6)
+            np.testing.assert_allclose(now[key], before[key], rtol=1e-2)
 
 
 # --- its record is honest -------------------------------------------------------------------------

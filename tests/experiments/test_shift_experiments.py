@@ -12,9 +12,12 @@ from normtutor.data import image_batches, load_digits
 from normtutor.experiments import (
     covariate_shift_gradients,
     descent,
+    gradient_parts,
     input_drift,
     loss_landscape,
     noisy_batch_norm,
+    scale_and_rate,
+    statistics_outside,
 )
 from normtutor.experiments.records import Saved
 from normtutor.models import MLP
@@ -25,6 +28,9 @@ NAMES = (
     "noisy_batch_norm",
     "covariate_shift_gradients",
     "loss_landscape",
+    "gradient_parts",
+    "statistics_outside",
+    "scale_and_rate",
 )
 
 
@@ -112,7 +118,7 @@ def test_the_noise_has_the_means_and_deviations_it_should():
 
 def test_the_same_noise_at_every_look():
     torch.manual_seed(0)
-    model = noisy_batch_norm.build(loss_landscape.CONFIG, "noisy batch")
+    model = loss_landscape.build(loss_landscape.CONFIG, "noisy batch", loss_landscape.DEEP)
     digits = load_digits()
     loss = loss_landscape.loss_on((digits.train.images[:50], digits.train.labels[:50]))
     first = loss(model).item()
@@ -124,3 +130,81 @@ def test_the_layers_of_a_network_own_all_its_parameters():
     model = covariate_shift_gradients.build(covariate_shift_gradients.CONFIG, "relu", "batch")
     names = [name for layer in covariate_shift_gradients.layer_names(model) for name in layer]
     assert sorted(names) == sorted(name for name, _ in model.named_parameters())
+
+
+# --- initial weights ------------------------------------------------------------------------------
+
+
+def variances(model):
+    return [layer.weight.var().item() * layer.in_features for layer in model.linears]
+
+
+def test_relu_gets_hes_weights_and_other_activations_xaviers():
+    torch.manual_seed(0)
+    widths = (400, 400, 400)
+    he = descent.initialise(MLP(widths), "relu")
+    xavier = descent.initialise(MLP(widths), "sigmoid")
+    scaled = descent.initialise(MLP(widths), "sigmoid", scale=4.0)
+    assert variances(he) == pytest.approx([2, 2], rel=0.05)
+    assert variances(xavier) == pytest.approx([1, 1], rel=0.05)
+    assert variances(scaled) == pytest.approx([16, 16], rel=0.05)
+    assert all(layer.bias.abs().max() == 0 for layer in he.linears)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [
+        noisy_batch_norm.build(noisy_batch_norm.CONFIG, "none"),
+        loss_landscape.build(loss_landscape.CONFIG, "none", loss_landscape.DEEP),
+        covariate_shift_gradients.build(covariate_shift_gradients.CONFIG, "relu", "none"),
+    ],
+)
+def test_no_relu_network_without_a_norm_is_compared_from_weights_too_small_for_it(network):
+    assert np.mean(variances(network)[1:-1]) == pytest.approx(2, rel=0.05)
+
+
+def test_the_smallest_scale_is_the_spread_of_torchs_own_layer():
+    torch.manual_seed(0)
+    condition = scale_and_rate.Condition("none", scale_and_rate.TORCH, 0.1)
+    ours = scale_and_rate.build(scale_and_rate.CONFIG, condition).linears[3].weight
+    own = torch.stack([nn.Linear(64, 64).weight for _ in range(8)])
+    assert ours.std().item() == pytest.approx(own.std().item(), rel=0.05)
+
+
+# --- what is measured -----------------------------------------------------------------------------
+
+
+def test_the_parts_of_the_gradient_are_those_of_the_theorem():
+    torch.manual_seed(0)
+    model = descent.he(MLP((64, 12, 12, 10), norm="batch")).double()
+    images, labels = torch.randn(40, 64, dtype=torch.float64), torch.arange(40) % 10
+    looks = gradient_parts.around_norms(model, images, labels)
+    assert len(looks) == 2
+    for (x, below, above), norm in zip(looks, model.norms, strict=True):
+        shares = gradient_parts.parts(x, below, above, norm.weight.detach(), "batch", norm.eps)
+        inverse = torch.rsqrt(x.var(dim=0, correction=0) + norm.eps)
+        x_hat = (x - x.mean(dim=0)) * inverse
+        length = above.square().sum(dim=0)
+        kept = 1 - above.sum(dim=0) ** 2 / 40 / length
+        along = (above * x_hat).sum(dim=0) ** 2 / x_hat.square().sum(dim=0) / length
+        ratio = inverse**2 * (kept - along)
+        assert shares["ratio"] == pytest.approx(ratio.median().item(), rel=1e-3)
+        assert shares["along_mean"] == pytest.approx((1 - kept).mean().item())
+        assert shares["chance"] == 1 / 40
+
+
+def test_a_random_gradient_has_the_shares_of_chance():
+    torch.manual_seed(0)
+    x, above = torch.randn(50, 4000).double(), torch.randn(50, 4000).double()
+    found = gradient_parts.parts(x, above, above, torch.ones(4000).double(), "batch", 0.0)
+    assert found["along_mean"] == pytest.approx(0.02, rel=0.1)
+    assert found["along_x"] == pytest.approx(0.02, rel=0.1)
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_constant_statistics_change_the_gradient_and_not_the_output(outside):
+    layer = statistics_outside.Variant(3, scale=True, outside=outside).double()
+    x = torch.randn(20, 3, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(layer(x), nn.functional.batch_norm(x, None, None, training=True))
+    (grad,) = torch.autograd.grad(layer(x).pow(3).sum(), x)
+    assert (grad.sum(dim=0).abs() > 0.1).all() == outside
