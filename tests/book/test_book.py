@@ -401,6 +401,15 @@ def test_chapter_2_shows_the_table_that_the_code_uses():
     assert table_of(words_of(FAMILY)) == expected
 
 
+def test_the_depth_page_of_chapter_2_shows_the_relatives_that_the_code_has():
+    axes = AXES | {"": "none"}
+    expected = {
+        name: (axes[choice.axes], choice.statistic, choice.source)
+        for name, choice in norms.RELATIVES.items()
+    }
+    assert table_of(words_of(BOOK / "in_depth" / FAMILY.name)) == expected
+
+
 def test_a_changed_table_is_noticed():
     text = words_of(FAMILY)
     assert table_of(text) != table_of(text.replace("| the token itself |", "| the batch |"))
