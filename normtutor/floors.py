@@ -8,10 +8,10 @@ FLOORS = {
     "affine": 0,
     "floors": 0,
     "gradcheck": 0,
-    "moments": 0,
     "package_text": 0,
     "pieces": 0,
     "tracing": 0,
+    "moments": 1,
     "validation": 1,
     "masks": 2,
     "norms": 2,
@@ -38,7 +38,7 @@ FLOORS = {
 #: What stands on each floor, in a few words.
 MEANING = (
     "arithmetic that every formula uses; a text to train on",
-    "checks of what a user passes",
+    "statistics; checks of what a user passes",
     "the formulas, forward and backward, for any arrays",
     "the same formulas as layers for torch; data; layers of other libraries",
     "what one does with a norm: audit it, probe it, swap it, wire it",

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 from array_api_compat import array_namespace
 
+from normtutor.tracing import spare_gradient
+
 Array = Any  # NumPy, torch and JAX arrays share no base class
 
 
@@ -90,7 +92,8 @@ def mean(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Array:
 def moments(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Moments:
     """Mean and biased variance of x over ``axis``, in two passes. Arguments as in :func:`mean`."""
     mu = mean(x, axis, mask)
-    deviation = x - mu
+    # The variance does not change with μ to first order: the deviations sum to 0.
+    deviation = x - spare_gradient(mu)
     return Moments(mu, mean(deviation * deviation, axis, mask))
 
 

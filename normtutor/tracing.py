@@ -29,6 +29,18 @@ def known_value(n: Any) -> float | None:
         return None
 
 
+def spare_gradient(x: Any) -> Any:
+    """Return x, cut off from autograd in code that ``torch.compile`` compiles.
+
+    For a value whose gradient is 0 in exact arithmetic: the compiled backward pass then does not
+    read all of the input once more to find that out.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor) and torch.compiler.is_compiling():
+        return x.detach()
+    return x
+
+
 _UNKNOWN_TO_JAX: list[type] = []
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from normtutor.moments import count, mean, mean_square, moments, unbiased, unless_empty, widen
-from normtutor.tracing import known_value
+from normtutor.tracing import known_value, spare_gradient
 
 x = np.random.default_rng(0).standard_normal((3, 4, 5)) + 2
 
@@ -101,3 +101,19 @@ def test_jit_of_a_masked_norm():
     assert_allclose(
         jax.jit(masked)(x), norms.batch_norm(x, mask=mask, feature_axis=-1)[0], atol=1e-5
     )
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_code_spares_the_gradient_of_the_mean_and_nothing_else():
+    """The variance does not change with the mean, so first and second derivatives are the same."""
+    torch._dynamo.reset()
+
+    def squared(x: torch.Tensor) -> torch.Tensor:
+        return moments(x, (-1,)).variance.square().sum()
+
+    x = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    (expected,) = torch.autograd.grad(squared(x), x)
+    (found,) = torch.autograd.grad(torch.compile(squared, backend="aot_eager")(x), x)
+    torch.testing.assert_close(found, expected)
+    assert spare_gradient(x) is x
+    assert spare_gradient(np.ones(3)) is not None
