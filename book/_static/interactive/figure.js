@@ -34,7 +34,12 @@ button[aria-pressed="true"] { background: var(--nt-accent); color: var(--nt-grou
 button:disabled { cursor: default; opacity: 0.55; }
 :host { --norm: var(--norm-none, #6a6a6a); }
 @media (pointer: coarse) { select, input[type="number"], button { min-height: 2.75rem; } }
-@media print { .controls, .try { display: none; } section { break-inside: avoid; } }
+@media print {
+  :host, :host([data-dark]) { color: #222; --nt-accent: #44546a; --nt-muted: #5a5a5a; --nt-ground: #fff;
+    --nt-line: #c9c9c9; --pst-color-text-base: #222; --pst-color-surface: #fff; }
+  .controls, .try { display: none; }
+  section { break-inside: avoid; }
+}
 `;
 
 /** The colour of a norm, which colours.css has from the table of the norms. */

@@ -34,7 +34,7 @@ class Playground extends InteractiveFigure {
     summary { cursor: pointer; padding: 0.4rem 0; font-weight: 600; }
     .settings { display: grid; gap: 0.5rem 1rem; grid-template-columns: repeat(auto-fill, minmax(12.5rem, 1fr)); }
     .settings label { display: flex; justify-content: space-between; align-items: center; gap: 0.5rem; }
-    .settings select { max-width: 9rem; }
+    .settings select { max-width: 10.5rem; }
     .differ { margin-top: 0.6rem; padding-top: 0.6rem; border-top: 1px solid var(--nt-line);
       display: flex; flex-wrap: wrap; gap: 0.5rem 1rem; align-items: center; }
     .two { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem; }
@@ -70,8 +70,15 @@ class Playground extends InteractiveFigure {
       .chips { flex-wrap: nowrap; overflow-x: auto; padding-bottom: 0.3rem; }
       .chips button { flex: none; }
     }
-    @media print { .chips, .bar, details { display: none; } }
+    @media print { .chips, .bar, .guesses, details { display: none; } }
   `;
+
+  static observedAttributes = ["data-dark"];
+
+  /** The canvases know no style sheet: in another theme they are drawn anew. */
+  attributeChangedCallback() {
+    if (this.frame) this.#draw();
+  }
 
   build() {
     this.state = fromAddress(location.hash);
@@ -501,7 +508,8 @@ class Playground extends InteractiveFigure {
     const { svg, x, y, marks } = this.#axes(key, head, {
       bottom, top, ticks, from: 1, to: Math.max(2, depth), xlabel: "layer", xticks,
     });
-    const hold = (v) => y(Math.max(bottom, Math.min(top, Math.log10(Math.max(v || 0, 1e-300)))));
+    // What has left the range of the computer is drawn at the upper edge.
+    const hold = (v) => (Number.isNaN(v) ? y(top) : y(Math.max(bottom, Math.min(top, Math.log10(Math.max(v, 1e-300))))));
     lists.forEach((list, side) => {
       const name = SIDES[side].toLowerCase();
       marks.push(make("polyline", {
@@ -513,7 +521,8 @@ class Playground extends InteractiveFigure {
         : make("rect", { class: "b", x: x(i + 1) - 3, y: hold(v) - 3, width: 6, height: 6 })));
     });
     marks.push(...this.#ends(lists.map((list) => [x(list.length), hold(list[list.length - 1])])));
-    const ends = (list) => `${say(list[0], 4)} in the first layer, ${say(list[list.length - 1], 4)} in the last`;
+    const told = (v) => (Number.isFinite(v) ? say(v, 4) : "out of range");
+    const ends = (list) => `${told(list[0])} in the first layer, ${told(list[list.length - 1])} in the last`;
     set(svg, { "aria-label": `${head}, by layer, logarithmic. A: ${ends(lists[0])}. B: ${ends(lists[1])}.` });
     svg.replaceChildren(...marks);
   }
