@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from normtutor.plotting.style import INK, PALETTE, norm_colour
+from normtutor.plotting.style import INK, NO_NORM, PALETTE, norm_colour
 
-GREY = "#6a6a6a"
+GREY = NO_NORM
 
 
 def depth_figure(spreads: Mapping[str, tuple[str, ArrayLike]]) -> Figure:

@@ -62,6 +62,31 @@ def test_the_style_sheet_has_the_colours_of_the_table():
     assert (STATIC / "colours.css").read_text(encoding="utf-8") == interactive.colours_css()
 
 
+def test_no_other_file_repeats_a_colour_of_a_norm():
+    table = [*norms.TABLE.values()]
+    colours = {row.light for row in table} | {row.dark for row in table} | set(norms.NO_NORM)
+    colours -= {"#222222", "#e6e6e6"}  # ink, which others use too
+    for path in [*STATIC.rglob("*.js"), *STATIC.rglob("*.css")]:
+        found = {c for c in colours if c in path.read_text(encoding="utf-8").lower()}
+        assert found == (colours if path.name == "colours.css" else set()), path
+
+
+@needs_chromium
+def test_scripts_see_the_colours_of_the_table(show):
+    page = show("<nt-depth></nt-depth>")
+    blob, line = (page.locator(f"nt-depth .{name}").first for name in ("blob", "spread"))
+    for theme, shade in (("light", 0), ("dark", 1)):
+        page.locator("html").evaluate("(e, theme) => { e.dataset.theme = theme; }", theme)
+        for name in ("no norm", "BatchNorm", "LayerNorm", "RMSNorm"):
+            page.get_by_role("button", name=name).click()
+            row = norms.TABLE.get(name)
+            colour = (row.light, row.dark)[shade] if row else norms.NO_NORM[shade]
+            red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+            expect(blob).to_have_css("fill", f"rgb({red}, {green}, {blue})")
+            dashes = line.evaluate("e => getComputedStyle(e).strokeDasharray")
+            assert (dashes == "none") == (row is not None)
+
+
 @needs_chromium
 def test_the_block_agrees_with_the_package(show):
     shape = (2, 3, 4)

@@ -65,11 +65,11 @@ class Depth extends InteractiveFigure {
     .blob { fill: var(--norm); opacity: 0.45; }
     .spread { fill: none; stroke: var(--norm); stroke-width: 2.5; }
     .none { stroke-dasharray: 7 4; }
-    .ghost { fill: none; stroke: var(--norm-none, #6a6a6a); stroke-width: 2; stroke-dasharray: 7 4; }
+    .ghost { fill: none; stroke: var(--norm-none); stroke-width: 2; stroke-dasharray: 7 4; }
     .grid { stroke: currentColor; opacity: 0.15; }
     .one { stroke: currentColor; opacity: 0.6; }
     svg text.end { font-weight: 700; fill: var(--norm); }
-    svg text.ghost-end { fill: var(--norm-none, #6a6a6a); stroke: none; }
+    svg text.ghost-end { fill: var(--norm-none); stroke: none; }
   `;
 
   build() {

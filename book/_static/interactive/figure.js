@@ -32,7 +32,7 @@ svg text { fill: currentColor; font-size: 13px; }
 button { cursor: pointer; }
 button[aria-pressed="true"] { background: var(--nt-accent); color: var(--nt-ground); font-weight: 600; }
 button:disabled { cursor: default; opacity: 0.55; }
-:host { --norm: var(--norm-none, #6a6a6a); }
+:host { --norm: var(--norm-none); }
 @media (pointer: coarse) { select, input[type="number"], button { min-height: 2.75rem; } }
 @media print {
   :host, :host([data-dark]) { color: #222; --nt-accent: #44546a; --nt-muted: #5a5a5a; --nt-ground: #fff;

@@ -48,12 +48,12 @@ class Modes extends InteractiveFigure {
     svg { margin-top: 0.75rem; }
     .value { fill: var(--nt-muted); opacity: 0.55; }
     .mean { stroke: currentColor; stroke-width: 3; }
-    .running { fill: none; stroke: var(--norm-batchnorm, #0a4a86); stroke-width: 3; }
+    .running { fill: none; stroke: var(--norm-batchnorm); stroke-width: 3; }
     .frozen { stroke-dasharray: 6 4; }
     .grid { stroke: currentColor; opacity: 0.15; }
-    .gap { stroke: var(--norm-batchnorm, #0a4a86); stroke-width: 1.5; stroke-dasharray: 2 2; }
+    .gap { stroke: var(--norm-batchnorm); stroke-width: 1.5; stroke-dasharray: 2 2; }
     svg text.bold { font-weight: 700; }
-    svg text.blue { fill: var(--norm-batchnorm, #0a4a86); font-weight: 700; }
+    svg text.blue { fill: var(--norm-batchnorm); font-weight: 700; }
     @media (prefers-reduced-motion: reduce) { .play { display: none; } }
   `;
 

@@ -27,11 +27,11 @@ class Padding extends InteractiveFigure {
   static style = `
     svg { margin-top: 0.5rem; }
     .axis { stroke: currentColor; opacity: 0.5; }
-    .real { fill: var(--norm-batchnorm, #0a4a86); }
+    .real { fill: var(--norm-batchnorm); }
     .pad { fill: none; stroke: var(--nt-muted); stroke-width: 1.5; }
-    .copy { fill: none; stroke: var(--norm-batchnorm, #0a4a86); stroke-width: 2; }
-    .move { stroke: var(--norm-batchnorm, #0a4a86); opacity: 0.5; }
-    .mean { stroke: var(--norm-batchnorm, #0a4a86); stroke-width: 3; }
+    .copy { fill: none; stroke: var(--norm-batchnorm); stroke-width: 2; }
+    .move { stroke: var(--norm-batchnorm); opacity: 0.5; }
+    .mean { stroke: var(--norm-batchnorm); stroke-width: 3; }
     .still { stroke: var(--nt-muted); stroke-width: 2; stroke-dasharray: 5 3; }
     svg text.head { font-weight: 600; }
     svg text.small { font-size: 12px; }
