@@ -1,21 +1,24 @@
-"""Parameters and settings of a norm between torch, Keras, Flax and ONNX.
+r"""Parameters and settings of a norm between torch, Keras, Flax and ONNX.
 
 The four write the same norm in four ways. What differs:
 
-| | torch | Keras | Flax | ONNX |
-| --- | --- | --- | --- | --- |
-| γ | ``weight`` | ``gamma``, in RMSNorm ``scale`` | ``scale`` | ``scale`` |
-| β | ``bias`` | ``beta`` | ``bias`` | ``B`` |
-| running mean | ``running_mean`` | ``moving_mean`` | ``mean`` | ``input_mean`` |
-| running variance | ``running_var`` | ``moving_variance`` | ``var`` | ``input_var`` |
-| its divisor | n − 1 | n | n | n |
-| momentum: weight of | the new value | the old value | the old value | the old value |
-| ε, its name | ``eps`` | ``epsilon`` | ``epsilon`` | ``epsilon`` |
-| ε of BatchNorm by default | 1e-5 | 1e-3 | 1e-5 | 1e-5 |
-| ε of the others | 1e-5, RMSNorm 2^-23 | 1e-3, RMSNorm 1e-6 | 1e-6 | 1e-5 |
-| axis of the features by default | 1 | -1 | -1 | 1 |
+================  ===================  ============================  =============  ==============
+\                 torch                Keras                         Flax           ONNX
+================  ===================  ============================  =============  ==============
+γ                 ``weight``           ``gamma``; RMSNorm ``scale``  ``scale``      ``scale``
+β                 ``bias``             ``beta``                      ``bias``       ``B``
+running mean      ``running_mean``     ``moving_mean``               ``mean``       ``input_mean``
+running variance  ``running_var``      ``moving_variance``           ``var``        ``input_var``
+its divisor       n − 1                n                             n              n
+momentum counts   the new value        the old value                 the old value  the old value
+ε is called       ``eps``              ``epsilon``                   ``epsilon``    ``epsilon``
+ε of BatchNorm    1e-5                 1e-3                          1e-5           1e-5
+ε of the others   1e-5; RMSNorm 2^-23  1e-3; RMSNorm 1e-6            1e-6           1e-5
+features on axis  1                    -1                            -1             1
+================  ===================  ============================  =============  ==============
 
-The layers of this package stand under "torch": they have torch's names.
+The last three rows are the defaults. The layers of this package stand under "torch", whose names
+they have.
 """
 
 from collections.abc import Mapping

@@ -1,11 +1,13 @@
 """Masks as this package wants them, True on real tokens, from what other libraries pass around.
 
-| from | there |
-| --- | --- |
-| ``attention_mask`` of Hugging Face | 1 on real tokens, 0 on padding |
-| ``key_padding_mask`` of torch | True on *padding* |
-| lengths | how many tokens of each sequence are real, from the left |
-| ``cu_seqlens`` of packed attention | where each sequence starts in the pack, and the end |
+==================================  ========================================================
+from                                there
+==================================  ========================================================
+``attention_mask`` of Hugging Face  1 on real tokens, 0 on padding
+``key_padding_mask`` of torch       True on *padding*
+lengths                             how many tokens of each sequence are real, from the left
+``cu_seqlens`` of packed attention  where each sequence starts in the pack, and the end
+==================================  ========================================================
 """
 
 from typing import Any
