@@ -25,6 +25,8 @@ def parsed(html: str) -> BeautifulSoup:
 def words_in(element: BeautifulSoup) -> int:
     """Count the words of prose; captions count, code and equations do not."""
     copy = parsed(str(element))
+    for drawing in copy.find_all(is_interactive):
+        drawing.extract()  # its words stand there for readers without scripts
     captions = [caption.get_text(" ") for caption in copy.select("figcaption")]
     for caption in copy.select("figcaption"):
         caption.extract()
@@ -175,6 +177,11 @@ def test_what_is_over_its_budget_is_named(parts, problem):
 def test_the_prose_of_a_notebook_is_counted():
     # Each section of a notebook asks MathJax to pass it by.
     page = "<section class='tex2jax_ignore mathjax_ignore'><p>two words</p></section>"
+    assert words_in(parsed(page)) == 2
+
+
+def test_words_that_stand_in_for_a_drawing_are_no_prose():
+    page = "<p>two words</p><nt-x><figure><figcaption>not seen</figcaption></figure></nt-x>"
     assert words_in(parsed(page)) == 2
 
 
