@@ -28,8 +28,8 @@ from normtutor.experiments import power_text, text_batches
 from normtutor.experiments.records import Saved
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
-PARTED = Place(CHAPTER, "Why vision and language parted ways")
-MEASURED = Place(CHAPTER, "BatchNorm and LayerNorm on text, measured")
+PARTED = Place(CHAPTER, "Twelve reasons that you may have heard")
+MEASURED = Place(CHAPTER, "BatchNorm and LayerNorm on text, all conditions", in_depth=True)
 
 
 @cache
@@ -71,7 +71,7 @@ def one_statistic_a_feature() -> Evidence:
 @claim(
     "Padding shifts BatchNorm's statistics.",
     met=f"{EXPLANATION}, and {REVIEW}",
-    place=Place(CHAPTER, "Padding"),
+    place=Place(CHAPTER, "Padding: real, and repaired by a mask"),
     recorded="true",
     condition="Unless the padding is masked, which removes the effect completely "
     "({prf:ref}`prop-seq-masked`). By how much follows in closed form "
@@ -112,7 +112,7 @@ def padding_shifts() -> Evidence:
     "Batch statistics of text fluctuate more than those of images, hence the gap between training "
     "and evaluation.",
     met=f"{EXPLANATION}, and {REVIEW}",
-    place=Place(CHAPTER, "When training and evaluation disagree"),
+    place=Place(CHAPTER, "Running averages", in_depth=True),
     recorded="half",
     condition="What fluctuates depends on how many independent values a batch pools, and the gap "
     "on how batches are composed: the same text has none when it is shuffled and a large one "
@@ -164,7 +164,7 @@ def fluctuation_of_text() -> Evidence:
 @claim(
     "BatchNorm cannot handle sequences of different length.",
     met=ASSISTANT,
-    place=Place(CHAPTER, "Sentences of different length"),
+    place=Place(CHAPTER, "Sentences of different length", in_depth=True),
     recorded="half",
     condition="Pooled and masked it does not see lengths at all. True of statistics per step, and "
     "of unmasked padding.",
@@ -211,7 +211,7 @@ def variable_lengths() -> Evidence:
     "A token is normalized with its neighbour's padding, and a token at a position never seen in "
     "training has no statistics.",
     met=GUIDE,
-    place=Place(CHAPTER, "Sentences of different length"),
+    place=Place(CHAPTER, "Sentences of different length", in_depth=True),
     recorded="half",
     condition="The first is true without a mask, the second of statistics per step. Neither is "
     "true of pooled, masked BatchNorm, whose statistic belongs to the feature and not to the "
@@ -248,7 +248,7 @@ def unseen_position() -> Evidence:
 @claim(
     "BatchNorm has trouble with parallel training; LayerNorm parallelises.",
     met=f"{ASSISTANT}, and {GUIDE}",
-    place=Place(CHAPTER, "Two devices"),
+    place=Place(CHAPTER, "Two devices", in_depth=True),
     recorded="half",
     condition="With local statistics the gradient is another one. With synchronised statistics it "
     "is that of the whole batch, at the price of an exchange in every layer. LayerNorm has "
@@ -303,7 +303,7 @@ def parallel_training() -> Evidence:
 @claim(
     "BatchNorm cannot learn online, with a batch of one.",
     met=GUIDE,
-    place=Place(CHAPTER, "Small batches"),
+    place=Place(CHAPTER, "Small batches", in_depth=True),
     recorded="half",
     condition="True of single vectors, (1, H). A single sentence (1, L, H) or image has many "
     "values a feature, and images one by one are enough to learn from.",
@@ -342,7 +342,7 @@ def batch_of_one() -> Evidence:
 @claim(
     "BatchNorm makes a model less sensitive to outliers.",
     met=GUIDE,
-    place=Place(CHAPTER, "One bad token"),
+    place=Place(CHAPTER, "One bad token", in_depth=True),
     recorded="half",
     condition="The outlier itself is bounded, in training. The other tokens of the batch pay "
     "({prf:ref}`cor-seq-outlier`), and in evaluation nothing is bounded. Whether trained models "
@@ -382,7 +382,7 @@ def outliers() -> Evidence:
 @claim(
     "BatchNorm does not suit recurrent networks.",
     met=f"{NOTES}, and {REVIEW}",
-    place=Place(CHAPTER, "Sentences of different length"),
+    place=Place(CHAPTER, "Sentences of different length", in_depth=True),
     recorded="half",
     condition="The first attempts agree with it. With statistics of its own for every step, and γ "
     "starting at 0.1, BatchNorm worked between the states, too {cite:p}`cooijmans2017`. Rests on "
@@ -557,7 +557,7 @@ def writing_without_a_batch() -> Evidence:
 @claim(
     "BatchNorm fails with small batches.",
     met=TUTORIALS,
-    place=Place(CHAPTER, "Images, where BatchNorm comes from"),
+    place=Place(CHAPTER, "Images", in_depth=True),
     recorded="half",
     condition="Reported for a full training on ImageNet with 2 images a device. On digits, in a "
     "short training, it was the best norm with 2 and 8 images and lost its lead with 1.",
@@ -592,7 +592,7 @@ def small_batches() -> Evidence:
 @claim(
     "The larger the batch, the better BatchNorm.",
     met=f"{TUTORIALS} that explain batch statistics as estimates",
-    place=Place(CHAPTER, "Images, where BatchNorm comes from"),
+    place=Place(CHAPTER, "Images", in_depth=True),
     recorded="half",
     condition="The statistics become more exact. With a fixed number of images a larger batch also "
     "means fewer steps, and less of the noise that may help.",
@@ -621,7 +621,7 @@ def larger_is_better() -> Evidence:
 @claim(
     "Batches in NLP are small.",
     met=ASSISTANT,
-    place=Place(CHAPTER, "How many tokens is a batch worth?"),
+    place=Place(CHAPTER, "How many tokens is a batch worth?", in_depth=True),
     recorded="half",
     condition="True of fine-tuning, and perhaps of the part of a batch that one device sees. In "
     "pre-training a batch holds up to millions of tokens. Rests on published settings.",
