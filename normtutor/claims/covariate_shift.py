@@ -759,7 +759,7 @@ def _small_set(company: int, seed: int) -> tuple[float, float]:
 @claim(
     "BatchNorm acts as a regularizer.",
     met="the abstract of {cite:t}`ioffe2015`",
-    place=Place("03_batch_norm_vs_layer_norm", "Images, where BatchNorm comes from"),
+    place=Place("03_batch_norm_vs_layer_norm", "Images", in_depth=True),
     recorded="half",
     condition="In training the other examples of the batch add noise, and that restrains the fit. "
     "Whether the test loss is the better for it depends on the task and on how much noise there "
