@@ -47,7 +47,7 @@ class Swapped:
     ----------
     changed : list of Change
         A module that the model uses under several names stands here once for each name.
-    refused : dict of str to str
+    refused : dict
         The name of a module that looks like a norm and was left alone, and the reason.
     """
 
