@@ -91,3 +91,14 @@ def test_a_failure_prints_at_most_sixty_lines(tmp_path):
     )
     assert run.returncode == 1 and "assert [0, 1, 2" in run.stdout
     assert len(run.stdout.splitlines()) <= 60 + 8  # with pytest's own lines around it
+
+
+def test_the_installation_is_silent_unless_it_fails(tmp_path):
+    pip = tmp_path / "python"
+    for status, printed in ((0, ""), (1, "Collecting numpy\nno such version\n\n")):
+        pip.write_text(f"#!/bin/sh\necho Collecting numpy\necho no such version\nexit {status}\n")
+        pip.chmod(0o755)
+        run = subprocess.run(
+            [sys.executable, ROOT / ".ci" / "install.py", pip], capture_output=True, text=True
+        )
+        assert (run.returncode, run.stdout, run.stderr) == (status, "", printed)

@@ -31,7 +31,8 @@ def test_every_chapter_keeps_to_its_budget():
         for name, taken in json.loads(record.read_text()).items()
         if (ROOT / name).exists()
     }
-    assert over_budget(present) == []
+    problems = over_budget(present)
+    assert not problems, "\n".join(problems)
 
 
 def test_who_is_over_budget_is_named():
