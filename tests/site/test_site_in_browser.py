@@ -503,7 +503,11 @@ PREVIEWS = {
     # page, link: words in its preview
     "a work": ("book/04_invariance", "bibliography.html#", "arXiv"),
     "an equation": ("book/04_invariance", "#equation-eq-inv-blind", "(4.2)"),
-    "a long equation": ("book/01_internal_covariate_shift", "#equation-eq-ics-steps", "(1.2)"),
+    "a long equation": (
+        "book/in_depth/01_internal_covariate_shift",
+        "#equation-eq-ics-steps",
+        "(1.3)",
+    ),
     "a theorem": ("book/04_invariance", "#thm-inv-blind", "What a norm cannot see"),
     "a figure": ("book/05_rms_norm", "#fig-curves", "Validation loss"),
     "a tall figure": ("book/01_internal_covariate_shift", "#fig-rates", "Error on"),
