@@ -44,7 +44,7 @@ from normtutor.plotting.style import (
     use_book_style,
 )
 from normtutor.plotting.text import Trained, final_norm_figure, working_rates_figure
-from normtutor.plotting.wiring import wiring_labels, wirings_figure
+from normtutor.plotting.wiring import layer_gradients_figure, wiring_labels, wirings_figure
 
 __all__ = [
     "INK",
@@ -67,6 +67,7 @@ __all__ = [
     "histograms",
     "intervals",
     "keys_figure",
+    "layer_gradients_figure",
     "modes_figure",
     "norm_colour",
     "patterns_figure",

@@ -1,14 +1,18 @@
-"""Where the norm stands in a residual block, drawn from the table of wirings."""
+"""Where the norm stands in a residual block, and what that does to the gradients of the layers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
+from numpy.typing import ArrayLike
 
-from normtutor.plotting.style import INK, PALE
+from normtutor.plotting.general import t_interval
+from normtutor.plotting.style import INK, PALE, PALETTE, FloatArray
 
 
 def _number(value: float) -> str:
@@ -103,3 +107,75 @@ def wirings_figure(
         ax.set_xlim(-0.75, 2.25)
         ax.set_ylim(-0.2, 5.4)
     return fig
+
+
+def layer_gradients_figure(
+    panels: Mapping[str, Mapping[str, ArrayLike]],
+    *,
+    dashed: Sequence[str] = (),
+    ylabel: str = "gradient, of the last layer's",
+    size: tuple[float, float] = (5.0, 5.4),
+) -> Figure:
+    """Draw gradients layer by layer, each as a multiple of the last layer's, on a doubling scale.
+
+    Parameters
+    ----------
+    panels : mapping of title -> (label -> array of shape (n_seeds, n_layers))
+        Gradient norms, the first layer first; each seed is divided by its own last layer. The
+        band around a line is the 95% interval of the mean of the logarithms.
+    dashed : sequence of str
+        Labels that are drawn dashed and thin, such as a prediction.
+    ylabel : str
+    size : (width, height) in inches
+    """
+    if not panels:
+        raise ValueError("layer_gradients_figure needs at least one panel; got an empty mapping.")
+    fig, axes = plt.subplots(len(panels), 1, sharex=True, sharey=True, figsize=size, squeeze=False)
+    colours = [PALETTE["blue"], PALETTE["brown"], INK]
+    for ax, (title, lines) in zip(axes[:, 0], panels.items(), strict=True):
+        ax.axhline(0.0, color=INK, linewidth=0.8, zorder=0)
+        found = {label: t_interval(_against_last(values)) for label, values in lines.items()}
+        heights = [
+            float(mean[len(mean) // 2]) for label, (mean, _) in found.items() if label not in dashed
+        ]
+        for colour, (label, (mean, half)) in zip(colours, found.items(), strict=False):
+            numbers = np.arange(1, len(mean) + 1)
+            thin = label in dashed
+            ax.plot(
+                numbers,
+                mean,
+                color=colour,
+                linewidth=1.5 if thin else 2.0,
+                linestyle=(0, (4, 2)) if thin else "-",
+            )
+            if not thin:
+                ax.fill_between(numbers, mean - half, mean + half, color=colour, alpha=0.2, lw=0)
+            middle = len(mean) // 2
+            crowded = any(0 < other - float(mean[middle]) < 1.5 for other in heights)
+            ax.annotate(
+                label,
+                (float(numbers[middle]), float(mean[middle])),
+                xytext=(8, -16) if thin else (-8, -16 if crowded else 8),
+                textcoords="offset points",
+                ha="left" if thin else "right",
+                color=colour,
+                fontsize=10,
+            )
+        ax.set_title(title)
+        ax.set_ylabel(ylabel)
+        ax.yaxis.set_major_locator(MultipleLocator(2))
+        ax.yaxis.set_major_formatter(FuncFormatter(_times))
+    axes[-1, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[-1, 0].set_xlabel("layer, counted from the input")
+    return fig
+
+
+def _against_last(gradients: ArrayLike) -> FloatArray:
+    """log2 of each layer's gradient over the last layer's, (n_seeds, n_layers)."""
+    values = np.asarray(gradients, dtype=np.float64)
+    return np.log2(values / values[:, -1:])
+
+
+def _times(power: float, position: int | None = None) -> str:
+    """2 to this power as a multiple: 4×, 1×, 1/4×."""
+    return f"{2 ** round(power):d}×" if power >= 0 else f"1/{2 ** round(-power):d}×"

@@ -570,3 +570,21 @@ def test_the_pictures_draw_what_they_are_given():
     rows = {"before": {"x": [1, 2], "−x": [-1, -2]}, "RMSNorm": {"x": [0, 1], "−x": [0, -1]}}
     fig = pictures.forgets_figure(rows)
     assert [patch.get_height() for patch in fig.axes[3].patches] == [0, -1]
+
+
+# --- gradients layer by layer
+
+
+def test_gradients_are_drawn_as_multiples_of_the_last_layer():
+    gradients = 2.0 ** np.array([[-3.0, -1.0, 1.0], [-5.0, -2.0, 1.0]])
+    panels = {"one": {"a": gradients, "b": gradients[:, ::-1]}, "two": {"c": gradients}}
+    fig = plotting.layer_gradients_figure(panels, dashed=("b",))
+    lines = {text.get_text(): text for ax in fig.axes for text in ax.texts}
+    assert set(lines) == {"a", "b", "c"}
+    drawn = [line for line in fig.axes[0].get_lines() if len(line.get_xdata()) == 3]
+    assert_allclose(drawn[0].get_ydata(), [-5, -2.5, 0])
+    assert drawn[1].get_linestyle() != "-"
+    format_of = fig.axes[0].yaxis.get_major_formatter()
+    assert [format_of(power) for power in (2, 0, -4)] == ["4×", "1×", "1/16×"]
+    with pytest.raises(ValueError, match="at least one panel"):
+        plotting.layer_gradients_figure({})

@@ -1,0 +1,107 @@
+"""Learning rates for the experiment batch_composition, chosen on the validation part of the text.
+
+Every norm with every kind of batches is trained with two rates, on seeds that are used nowhere
+else. Where the best of them lies at an end of the grid, the next rate beyond is tried, until the
+best one has a worse one on either side. The one with the smallest validation loss in evaluation
+mode, averaged over the seeds, is taken. Batches of which a quarter or three quarters are of one
+topic take the rate of those of which a half is: to tune them too would have taken too long.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from normtutor.experiments import batch_composition
+from normtutor.experiments.batch_composition import Condition, fingerprint
+from normtutor.experiments.records import Saved
+from normtutor.training import mean_token_loss
+
+__all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
+
+CHAPTER = "03_batch_norm_vs_layer_norm"
+FIGURE = "none: it chooses the learning rates of batch_composition"
+FINDING = "the best rate depends on the norm and on the kind of batches"
+SEEDS = (0,)
+UNTUNED = ("topic 1/4", "topic 3/4")
+
+
+@dataclass(frozen=True)
+class Config(batch_composition.Config):
+    """The settings of batch_composition, with what is tried in place of the conditions."""
+
+    conditions: tuple[Condition, ...] = ()
+    cells: tuple[tuple[str, str], ...] = tuple(
+        cell for cell in batch_composition.cells() if cell[1] not in UNTUNED
+    )
+    rates: tuple[float, ...] = (16e-3, 32e-3)
+    most: int = 6  # rates tried in one cell
+
+
+CONFIG = Config()
+REDUCED = {
+    "cells": (("layer", "shuffled"), ("masked batch", "length")),
+    "rates": (1e-3, 4e-3),
+    "most": 3,
+}
+
+
+def climb(
+    loss_at: Callable[[float], float], rates: tuple[float, ...], most: int
+) -> dict[float, float]:
+    """Losses by rate: of ``rates``, and beyond an end of them by factors of 2 while it is best."""
+    found = {rate: loss_at(rate) for rate in rates}
+    while len(found) < most:
+        best = min(found, key=lambda rate: found[rate])
+        if best not in (min(found), max(found)):
+            break
+        further = 2 * best if best == max(found) else best / 2
+        found[further] = loss_at(further)
+    return found
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every cell with its rates; measure on the validation part."""
+    records = []
+    for norm, kind in config.cells:
+
+        def loss_at(rate: float, norm: str = norm, kind: str = kind) -> float:
+            model, _, diverged = batch_composition.train_condition(
+                config, Condition(norm, kind, rate), seed
+            )
+            if diverged:
+                return np.inf
+            loss = mean_token_loss(model, batch_composition.sample_of(config, "validation"))
+            return batch_composition.short(loss) if np.isfinite(loss) else np.inf
+
+        for rate, loss in sorted(climb(loss_at, config.rates, config.most).items()):
+            diverged = not np.isfinite(loss)
+            records.append(
+                {
+                    "norm": norm,
+                    "kind": kind,
+                    "learning_rate": rate,
+                    "diverged": diverged,
+                    "loss": None if diverged else loss,
+                }
+            )
+    return records
+
+
+def best_rates(saved: Saved) -> dict[tuple[str, str], float]:
+    """(norm, kind) -> the rate with the smallest mean loss, of those that all seeds tried."""
+    tried: dict[tuple[str, str], dict[float, list[float]]] = {}
+    for run_ in saved.runs:
+        for record in run_["records"]:
+            by_rate = tried.setdefault((record["norm"], record["kind"]), {})
+            loss = np.inf if record["loss"] is None else record["loss"]
+            by_rate.setdefault(record["learning_rate"], []).append(loss)
+    return {
+        cell: min(
+            (float(np.mean(losses)), rate)
+            for rate, losses in by_rate.items()
+            if len(losses) == len(saved.runs)
+        )[1]
+        for cell, by_rate in tried.items()
+    }

@@ -1,0 +1,25 @@
+"""Gradients over the layers of an encoder and a decoder, while the model learns to sort.
+
+The models are those of :mod:`normtutor.experiments.encoder_decoder`, twelve layers each, trained
+with and without warm-up at a small and a large learning rate. Every run is reported, none chosen.
+Three seeds were all that time allowed.
+"""
+
+from dataclasses import replace
+
+from normtutor.experiments import encoder_decoder
+from normtutor.experiments.encoder_decoder import Trained, fingerprint, run, run_seeds
+
+__all__ = ["CONFIG", "REDUCED", "SEEDS", "fingerprint", "run", "run_seeds"]
+
+CHAPTER = "07_pre_ln_and_post_ln"
+FIGURE = "none: the ledger reads it, on gradients that vanish in Post-LN"
+FINDING = "from gradients that vanish in the decoder Post-LN trains, if the updates are small"
+SEEDS = tuple(range(10, 13))
+
+CONFIG = replace(
+    encoder_decoder.CONFIG,
+    untrained=(),
+    trained=(Trained("post", 0), Trained("post", 100), Trained("pre", 0)),
+)
+REDUCED = {"depth": 2, "kept": (2,)}
