@@ -22,6 +22,14 @@ CUDA device, and then need a directory of their own:
 The learning rates stay the book's. To choose new ones, run ``text_rates`` in the same way, and look
 at ``show text_rates``.
 
+**Larger, on a GPU.** Some experiments have a second size beside the book's: wider, deeper, with
+8,192 tokens a step. ``--scale large`` runs and draws it; its record lies in
+``normtutor/results/large``, apart from the small one.
+
+.. code-block:: sh
+
+    python -m normtutor.experiments run text_stability_rates --scale large --device cuda
+
 **On a cluster.** Seeds run in parallel through joblib, so that its configuration says where. One
 line moves them onto a Dask cluster:
 
@@ -47,8 +55,9 @@ joblib (``ray.util.joblib.register_ray()``, then ``backend="ray"``); the tests c
 - ``rows(saved)`` with ``XLABEL``, what its figure shows, or ``best_rates(saved)``.
 
 Where it needs them: ``run_seeds(config, seeds)``, which trains several seeds at once and returns a
-list of records for each; ``REDUCED``, values of fields for a run of seconds in the tests;
-``ALONE = True`` for what measures time; ``REFERENCE``, where the line of "no difference" stands.
+list of records for each; ``LARGE_CONFIG``, the larger size; ``REDUCED``, values of fields for a run of
+seconds in the tests; ``ALONE = True`` for what measures time; ``REFERENCE``, where the line of "no
+difference" stands.
 """
 
 from normtutor.experiments.records import Saved, load, module_of, names, run_experiment
