@@ -55,9 +55,9 @@ joblib (``ray.util.joblib.register_ray()``, then ``backend="ray"``); the tests c
 - ``rows(saved)`` with ``XLABEL``, what its figure shows, or ``best_rates(saved)``.
 
 Where it needs them: ``run_seeds(config, seeds)``, which trains several seeds at once and returns a
-list of records for each; ``LARGE_CONFIG``, the larger size; ``REDUCED``, values of fields for a run of
-seconds in the tests; ``ALONE = True`` for what measures time; ``REFERENCE``, where the line of "no
-difference" stands.
+list of records for each; ``LARGE_CONFIG``, the larger size; ``REDUCED``, values of fields for a
+run of seconds in the tests; ``ALONE = True`` for what measures time; ``REFERENCE``, where the line
+of "no difference" stands.
 """
 
 from normtutor.experiments.records import Saved, load, module_of, names, run_experiment
