@@ -147,7 +147,7 @@ def _print_rates(best: dict[Any, float], saved: Saved) -> None:
         cell = cell if isinstance(cell, tuple) else (cell,)
         tried = [
             f"{condition['learning_rate']:g} ({saved.values('loss', **condition).mean():.3f})"
-            for condition in saved.config["conditions"]
+            for condition in saved.config.get("conditions", ())
             if tuple(v for k, v in condition.items() if k != "learning_rate") == cell
         ]
         losses = f"; tried (loss): {', '.join(tried)}" if tried else ""

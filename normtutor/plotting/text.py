@@ -108,6 +108,7 @@ def final_norm_figure(
     *,
     colours: Mapping[str, str],
     unit: str = "nats/token",
+    highest: float | None = None,
 ) -> Figure:
     """Draw losses over learning rates with and without the norm after the last layer.
 
@@ -120,6 +121,9 @@ def final_norm_figure(
         diverged.
     colours : mapping of row -> colour
         "no norm" wears its own in every row.
+    unit : str
+    highest : float, optional
+        Where the axis of losses ends. A curve that goes on above it leaves the panel.
 
     Returns
     -------
@@ -158,6 +162,15 @@ def final_norm_figure(
                 ax.set_ylabel(f"loss ({unit})")
             if i == len(names) - 1:
                 ax.set_xlabel("learning rate")
+    if highest is not None:
+        drawn = [
+            np.asarray(curve, dtype=np.float64)
+            for rows in losses.values()
+            for row in rows.values()
+            for curve in row.values()
+        ]
+        lowest = min(float(np.nanmin(curve)) for curve in drawn)
+        axes[0, 0].set_ylim(lowest - 0.05 * (highest - lowest), highest)
     axes[0, 0].set_xscale("log", base=2)
     axes[0, 0].set_xticks(list(rates), [f"{rate:g}" for rate in rates])
     # One legend stands for all panels, in no panel's colour.

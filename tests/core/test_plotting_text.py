@@ -64,5 +64,8 @@ def test_the_final_norm_is_drawn_panel_by_panel():
             assert_allclose(drawn[curve].get_ydata(), losses[column][row][curve].mean(axis=0))
         assert ax.get_title(loc="left") == f"{row}, {column}"
     assert np.isnan(lines_of(axes["B", "untied"])["no norm"].get_ydata()[1])
+    losses["tied"]["A"]["no norm"][0, 0] = 1e6
+    cut = plotting.final_norm_figure(RATES, losses, colours={"A": "black", "B": "blue"}, highest=4)
+    assert cut.axes[0].get_ylim()[1] == 4
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == list(curves)

@@ -1,0 +1,137 @@
+"""Twelve layers with a norm and without one, on fresh seeds at rates that were tuned for each.
+
+The builds that decide, out of :mod:`normtutor.experiments.text_stability_rates`: no norm with
+scaled residual weights, no norm with Fixup, and Pre-RMSNorm, each at the learning rate and the
+embedding scale that were best there, on seeds that were used nowhere else. Losses are those of the
+test part. Gradients are clipped at length 1 for all, and the share of clipped steps is recorded:
+clipping hides how unstable a network is, and here it helps those without a norm.
+
+Cut for time: fresh seeds for Pre-LN, whose loss in the grid is within 0.02 of Pre-RMSNorm's, and
+for the builds that train at no rate of the grid (no norm with ordinary weights, and Post-LN, which
+needs more steps than these).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from normtutor.experiments.package_chunks import SMALL, Size, fingerprint
+from normtutor.experiments.records import Saved
+from normtutor.experiments.text_stability_rates import BUILDS, train_build, working_rates
+
+__all__ = ["CONFIG", "SEEDS", "fingerprint", "rows", "run", "run_seeds"]
+
+CHAPTER = "01_internal_covariate_shift"
+FIGURE = "none: no page draws it yet"
+FINDING = "twelve layers without a norm need Fixup's weights to keep up with RMSNorm"
+XLABEL = "test loss minus Pre-RMSNorm's (nats/token)"
+REFERENCE_BUILD = "Pre-RMSNorm"
+SEEDS = tuple(range(10, 15))
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One build at one depth, with what was tuned for it."""
+
+    build: str
+    depth: int
+    scale: float
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment."""
+
+    conditions: tuple[Condition, ...]
+    size: Size = dataclasses.field(
+        default_factory=lambda: dataclasses.replace(SMALL, steps=300, warmup=75, clip=1.0)
+    )
+
+
+# What text_stability_rates chose; a test compares them with its saved run.
+CONFIG = Config(
+    conditions=(
+        Condition("no norm, scaled weights", 12, 1.0, 6.3e-3),
+        Condition("no norm, Fixup", 12, 1.0, 4e-2),
+        Condition("Pre-RMSNorm", 12, 4.0, 4e-2),
+    )
+)
+REDUCED = {
+    "conditions": (Condition("no norm", 2, 1.0, 1e-3), Condition("Pre-RMSNorm", 2, 1.0, 1e-3)),
+    "size": Size(width=8, heads=2, steps=5, warmup=2, held_out_chunks=64, clip=1.0),
+}
+
+
+def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
+    """Train every condition with all seeds at once; a list of records for each seed."""
+    by_condition = [
+        train_build(
+            config.size,
+            condition.build,
+            condition.depth,
+            condition.scale,
+            [(seed, condition.learning_rate) for seed in seeds],
+        )
+        for condition in config.conditions
+    ]
+    return [list(records) for records in zip(*by_condition, strict=True)]
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed."""
+    return run_seeds(config, [seed])[0]
+
+
+def losses(saved: Saved, depth: int) -> dict[str, np.ndarray]:
+    """Build -> test loss of each seed at this depth, NaN where a run diverged."""
+    conditions = [c for c in saved.config["conditions"] if c["depth"] == depth]
+    return {c["build"]: saved.values("test", build=c["build"], depth=depth) for c in conditions}
+
+
+def rows(saved: Saved) -> dict[str, np.ndarray]:
+    """Test loss minus Pre-RMSNorm's, by seed; builds of which a seed diverged are left out."""
+    found = {}
+    for depth in sorted({c["depth"] for c in saved.config["conditions"]}):
+        at_depth = losses(saved, depth)
+        for build in BUILDS:
+            if (
+                build in at_depth
+                and build != REFERENCE_BUILD
+                and not np.isnan(at_depth[build]).any()
+            ):
+                found[f"{build}, {depth} layers"] = at_depth[build] - at_depth[REFERENCE_BUILD]
+    return found
+
+
+NAMES = {
+    "none": "none",
+    "layer": "LayerNorm",
+    "rms": "RMSNorm",
+    "batch": "BatchNorm",
+    "power": "PowerNorm",
+}
+
+
+class Outcome(NamedTuple):
+    """What one build did at one depth."""
+
+    norm: str  # its name in the table of norms
+    tried: list[float]
+    working: list[float]
+    best: np.ndarray  # test losses on the fresh seeds; empty where no rate reached the end
+
+
+def outcomes(rates: Saved, saved: Saved, depth: int) -> dict[str, Outcome]:
+    """Build -> its working rates, from ``rates``, and its best loss, from fresh seeds."""
+    working, best = working_rates(rates, depth), losses(saved, depth)
+    tried = sorted(rates.config["rates"])
+    return {
+        build: Outcome(
+            NAMES[BUILDS[build][0]], tried, working[build], best.get(build, np.array([]))
+        )
+        for build in rates.config["builds"]
+    }

@@ -1,0 +1,158 @@
+"""Final norm and stability: what is chosen, what works, and where the larger runs go."""
+
+import dataclasses
+
+import pytest
+from numpy.testing import assert_allclose
+
+from normtutor import experiments
+from normtutor.experiments import final_norm, records, text_stability, text_stability_rates
+from normtutor.experiments.__main__ import main
+from normtutor.experiments.package_chunks import Size, train_models
+from normtutor.experiments.records import Saved
+
+TINY = Size(width=8, heads=2, steps=6, warmup=2, held_out_chunks=64, clip=0.5)
+
+
+def test_runs_are_the_same_together_and_one_by_one():
+    settings = {"depth": 2, "norm": "rms", "wiring": "pre", "tied": False}
+    runs = [(3, 1e-3), (4, 4e-3)]
+    for (_, stacked), (_, single) in zip(
+        train_models(TINY, runs, **settings),
+        train_models(TINY, runs, together=False, **settings),
+        strict=True,
+    ):
+        assert_allclose(stacked.loss, single.loss, rtol=1e-4)
+        assert_allclose(stacked.gradient_norm, single.gradient_norm, rtol=1e-3)
+
+
+# --- what is chosen -------------------------------------------------------------------------------
+
+
+def saved_final(losses):
+    """(norm, final, rate) -> validation losses by seed; the test loss is larger by 1."""
+    runs = tuple(
+        {
+            "seed": seed,
+            "records": [
+                {
+                    "norm": norm,
+                    "final": final,
+                    "tied": True,
+                    "scale": 1.0,
+                    "learning_rate": rate,
+                    "validation": values[seed],
+                    "test": None if values[seed] is None else values[seed] + 1,
+                }
+                for (norm, final, rate), values in losses.items()
+            ],
+        }
+        for seed in range(2)
+    )
+    return Saved("final_norm", {}, runs)
+
+
+def test_the_rate_is_chosen_on_the_mean_validation_loss_of_runs_that_end():
+    saved = saved_final(
+        {
+            ("layer", True, 0.1): (4.0, 5.0),
+            ("layer", True, 0.2): (4.4, 4.4),
+            ("layer", True, 0.4): (1.0, None),  # one seed diverged
+            ("tanh 0.5", True, 0.1): (3.0, 3.2),
+            ("tanh 1", True, 0.1): (3.0, 3.1),
+        }
+    )
+    best = final_norm.chosen(saved, norm="layer", final=True)
+    assert best["learning_rate"] == 0.2
+    assert_allclose(best["test"], [5.4, 5.4])
+    assert final_norm.chosen(saved, norm=final_norm.TANH)["norm"] == "tanh 1"
+    with pytest.raises(ValueError, match="reached the end"):
+        final_norm.chosen(saved, norm="none")
+
+
+def saved_rates(losses, margin=0.25):
+    records = [
+        {"build": b, "depth": 12, "scale": s, "learning_rate": r, "validation": loss}
+        for (b, s, r), loss in losses.items()
+    ]
+    return Saved("text_stability_rates", {"margin": margin}, ({"seed": 0, "records": records},))
+
+
+def test_a_rate_works_if_it_comes_near_the_best_of_any_build():
+    saved = saved_rates(
+        {
+            ("no norm", 1.0, 0.1): None,
+            ("no norm", 1.0, 0.2): 5.0,
+            ("Pre-LN", 1.0, 0.1): 4.3,
+            ("Pre-LN", 4.0, 0.1): 4.2,
+            ("Pre-LN", 4.0, 0.2): 4.0,
+            ("Pre-LN", 4.0, 0.4): 4.26,
+        }
+    )
+    assert text_stability_rates.working_rates(saved, 12) == {"no norm": [], "Pre-LN": [0.1, 0.2]}
+    assert text_stability_rates.best_rates(saved) == {
+        ("no norm", 12, 1.0): 0.2,
+        ("Pre-LN", 12, 4.0): 0.2,
+    }
+
+
+def test_tuning_tries_both_scales_and_goes_on_with_the_better_one(monkeypatch):
+    calls = []
+
+    def fake(size, build, depth, scale, runs):
+        calls.append((scale, [rate for _, rate in runs]))
+        return [
+            {"scale": scale, "learning_rate": r, "diverged": r > 1, "validation": 5 - scale}
+            for _, r in runs
+        ]
+
+    monkeypatch.setattr(text_stability_rates, "train_build", fake)
+    config = dataclasses.replace(text_stability_rates.CONFIG, rates=(0.1, 0.2, 2.0, 0.4, 0.8))
+    text_stability_rates.tune(config, "Pre-LN", 12, 0)
+    assert calls == [(1.0, [0.1, 0.2, 2.0]), (4.0, [0.1, 0.2, 2.0]), (4.0, [0.4, 0.8])]
+
+
+def test_the_rates_are_those_that_were_chosen():
+    best = text_stability_rates.best_rates(experiments.load("text_stability_rates"))
+    taken = {(c.build, c.depth, c.scale): c.learning_rate for c in text_stability.CONFIG.conditions}
+    assert taken.items() <= best.items()
+
+
+def test_the_grid_was_not_cut_at_the_best_rate():
+    """A best rate at the end of the grid would say that the grid is too short."""
+    saved = experiments.load("final_norm")
+    for norm in ("layer", "none"):
+        for tied in (True, False):
+            rate = final_norm.chosen(saved, norm=norm, tied=tied, scale=1.0)["learning_rate"]
+            assert rate > min(saved.config["rates"])
+            assert rate < max(saved.config["rates"])
+
+
+def test_the_figures_get_what_they_need():
+    rates, saved = experiments.load("text_stability_rates"), experiments.load("text_stability")
+    for depth in rates.config["depths"]:
+        for outcome in text_stability.outcomes(rates, saved, depth).values():
+            assert set(outcome.working) <= set(outcome.tried)
+    curves = final_norm.curves(experiments.load("final_norm"))
+    seeds = len(experiments.load("final_norm").seeds)
+    for rows in curves.values():
+        for row in rows.values():
+            assert {values.shape for values in row.values()} == {(seeds, 4)}
+
+
+# --- the larger size ------------------------------------------------------------------------------
+
+
+def test_the_larger_size_has_a_configuration_and_a_record_of_its_own(tmp_path, monkeypatch, capsys):
+    large = dataclasses.replace(final_norm.CONFIG, **final_norm.REDUCED)
+    monkeypatch.setattr(final_norm, "LARGE_CONFIG", large)
+    command = ["run", "final_norm", "--scale", "large", "--seeds", "1", "--jobs", "1"]
+    assert main([*command, "--directory", str(tmp_path)]) == 0
+    assert "--scale large" in capsys.readouterr().out
+    assert experiments.load("final_norm", tmp_path, scale="large").seeds == [1]
+    with pytest.raises(ValueError, match="another configuration"):
+        experiments.load("final_norm", tmp_path)
+    assert main(["run", "gru_statistics", "--scale", "large"]) == 1
+    assert "book's size alone" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="scale must be one of"):
+        records.configuration("final_norm", "huge")
