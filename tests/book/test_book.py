@@ -404,7 +404,7 @@ def test_chapter_2_shows_the_table_that_the_code_uses():
 def test_the_depth_page_of_chapter_2_shows_the_relatives_that_the_code_has():
     axes = AXES | {"": "none"}
     expected = {
-        name: (axes[choice.axes], choice.statistic, choice.source)
+        name: (axes[choice.axes], choice.statistic, f"{choice.source}; {choice.parameters}")
         for name, choice in norms.RELATIVES.items()
     }
     assert table_of(words_of(BOOK / "in_depth" / FAMILY.name)) == expected
