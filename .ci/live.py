@@ -29,6 +29,7 @@ from typing import Any
 import build
 import chapters
 import nbformat
+import psutil
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
@@ -306,6 +307,8 @@ def serve(port: int, named: list[Path]) -> None:
                 time.sleep(1)  # a change of branches takes a moment
                 kernels.close()
                 web.server_close()
+                for process in psutil.Process().children():  # libraries leave helpers behind
+                    process.kill()
                 arguments = [*sys.argv[:1], "--port", str(web.server_port), *map(str, named)]
                 os.execv(sys.executable, [sys.executable, *arguments])
             now = written_at(["book/_static/**/*"])
