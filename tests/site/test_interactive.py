@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import PHONE, Heard, needs_chromium
+from browser import PHONE, Heard, axe_problems, needs_chromium
 from bs4 import BeautifulSoup
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
@@ -696,6 +696,23 @@ def test_a_picture_on_a_phone_and_with_a_finger(show, name):
     else:
         page.get_by_role("button", name="next batch").tap()
     expect(page.get_by_role("status")).not_to_have_text(start)
+
+
+@needs_chromium
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_in_any_figure(show, theme):
+    names = [name for name in FIGURES if name not in ("playground", "wiring")]
+    body = "".join(f"<nt-{name}></nt-{name}>" for name in names) + drawn_wirings("words")
+    page = show(f"<main><h1>h</h1><h2>h</h2>{body}</main>")
+    said(page, "wiring", "Pre-LN")
+    page.locator("html").evaluate("(e, theme) => { e.dataset.theme = theme; }", theme)
+    if theme == "dark":  # as the theme paints the page
+        page.add_style_tag(
+            content="""html { background: #121212; color: #ced6dd;
+            --pst-color-background: #121212; --pst-color-surface: #29313d;
+            --pst-color-text-base: #ced6dd; --pst-color-text-muted: #9ca4af; }"""
+        )
+    assert [problem for problem in axe_problems(page) if "'nt-" in problem] == []
 
 
 @needs_chromium

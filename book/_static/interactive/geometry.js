@@ -42,8 +42,8 @@ class Geometry extends InteractiveFigure {
     svg { touch-action: pan-y; cursor: grab; max-height: 32rem; }
     svg text { paint-order: stroke; stroke: var(--pst-color-surface, #f5f5f5); stroke-width: 4px; user-select: none; }
     svg text.label { font-weight: 600; }
-    svg text.layer-label { fill: var(--layer); font-weight: 700; }
-    svg text.rms-label { fill: var(--rms); font-weight: 700; }
+    svg text.layer-label { fill: color-mix(in srgb, var(--layer) 80%, currentColor); font-weight: 700; }
+    svg text.rms-label { fill: color-mix(in srgb, var(--rms) 80%, currentColor); font-weight: 700; }
     :host { --layer: ${colourOf("LayerNorm")}; --rms: ${colourOf("RMSNorm")}; }
     details { margin-top: 0.5rem; }
     summary { cursor: pointer; padding: 0.3rem 0; }

@@ -65,7 +65,7 @@ class Invariance extends InteractiveFigure {
       border-top: 1px solid var(--nt-line); padding: 0.35rem 0; }
     .rows { margin-top: 0.75rem; }
     .rows .row:last-child { border-bottom: 1px solid var(--nt-line); }
-    .name { color: var(--norm); font-weight: 700; }
+    .name { border-left: 0.4rem solid var(--norm); padding-left: 0.4rem; font-weight: 700; }
     .stays { color: var(--nt-muted); }
     .moves { font-weight: 700; }
     line { stroke: currentColor; opacity: 0.35; }

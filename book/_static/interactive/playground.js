@@ -59,7 +59,7 @@ class Playground extends InteractiveFigure {
     rect.b { fill: var(--pst-color-surface, #f5f5f5); }
     .grid { stroke: currentColor; opacity: 0.18; }
     .frame { stroke: currentColor; opacity: 0.7; }
-    svg text.a, svg text.b { fill: var(--norm); font-weight: 700; }
+    svg text.a, svg text.b { fill: color-mix(in srgb, var(--norm) 80%, currentColor); font-weight: 700; }
     svg text.head { font-weight: 600; }
     .key { font-size: 0.88rem; color: var(--nt-muted); }
     @media (max-width: 34rem) {

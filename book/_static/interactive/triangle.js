@@ -65,7 +65,7 @@ class Triangle extends InteractiveFigure {
         action("start again", () => this.#again())),
       this.picture,
       make("table", {},
-        make("thead", {}, make("tr", {}, ...["", "length", "step", "angle"].map((name) =>
+        make("thead", {}, make("tr", {}, ...["w", "length", "step", "angle"].map((name) =>
           make("th", { scope: "col" }, name)))),
         this.body),
     ];
