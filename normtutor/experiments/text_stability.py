@@ -20,7 +20,12 @@ import numpy as np
 
 from normtutor.experiments.package_chunks import SMALL, Size, fingerprint
 from normtutor.experiments.records import Saved
-from normtutor.experiments.text_stability_rates import BUILDS, train_build, working_rates
+from normtutor.experiments.text_stability_rates import (
+    BUILDS,
+    best_rates,
+    train_build,
+    working_rates,
+)
 
 __all__ = ["CONFIG", "SEEDS", "fingerprint", "rows", "run", "run_seeds"]
 
@@ -119,19 +124,30 @@ NAMES = {
 class Outcome(NamedTuple):
     """What one build did at one depth."""
 
-    norm: str  # its name in the table of norms
+    norm: str  # its name in the table of norms, or "none"
     tried: list[float]
     working: list[float]
-    best: np.ndarray  # test losses on the fresh seeds; empty where no rate reached the end
+    best: np.ndarray  # test losses, one a seed; empty where no rate reached the end
 
 
 def outcomes(rates: Saved, saved: Saved, depth: int) -> dict[str, Outcome]:
-    """Build -> its working rates, from ``rates``, and its best loss, from fresh seeds."""
-    working, best = working_rates(rates, depth), losses(saved, depth)
+    """Build -> its working rates and its best loss.
+
+    The loss is that of the fresh seeds where there are any, and else the one of the grid.
+    """
+    working, fresh = working_rates(rates, depth), losses(saved, depth)
     tried = sorted(rates.config["rates"])
+    best = {
+        build: rates.values("test", build=build, depth=depth, scale=scale, learning_rate=rate)
+        for (build, at, scale), rate in best_rates(rates).items()
+        if at == depth
+    }
     return {
         build: Outcome(
-            NAMES[BUILDS[build][0]], tried, working[build], best.get(build, np.array([]))
+            NAMES[BUILDS[build][0]],
+            tried,
+            working[build],
+            fresh.get(build, best.get(build, np.array([]))),
         )
         for build in rates.config["builds"]
     }

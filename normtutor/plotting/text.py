@@ -35,7 +35,8 @@ def working_rates_figure(
 
     One row a network, from top to bottom. A filled dot is a rate that works, a small open one a
     rate that was tried and does not; a bar joins the lowest and the highest that work. On the right
-    stands the mean of `best` with the half-width of its 95% t-interval, or that runs diverged.
+    stands the mean of `best` with the half-width of its 95% t-interval; or that there is one seed,
+    that runs diverged, or that there is no run.
 
     Returns
     -------
@@ -94,12 +95,12 @@ def working_rates_figure(
 def _in_words(losses: ArrayLike) -> str:
     values = np.asarray(losses, dtype=np.float64).ravel()
     if not len(values):
-        return "none ends"
+        return "not run"
     diverged = int(np.isnan(values).sum())
     if diverged:
         return f"{diverged} of {len(values)} diverge"
     mean, half = t_interval(values)
-    return f"{mean:.2f}" if np.isnan(half) else f"{mean:.2f} ± {half:.2f}"
+    return f"{mean:.2f}, one seed" if np.isnan(half) else f"{mean:.2f} ± {half:.2f}"
 
 
 def final_norm_figure(
@@ -154,6 +155,8 @@ def final_norm_figure(
                 mean, half = t_interval(values)  # NaN where a seed diverged: the line ends there
                 colour = NO_NORM if curve == "no norm" else colours[name]
                 ax.plot(rates, mean, color=colour, linestyle=dash, marker="o", label=curve)
+                if highest is not None:  # else the band of what blew up would cover the panel
+                    half = np.where(mean > highest, np.nan, half)
                 ax.fill_between(
                     rates, mean - half, mean + half, color=colour, alpha=0.18, linewidth=0
                 )

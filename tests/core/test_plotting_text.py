@@ -31,6 +31,7 @@ def test_each_network_shows_which_rates_work():
         {
             "no norm": plotting.Trained("none", RATES, (), [np.nan, 5.0]),
             "Pre-LN": plotting.Trained("LayerNorm", RATES, (0.1, 0.001), [4.0, 4.2, 4.4]),
+            "one": plotting.Trained("none", RATES, (), [4.5]),
             "nothing": plotting.Trained("none", RATES, (), []),
         }
     )
@@ -43,8 +44,13 @@ def test_each_network_shows_which_rates_work():
     assert "bar no norm" not in lines
     assert_allclose(lines["fails no norm"].get_xdata(), RATES)
     words = [text.get_text() for text in ax.texts]
-    assert words[:3] == ["1 of 2 diverge", "4.20 ± 0.50", "none ends"]
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["no norm", "Pre-LN", "nothing"]
+    assert words[:4] == ["1 of 2 diverge", "4.20 ± 0.50", "4.50, one seed", "not run"]
+    assert [text.get_text() for text in ax.get_yticklabels()] == [
+        "no norm",
+        "Pre-LN",
+        "one",
+        "nothing",
+    ]
 
 
 def test_the_final_norm_is_drawn_panel_by_panel():

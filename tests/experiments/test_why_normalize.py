@@ -133,6 +133,7 @@ def test_the_figures_get_what_they_need():
     for depth in rates.config["depths"]:
         for outcome in text_stability.outcomes(rates, saved, depth).values():
             assert set(outcome.working) <= set(outcome.tried)
+            assert len(outcome.best) in (1, len(saved.seeds))
     curves = final_norm.curves(experiments.load("final_norm"))
     seeds = len(experiments.load("final_norm").seeds)
     for rows in curves.values():
