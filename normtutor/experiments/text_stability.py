@@ -30,7 +30,7 @@ from normtutor.experiments.text_stability_rates import (
 __all__ = ["CONFIG", "SEEDS", "fingerprint", "rows", "run", "run_seeds"]
 
 CHAPTER = "01_internal_covariate_shift"
-FIGURE = "none: no page draws it yet"
+FIGURE = "fig-why-normalize"
 FINDING = "twelve layers without a norm need Fixup's weights to keep up with RMSNorm"
 XLABEL = "test loss minus Pre-RMSNorm's (nats/token)"
 REFERENCE_BUILD = "Pre-RMSNorm"
