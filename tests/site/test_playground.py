@@ -366,7 +366,7 @@ def test_the_playground_by_keyboard_and_its_address(playground):
     expect(page.get_by_role("button", name="1 Small weights")).to_be_focused()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    assert page.url.endswith("#preset=high-rate")
+    page.wait_for_function("location.hash === '#preset=high-rate'")
     step = page.get_by_role("button", name="Step", exact=True)
     step.focus()
     page.keyboard.press("Enter")
@@ -375,7 +375,9 @@ def test_the_playground_by_keyboard_and_its_address(playground):
     page.get_by_role("combobox", name="learning rate").select_option("0.5")
     page.get_by_role("combobox", name="network B differs in").select_option("optimizer")
     expect(page.get_by_role("status")).to_contain_text("Step 0. A (no norm, optimizer SGD)")
-    assert page.url.endswith("#preset=high-rate&rate=0.5&differ=optimizer&other=momentum")
+    page.wait_for_function(
+        "location.hash === '#preset=high-rate&rate=0.5&differ=optimizer&other=momentum'"
+    )
     page.reload()
     expect(page.get_by_role("status")).to_contain_text("B (no norm, optimizer momentum)")
     page.go_back()
