@@ -36,9 +36,7 @@ def test_every_chapter_keeps_to_its_budget():
     if not record.exists():
         pytest.skip("no chapter was executed here: make notebooks")
     present = {
-        name: taken
-        for name, taken in json.loads(record.read_text()).items()
-        if is_held(name)
+        name: taken for name, taken in json.loads(record.read_text()).items() if is_held(name)
     }
     problems = over_budget(present)
     assert not problems, "\n".join(problems)
