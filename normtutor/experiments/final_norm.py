@@ -11,7 +11,7 @@ loss over the seeds; what is compared is the loss on the test part. A network of
 trains without a norm, so it stands beside the others.
 
 Cut for time: RMSNorm and dynamic tanh with its starting values of α, for which the code stands
-ready in :data:`NORMS`; 12 layers; the larger embeddings without the last norm. A pilot with rates
+ready in ``NORMS``; 12 layers; the larger embeddings without the last norm. A pilot with rates
 from 0.004 to 0.032 had LayerNorm's best rate at the upper end and that of no norm below it; so the
 grid begins at 0.008 and ends at 0.064.
 """

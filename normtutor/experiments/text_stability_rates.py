@@ -6,7 +6,7 @@ layer as they are or four times as large, whichever gives the smaller validation
 the rates; then the other four rates are run at that scale. Gradients are clipped at length 1 in all
 conditions, which helps those that explode, and the share of clipped steps is recorded.
 
-A rate *works* if the validation loss lies within :attr:`Config.margin` of the best one that any
+A rate *works* if the validation loss lies within ``margin`` of the best one that any
 condition reached at this depth. The margin, 0.25 nats, was fixed before the first run. The best
 rates are those of :mod:`normtutor.experiments.text_stability`, which runs them on fresh seeds.
 
