@@ -413,9 +413,9 @@ def recurrent_networks() -> Evidence:
     met=f"{EXPLANATION}, and {ASSISTANT}",
     place=MEASURED,
     recorded="half",
-    condition="In batches of equal length it does. With 16 shuffled sentences a batch and a mask "
-    "it was better than LayerNorm, in a model of two layers; with few neighbouring sentences it "
-    "is somewhat behind. Reports on larger models go both ways {cite:p}`shen2020,wang2022bn`.",
+    condition="In batches of equal length it does. With 16 shuffled sentences per batch and a mask "
+    "it cannot be told from LayerNorm, in a model of two layers; with few neighbouring sentences "
+    "it is somewhat behind. Reports on larger models go both ways {cite:p}`shen2020,wang2022bn`.",
 )
 def fails_on_text() -> Evidence:
     pairs = experiments.load("power_text")
