@@ -250,7 +250,7 @@ def let_scripts_wait(
     """Run the scripts after the page is there, and leave out those that it has no use for.
 
     sphinx-thebe loads its own on every page, though the book offers no live code; sphinx-design
-    loads one for tabs. The search page alone uses a script at once.
+    loads one for tabs.
     """
     unused = "thebe" if "sd-tab-set" in (context.get("body") or "") else "thebe|design-tabs"
     scripts = []
@@ -262,9 +262,6 @@ def let_scripts_wait(
             attributes["fetchpriority"] = "low"
         elif getattr(script, "filename", None):
             attributes["defer"] = "defer"
-        # The pages share the entries of this list.
-        if pagename == "search":
-            attributes.pop("defer", None)
         scripts.append(script)
     context["script_files"] = scripts
 

@@ -127,6 +127,10 @@ NAMES_AND_ROLES = {
 }
 
 
+# The corner of a table is no head: it names nothing.
+EMPTY_HEAD = re.compile(r"<th( [^>]*)?>(?:&nbsp;|<p></p>|\s*)</th>")
+
+
 def mend_names_and_roles(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
 ) -> None:
@@ -134,6 +138,8 @@ def mend_names_and_roles(
     for written, mended in NAMES_AND_ROLES.items():
         if context.get("body"):
             context["body"] = context["body"].replace(written, mended)
+    if context.get("body"):
+        context["body"] = EMPTY_HEAD.sub(r"<td\1></td>", context["body"])
 
 
 CODE_SWITCH = """
@@ -145,7 +151,7 @@ def offer_code(
 ) -> None:
     """Put a switch under the title of a page on which code is folded; ``reading.js`` serves it."""
     body = context.get("body") or ""
-    if '<details class="hide' in body:
+    if re.search(r'<details class="[^"]*\bhide\b', body):
         context["body"] = body.replace("</h1>", "</h1>" + CODE_SWITCH, 1)
 
 

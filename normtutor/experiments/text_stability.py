@@ -20,9 +20,9 @@ import numpy as np
 
 from normtutor.experiments.package_chunks import SMALL, Size, fingerprint
 from normtutor.experiments.records import Saved
+from normtutor.experiments import text_stability_rates
 from normtutor.experiments.text_stability_rates import (
     BUILDS,
-    best_rates,
     train_build,
     working_rates,
 )
@@ -139,7 +139,7 @@ def outcomes(rates: Saved, saved: Saved, depth: int) -> dict[str, Outcome]:
     tried = sorted(rates.config["rates"])
     best = {
         build: rates.values("test", build=build, depth=depth, scale=scale, learning_rate=rate)
-        for (build, at, scale), rate in best_rates(rates).items()
+        for (build, at, scale), rate in text_stability_rates.best_rates(rates).items()
         if at == depth
     }
     return {

@@ -148,6 +148,13 @@ export function action(label, act) {
  * `restore(record)`.
  */
 export class InteractiveFigure extends HTMLElement {
+  level(heading) {
+    const own = Number(heading.slice(1));
+    const above = [...document.querySelectorAll("article h2")];
+    const follows = (title) => title.compareDocumentPosition(this) & Node.DOCUMENT_POSITION_FOLLOWING;
+    return above.length && !above.some(follows) ? Math.min(own, 2) : own;
+  }
+
   connectedCallback() {
     if (this.shadowRoot) return;
     const root = this.attachShadow({ mode: "open" });
@@ -161,7 +168,8 @@ export class InteractiveFigure extends HTMLElement {
       make(
         "section",
         { "aria-labelledby": id },
-        make(heading, { id }, title),
+        // Before the first heading of the text it stands right under the title of the page.
+        make(heading, { id, "aria-level": String(this.level(heading)) }, title),
         ...(hint ? [make("p", { class: "try" }, make("b", {}, "Try "), hint[0], " ",
           make("b", {}, "See "), hint[1])] : []),
         ...parts,
