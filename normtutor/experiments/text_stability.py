@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from normtutor.experiments import text_stability_rates
 from normtutor.experiments.package_chunks import SMALL, Size, fingerprint
 from normtutor.experiments.records import Saved
-from normtutor.experiments import text_stability_rates
 from normtutor.experiments.text_stability_rates import (
     BUILDS,
     train_build,
