@@ -211,7 +211,7 @@ def test_the_search_finds_a_chapter(visit):
     expect(field).to_be_in_viewport()
     page.keyboard.press("Escape")
     expect(field).to_have_count(0)
-    link = page.locator("article p a").first
+    link = page.locator("article section > p > a:not(.headerlink)").first
     link.focus()
     page.keyboard.press("Control+k")
     expect(field).to_be_focused()
