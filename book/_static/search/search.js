@@ -129,7 +129,7 @@
   }
 
   window.serveSearch = (field) => {
-    if (field.dataset.served) return;
+    if ("served" in field.dataset) return;
     field.dataset.served = "";
     serve(field, field.closest(".bd-search-container") ? 50 : SHOWN);
   };
