@@ -26,6 +26,19 @@ def test_the_code_of_an_answer_runs(question):
     exec(compile(CODE[question], question, "exec"), {"torch": torch, "nn": nn})
 
 
+def test_the_way_to_use_batch_statistics_uses_them_and_changes_nothing():
+    (code,) = (block for block in CODE.values() if "def with_batch_statistics" in block)
+    names = {"torch": torch, "nn": nn}
+    torch.manual_seed(0)
+    exec(code, names)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4, affine=False)).eval()
+    x, before = torch.randn(64, 3) + 5, {k: v.clone() for k, v in model.state_dict().items()}
+    assert names["with_batch_statistics"](model, x).mean(0).abs().max() < 1e-4
+    assert model(x).mean(0).abs().max() > 0.1
+    assert not model[1].training
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("question", ENTRIES)
 def test_an_answer_is_short(question):
     prose = re.sub(r"```.*?```", "", ENTRIES[question], flags=re.DOTALL)
