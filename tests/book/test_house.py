@@ -1,6 +1,7 @@
 """What the next owner finds: recipes, the version, the lines of a failure, what a commit runs."""
 
 import importlib.util
+import os
 import re
 import subprocess
 import sys
@@ -76,7 +77,8 @@ def test_a_long_failure_keeps_its_beginning_and_its_end():
     assert house.shortened("one\ntwo") == "one\ntwo"
 
 
-def test_a_failure_prints_at_most_sixty_lines(tmp_path):
+@pytest.mark.parametrize("server", [{}, {"CI": "true"}], ids=["a person", "a server"])
+def test_a_failure_prints_at_most_sixty_lines(tmp_path, server):
     (tmp_path / "conftest.py").write_text(read("conftest.py"))
     (tmp_path / "test_long.py").write_text(
         "def test_it():\n"
@@ -86,6 +88,7 @@ def test_a_failure_prints_at_most_sixty_lines(tmp_path):
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_long.py"],
         cwd=tmp_path,
+        env=os.environ | server,
         capture_output=True,
         text=True,
     )
