@@ -19,8 +19,8 @@ BOOK = ROOT / "book"
 MAIN_LINES = sorted(BOOK.glob("[0-9]*.ipynb"))
 DEPTH_PAGES = sorted((BOOK / "in_depth").glob("*.ipynb"))
 CHAPTERS = [*sorted(BOOK.glob("*.ipynb")), *DEPTH_PAGES]
-# The short tour has neither exercises nor tables.
-TOUR = BOOK / "fifteen_minutes.ipynb"
+# The first page and the short tour have neither exercises nor tables.
+FRONT_DOOR = [BOOK / "index.ipynb", BOOK / "fifteen_minutes.ipynb"]
 EXERCISES = sorted((BOOK / "exercises").glob("*.ipynb"))
 MARKER = "# NBVAL_CHECK_OUTPUT"
 LINE_LENGTH = 100
@@ -137,7 +137,7 @@ def chapter_problems(notebook) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in CHAPTERS if path != TOUR], ids=lambda path: path.name
+    "path", [path for path in CHAPTERS if path not in FRONT_DOOR], ids=lambda path: path.name
 )
 def test_a_chapter_is_in_order(path):
     notebook = nbformat.read(path, as_version=nbformat.NO_CONVERT)
@@ -149,8 +149,9 @@ def test_a_chapter_is_in_order(path):
         assert problems == []
 
 
-def test_the_short_tour_is_in_order():
-    problems = chapter_problems(nbformat.read(TOUR, as_version=nbformat.NO_CONVERT))
+@pytest.mark.parametrize("path", FRONT_DOOR, ids=lambda path: path.name)
+def test_the_front_door_is_in_order(path):
+    problems = chapter_problems(nbformat.read(path, as_version=nbformat.NO_CONVERT))
     assert problems == ["no exercise", "no output is checked"]
 
 
@@ -258,13 +259,14 @@ def test_every_chapter_is_in_the_table_of_contents():
         for entry in part["chapters"]
         for section in entry.get("sections", [])
     }
-    assert sorted(notebooks) == sorted(name for name in pages if "/in_depth/" not in name)
+    first = toc["root"]
+    assert sorted([first, *notebooks]) == sorted(name for name in pages if "/in_depth/" not in name)
     depth = {f"book/in_depth/{path.stem}": f"book/{path.stem}" for path in DEPTH_PAGES}
     exercises = {f"book/exercises/{path.stem}": "book/teaching" for path in EXERCISES}
     assert below == depth | exercises
-    index = read(BOOK / "index.md")
+    index = read(BOOK / "index.ipynb")
     for path in MAIN_LINES:
-        assert f"({path.name})" in index, f"index.md does not link {path.name}"
+        assert f"({path.name})" in index, f"the first page does not link {path.name}"
 
 
 # --- refreshing -----------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
-FRONT = (BOOK / "index.md").read_text(encoding="utf-8")
+CELLS = nbformat.read(BOOK / "index.ipynb", as_version=4).cells
+FRONT = "\n\n".join(cell.source for cell in CELLS if cell.cell_type == "markdown")
 GUIDE = (BOOK / "which_norm.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", GUIDE, re.MULTILINE | re.DOTALL))
 KINDS = ("measured", "proved", "reported", "opinion")
@@ -38,6 +40,16 @@ def test_twelve_reasons_have_a_verdict_each():
     assert len(reasons) == 12
     for reason, verdict in reasons:
         assert re.search(r"\*\*(true|false|half|open|not supported)\*\*", verdict), reason
+
+
+def test_the_findings_are_figures_with_a_sentence_and_a_link_each():
+    figures = [cell.metadata["mystnb"]["figure"] for cell in CELLS if "mystnb" in cell.metadata]
+    assert 4 <= len(figures) <= 6
+    for figure in figures:
+        assert re.match(r"\*\*.+\*\*.*\[Chapter \d\]\(0\d_\w+\.ipynb\)$", figure["caption"])
+        assert len(figure["caption"].split()) <= 45
+    place = FRONT.index("## What we found")
+    assert FRONT.index("{dropdown} Twelve reasons") < place < FRONT.index("## The chapters")
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if not row.startswith("Which ε")])
