@@ -6,12 +6,14 @@ embedding scale that were best there, on seeds that were used nowhere else. Loss
 test part. Gradients are clipped at length 1 for all, and the share of clipped steps is recorded:
 clipping hides how unstable a network is, and here it helps those without a norm.
 
-Cut for time: fresh seeds for Pre-LN, whose loss in the grid is within 0.02 of Pre-RMSNorm's, and
-for the builds that train at no rate of the grid (no norm with ordinary weights, and Post-LN, which
-needs more steps than these).
+Pre-LN is to be held against Pre-RMSNorm in an equivalence test. Its margin was fixed before the
+first of these runs of Pre-LN, at 2 % of perplexity, the margin of the shallow comparison in
+:mod:`normtutor.experiments.rms_against_layer`: the two are called equivalent if the 95 % interval
+of the paired differences lies within the margin on both sides, and undecided if it does not.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,6 +36,8 @@ FIGURE = "fig-why-normalize"
 FINDING = "twelve layers without a norm need Fixup's weights to keep up with RMSNorm"
 XLABEL = "test loss minus Pre-RMSNorm's (nats/token)"
 REFERENCE_BUILD = "Pre-RMSNorm"
+#: Of the equivalence test of Pre-LN and Pre-RMSNorm, in nats: 2 % of perplexity.
+MARGIN = math.log(1.02)
 SEEDS = tuple(range(10, 15))
 
 
