@@ -46,8 +46,12 @@ line moves them onto a Dask cluster:
 All machines need the same Python and the same normtutor. Ray registers a backend of its own with
 joblib (``ray.util.joblib.register_ray()``, then ``backend="ray"``); the tests cover Dask alone.
 
+**What else it could be.** :func:`control` gives, for each experiment, what else could explain its
+result, what was checked and what was not; ``show NAME`` prints it.
+
 **To write one.** One file an experiment; what states a ``FINDING`` is one. It holds
 
+- a docstring with one paragraph that begins with "Control:", for :func:`control`;
 - ``CHAPTER``, ``FIGURE``, ``FINDING`` and ``SEEDS``;
 - a frozen dataclass ``Config``, and the one ``CONFIG`` that the book reports;
 - ``run(config, seed)``, which returns a list of records;
@@ -60,6 +64,6 @@ run of seconds in the tests; ``ALONE = True`` for what measures time; ``REFERENC
 of "no difference" stands.
 """
 
-from normtutor.experiments.records import Saved, load, module_of, names, run_experiment
+from normtutor.experiments.records import Saved, control, load, module_of, names, run_experiment
 
-__all__ = ["Saved", "load", "module_of", "names", "run_experiment"]
+__all__ = ["Saved", "control", "load", "module_of", "names", "run_experiment"]

@@ -3,6 +3,7 @@
 import argparse
 import inspect
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from normtutor.experiments.records import (
     SCALES,
     Saved,
     configuration,
+    control,
     load,
     module_of,
     names,
@@ -125,6 +127,7 @@ def _show(name: str, directory: Path | None, output: Path, scale: str = "small")
 
     saved = load(name, directory, scale=scale)
     print(saved.provenance())
+    print(textwrap.fill(f"Control: {control(name)}", width=100))
     module = module_of(name)
     if hasattr(module, "best_rates"):
         _print_rates(module.best_rates(saved), saved)

@@ -18,6 +18,13 @@ The learning rate of each cell was chosen by :mod:`normtutor.experiments.batch_r
 and on the validation part; what is recorded here is measured on the test part. The controls are a
 model without any norm, and models without the norm after the last layer, because that norm has a
 cost of its own.
+
+Control: a deficit of BatchNorm could come from padding, so it is masked; from the rate, which was
+tuned for every norm on every kind of batches; from its two modes, so the same test batches are
+scored in both, and its running statistics are also replaced by plain averages; from topics that
+become rarer, but every sentence is drawn equally often whatever the share; or from a LayerNorm
+model that trains badly, as it does with Post-LN, so the norms stand inside the branches. Not
+checked: more than 300 steps, and a second text.
 """
 
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,8 @@ and one with LayerNorm. Then the same sentences, of about 20 tokens, are put amo
 20 tokens, or among others of about 10. In the middle of the sentence, how likely does the model
 think that it ends here? Both use the statistics of the batch, as in training.
 
-What else could differ: the sentences and their tokens are the same in both batches, and so are
-their positions; LayerNorm is the control, which must give the same probability twice.
+Control: the sentences, their tokens and their positions are the same in both batches. LayerNorm
+cannot see the company and must give the same probability twice. Not checked: longer training.
 """
 
 from dataclasses import dataclass

@@ -6,9 +6,9 @@ and in networks on digits with three activations. Every network is trained with 
 grid; the rate of a figure is chosen on the seeds of ``TUNING`` by the loss at the end. BatchNorm's
 is the largest of each grid, so that it might gain more from a larger one.
 
-What else could explain a difference: a network that does not learn has a gradient that does not
-shift. Each network starts with the weights that its activation calls for. The sigmoid network does
-not learn without a norm all the same, so it is also trained with weights four times as large.
+Control: a network that does not learn has a gradient that does not shift, which would look like
+success. Each network starts with the weights that its activation calls for. The sigmoid network
+does not learn without a norm all the same, so it is also trained with weights four times as large.
 """
 
 import math

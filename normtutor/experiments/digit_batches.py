@@ -6,6 +6,12 @@ and on the validation images; what is recorded here is measured on the test imag
 
 Tried and dropped: a pilot with one seed that fixed the number of steps instead of the images.
 BatchNorm led there with 2 and 4 images by more, because the other norms had hardly begun.
+
+Control: BatchNorm could lead because its rate suits it better, so every norm is tuned at every
+batch size; or because it sees more, so every run sees the same number of images. A smaller batch
+then means more steps, which is why norms are compared at one batch size and never across them. A
+network without a norm runs alongside. Not checked: longer training, in which the others may catch
+up.
 """
 
 from dataclasses import dataclass

@@ -9,9 +9,9 @@ length settle, and by which angle do they turn at each step?
 The optimizers are torch's. The output layer, which no norm follows, is trained by plain SGD at a
 rate of its own in every condition, so that nothing but the normalized layers differs.
 
-What could explain the result away: that the predicted length is computed from the gradients of the
-same run. The predicted angle is not; it needs the rate and the weight decay alone. Correct labels
-are the control in which the assumption of steady gradients fails.
+Control: the predicted length is computed from the gradients of the same run, so agreement there
+could be circular. The predicted angle is not; it needs the rate and the weight decay alone. Correct
+labels are the case in which the assumption of steady gradients fails.
 """
 
 from collections.abc import Callable, Iterator

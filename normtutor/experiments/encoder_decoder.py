@@ -9,6 +9,12 @@ each layer passes down the share 1 / √(1 + variance) and no more.
 
 Here this is measured before training, at several depths and two widths;
 :mod:`normtutor.experiments.encoder_decoder_training` follows it through training.
+
+Control: a small gradient at the bottom could be a matter of which matrix is looked at, so the
+gradient at each layer's output is recorded as well; of width, so there are two; or of depth alone,
+for which Pre-LN is the control: the same sublayers, with the norms in another place. The prediction
+from the variance of cross-attention has no fitted number in it. Not checked: initial weights other
+than torch's own.
 """
 
 import math

@@ -3,6 +3,11 @@
 The models are those of :mod:`normtutor.experiments.encoder_decoder`, twelve layers each, trained
 with and without warm-up at a small and a large learning rate. Every run is reported, none chosen.
 Three seeds were all that time allowed.
+
+Control: where training fails, the gradient that vanishes beforehand could be the reason. So the
+same weights, with the same vanishing gradient, are also trained at a smaller rate and with a
+warm-up, and then they learn; Pre-LN runs alongside at both rates. Not checked: SGD, which does not
+rescale small gradients as Adam does. Three seeds are few.
 """
 
 from dataclasses import replace

@@ -18,6 +18,12 @@ grid begins at 0.008 and ends at 0.064.
 The saved record was put together from cells that ran side by side in processes of their own, some
 of them read while the process still ran: losses are what those runs measured, CPU and wall seconds
 are estimates.
+
+Control: the last norm could cost something because of the rate, so every condition is trained at
+four, and the best lies inside the grid; because of the embeddings, to which a tied output binds it,
+so the output is also untied; or because of their scale, so they are also four times as large. No
+norm, which has nothing after the last layer either, runs alongside. Not checked: more than 300
+steps, and why the last norm costs what it does.
 """
 
 import dataclasses

@@ -5,8 +5,8 @@ gradients above and below each of its three norms. The share of the squared leng
 the constant vector is what a norm with centring removes as the mean part; the share along x̂ is what
 every norm removes. Both are averaged over the units (BatchNorm) or the images (the other two).
 
-What else could explain a share: chance. A random direction in n dimensions has a share 1/n in each
-of the two.
+Control: a share could be chance: a random direction in n dimensions has a share of 1/n in each of
+the two.
 """
 
 from dataclasses import dataclass

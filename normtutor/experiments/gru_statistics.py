@@ -6,6 +6,11 @@ matrix and normalized; what goes into that norm and what comes out of it is desc
 numbers: the mean over all entries, how much the mean of one vector differs from token to token,
 and the spread of the entries of one vector. All four train with one learning rate, which was not
 tuned for any of them.
+
+Control: a spread that depends on the position could come from the state itself, which starts at
+zero and fills up over the first characters; the network without a norm shows how much of it does.
+All four start from the same weights and read the same text at the same rate. Not checked: a rate
+tuned for each norm, so the losses at the end decide nothing between them.
 """
 
 from collections.abc import Iterable

@@ -5,11 +5,11 @@ every convolution, the place that BatchNorm was made for. Besides the test image
 networks see them shifted by one pixel, and with noise: what is lost of "locality", "translation
 invariance" or "robustness" would show there.
 
-What else differs: BatchNorm alone computes something else in evaluation, and its batches add noise
-in training. The learning rate of each norm was chosen by :mod:`normtutor.experiments.image_rates`
-on other seeds and on the validation images; weights, order of the images and number of parameters
-are the same for all norms of a seed, apart from the network without a norm, which has no gains and
-biases.
+Control: BatchNorm alone computes something else in evaluation, and its batches add noise in
+training. The learning rate of each norm was chosen by :mod:`normtutor.experiments.image_rates` on
+other seeds and on the validation images; initial weights, order of the images and number of
+parameters are the same for all norms of a seed, except that the network without a norm has no gains
+and biases.
 """
 
 from dataclasses import dataclass

@@ -5,11 +5,10 @@ The design is that of figure 1 of Ioffe and Szegedy, with a smaller image: three
 that all that changes in them comes from the parameters. Every network is trained with each rate of
 one grid; the rate of a figure is chosen on the seeds of ``TUNING`` by the validation loss.
 
-What else could explain the contrast: without a norm, Xavier's weights let the signal shrink
-fourfold in every sigmoid layer, so that the drift is measured against a tiny spread. The network
-without a norm is therefore also trained with weights four times larger, which keep the spread. And
-BatchNorm's output is looked at twice: in training, and as evaluation would compute it with running
-statistics.
+Control: without a norm, Xavier's weights let the signal shrink fourfold in every sigmoid layer, so
+the drift is measured against a tiny spread. The network without a norm is therefore also trained
+with weights four times as large, which keep the spread. And BatchNorm's output is looked at twice:
+in training, and as evaluation would compute it with running statistics.
 """
 
 import math

@@ -4,8 +4,8 @@ Two activations, two optimizers (SGD with momentum, and Adam) and a grid of rate
 Every network sees the same batches for the same number of steps. Initial weights are He's for ReLU
 and Xavier's for the sigmoid.
 
-What else could explain the contrast: initial weights that do not suit the network without a norm.
-The sigmoid network without a norm is therefore also trained with weights four times Xavier's, which
+Control: initial weights that do not suit the network without a norm could explain the contrast. The
+sigmoid network without a norm is therefore also trained with weights four times Xavier's, which
 make up for the sigmoid's slope of 1/4.
 """
 

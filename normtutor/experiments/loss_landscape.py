@@ -6,10 +6,10 @@ the change of the gradient. Where we stand we record the largest eigenvalue of t
 step's batch and for one fixed batch, and on the fixed batch its trace. All losses are those of
 training mode, and all networks start with He's weights.
 
-What else could explain a difference: where a norm follows a matrix, its length does not change the
-function but does change every derivative. So we also record the curvature for relative changes of
-the matrices, which does not depend on their lengths, and the lengths themselves. And depth: the two
-networks at rate 0.1 are also trained with two hidden layers in place of five.
+Control: where a norm follows a matrix, the length of that matrix does not change the function but
+does change every derivative. So the curvature for relative changes of the matrices, which does not
+depend on their lengths, is recorded as well, and so are the lengths. To see the effect of depth,
+the two networks at rate 0.1 are also trained with two hidden layers in place of five.
 """
 
 import math

@@ -6,8 +6,8 @@ drawn anew in every step, and a little more for each image. Each network is trai
 of one grid; the rate of a figure is chosen on the seeds of ``TUNING`` by the number that the figure
 shows, the training loss over the run.
 
-What else could explain a difference: weights that do not suit the networks without a norm, and the
-rate. All start with He's weights, and the networks are also compared at equal rates.
+Control: weights that do not suit the networks without a norm, or the rate, could explain a
+difference. All networks start with He's weights, and they are also compared at equal rates.
 """
 
 import math

@@ -4,6 +4,11 @@ Three things are timed: the norm's forward pass, its forward and backward pass, 
 step of a small model around it. All contestants of a comparison take turns inside every round, in a
 new random order, so that a machine that slows down for a while slows them all; a ratio is taken
 within a round. Times are CPU times of one thread. No test depends on any of them.
+
+Control: a ratio could come from the machine, so the contestants take turns in random order and
+ratios are taken within a round; or from the implementation, so formulas are compared with formulas,
+compiled code with compiled code, and torch's own functions with each other. Not checked: a GPU,
+several threads, or reduced precision, any of which may change the order.
 """
 
 import shutil

@@ -3,6 +3,11 @@
 Every norm with every kind of batch is trained with each rate of the grid, on seeds that are used
 nowhere else. The rate with the smallest validation loss in evaluation mode, averaged over the
 seeds, is taken.
+
+Control: rates are chosen on other seeds, and on the validation part rather than the test part. With
+only two rates to choose from, every chosen one lies at an end of its grid, so that PN and PN-V
+might gain from a smaller rate still. LayerNorm and BatchNorm had three or four rates to choose from
+in :mod:`normtutor.experiments.text_rates`, so the comparison favours them.
 """
 
 from typing import Any

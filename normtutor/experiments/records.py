@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import hashlib
 import importlib
+import inspect
 import json
 import math
 import os
@@ -54,6 +55,30 @@ def is_experiment(name: str) -> bool:
     if not name.isidentifier() or not Path(__file__).with_name(f"{name}.py").exists():
         return False
     return hasattr(importlib.import_module(f"normtutor.experiments.{name}"), "FINDING")
+
+
+def control(name: str) -> str:
+    """What else could explain the result of the experiment called ``name``, and what was checked.
+
+    In the words of its module's docstring: the paragraph that begins with "Control:".
+
+    >>> control("gradient_parts").split(":")[0]
+    'a share could be chance'
+    """
+    return control_in(inspect.getdoc(module_of(name)) or "")
+
+
+def control_in(docstring: str) -> str:
+    """The one paragraph of a docstring that begins with "Control:", as one line of plain text."""
+    paragraphs = (" ".join(paragraph.split()) for paragraph in docstring.split("\n\n"))
+    found = [text for text in paragraphs if text.startswith("Control: ")]
+    if len(found) != 1:
+        raise ValueError(
+            "an experiment's docstring has one paragraph that begins with 'Control:' and says what "
+            f"else could explain the result and what was checked; there are {len(found)}."
+        )
+    text = re.sub(r":\w+:`(?:normtutor\.experiments\.)?([^`]+)`", r"\1", found[0])
+    return text.removeprefix("Control: ").replace("``", "")
 
 
 #: The book's size of an experiment, and one for a GPU, which modules with a LARGE_CONFIG have.

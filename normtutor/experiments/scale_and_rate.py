@@ -4,7 +4,7 @@ Sixteen hidden layers on digits, plain gradient descent. The factor on He's init
 from 1/√6 to √6; the smallest gives the spread of torch's own ``nn.Linear``. The norm is BatchNorm,
 LayerNorm or none.
 
-What else could explain a failure: too small or too large a rate. Every scale is trained with every
+Control: too small or too large a rate could explain a failure, so every scale is trained with every
 rate of a grid of five.
 """
 

@@ -4,7 +4,7 @@ Four ReLU networks: BatchNorm with its statistics inside the gradient and outsid
 that only subtracts the mean, inside and outside. Each is trained with four rates. We record the
 loss at the end and the length of a bias that the norm behind it cancels.
 
-What else could explain a failure with the statistics outside: the missing scaling, and the rate. So
+Control: the missing scaling or the rate could explain a failure with the statistics outside, so
 each network is compared with its twin whose gradient is right, at the same rate.
 """
 

@@ -2,6 +2,11 @@
 
 Every kind of model is trained with each rate of the grid, on seeds that are used nowhere else. The
 rate with the smallest validation loss, averaged over the seeds, is taken.
+
+Control: rates are chosen on other seeds, and on the validation part rather than the test part. All
+models share one grid of four rates. Two chosen rates lie at an end of it and might be better
+beyond: LayerNorm's with all of the text, at the upper end, and that of no norm with little text, at
+the lower end.
 """
 
 from typing import Any

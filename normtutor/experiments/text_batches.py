@@ -9,6 +9,13 @@ is recorded here is measured on the test part.
 Tried and dropped: pilots with one seed, dropout 0.1, sentences up to 62 tokens and 1000 steps. They
 showed the same order of the kinds of batches, with a larger gap for equal lengths, and took too
 long to repeat. Width, depth, wiring and warm-up were not tuned.
+
+Control: a deficit of BatchNorm could come from padding, so it runs with a mask and without; from
+the rate, which was tuned; or from its two modes, so the same test batches are scored with running
+statistics and with those of the batch. A model without any norm runs alongside. The output is tied
+to the embedding and the norms stand on the stream (Post-LN), both of which hold LayerNorm's model
+back; :mod:`normtutor.experiments.batch_composition` repeats the comparison without either, on
+another text.
 """
 
 from collections.abc import Iterable, Mapping

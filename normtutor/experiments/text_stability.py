@@ -10,6 +10,11 @@ Pre-LN is to be held against Pre-RMSNorm in an equivalence test. Its margin was 
 first of these runs of Pre-LN, at 2 % of perplexity, the margin of the shallow comparison in
 :mod:`normtutor.experiments.rms_against_layer`: the two are called equivalent if the 95 % interval
 of the paired differences lies within the margin on both sides, and undecided if it does not.
+
+Control: a difference could come from the rate and the size of the embeddings, which were tuned for
+every network, on another seed; or from clipping, which is on for all but acts on two thirds of the
+steps of one network and on none of another's. Initial weights differ on purpose: they are what the
+norm is compared with. Not checked: more than 300 steps, and training without clipping.
 """
 
 import dataclasses

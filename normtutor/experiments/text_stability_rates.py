@@ -13,6 +13,13 @@ rates are those of :mod:`normtutor.experiments.text_stability`, which runs them 
 Cut for time: 2, 6 and 24 layers, BatchNorm and PowerNorm, a second seed here, larger embeddings
 than four times, and runs longer than 300 steps of 256 tokens. Post-LN at 12 layers needs a longer
 warm-up and more steps than these, so what it does here is no verdict on it.
+
+Control: a network without a norm could fail because of its initial weights, so two schemes that
+scale them run beside the ordinary ones; because of the embeddings, so every network is tried with
+both sizes; or because of the rate, so there are seven, over a factor of 250. Clipping at length 1
+is on for all and helps those that explode, so the share of clipped steps stands beside each loss.
+Not checked: a second seed of the grid, and embeddings more than four times as large, which the
+norms might use best.
 """
 
 import dataclasses

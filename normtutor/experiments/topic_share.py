@@ -7,6 +7,12 @@ Nothing else differs. The loss of a perfect model is the entropy of the chains, 
 
 The learning rate of each norm and share was chosen by :mod:`normtutor.experiments.topic_rates` on
 other seeds.
+
+Control: a deficit could come from topics that become rarer or harder, but every topic stays as
+frequent as before and the chains do not change. LayerNorm and RMSNorm, which cannot see who shares
+a batch, are the control; a norm that takes only its mean over the batch shows which of the two
+statistics does the harm. Topics here have no symbol in common. Those of a real text share most of
+their words, and :mod:`normtutor.experiments.batch_composition` repeats the experiment with them.
 """
 
 from collections.abc import Iterator

@@ -126,6 +126,19 @@ def test_what_is_reported_rests_on_enough_seeds(name):
         assert len(values) == len(fresh)
 
 
+@pytest.mark.parametrize("name", experiments.names())
+def test_every_experiment_says_what_else_could_explain_its_result(name):
+    assert len(experiments.control(name).split()) >= 15
+
+
+def test_a_docstring_without_a_control_is_found():
+    control = "Control: it could be the rate, :mod:`normtutor.experiments.rates` chose\nit."
+    assert records.control_in(f"What.\n\n{control}") == "it could be the rate, rates chose it."
+    for docstring in ("What.\n\nHow.", "", f"{control}\n\n{control}", "What. Control: none."):
+        with pytest.raises(ValueError, match="begins with 'Control:'"):
+            records.control_in(docstring)
+
+
 def tuned():
     """Pairs: an experiment that chooses learning rates, and the one that they are chosen for."""
     for name in experiments.names():
