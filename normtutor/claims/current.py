@@ -17,6 +17,7 @@ from normtutor.claims.ledger import (
     near,
     over_seeds,
 )
+from normtutor.experiments import text_stability, text_stability_rates
 
 CHAPTER = "08_after_2020"
 
@@ -38,8 +39,9 @@ def without_normalization() -> Evidence:
         losses = [remedies.values("loss", wiring=wiring, learning_rate=rate) for rate in rates]
         return np.array(min(losses, key=np.mean))
 
-    text = experiments.load("text_batches")
-    where = {"order": "shuffled", "batch_size": 16}
+    grid, fresh = experiments.load("text_stability_rates"), experiments.load("text_stability")
+    bare = text_stability_rates.best_loss(grid, "no norm", 12)
+    losses = text_stability.losses(fresh, 12)
     why = "Not to train is to end above half of chance, which is ln 10 = 2.30 nats a digit."
     return [
         Finding(
@@ -66,10 +68,19 @@ def without_normalization() -> Evidence:
             form=".2f",
         ),
         Finding(
-            "two layers on text: test loss without a norm minus LayerNorm's (nats per token)",
-            over_seeds(
-                text.values("all", norm="none", **where) - text.values("all", norm="layer", **where)
-            ),
+            "12 layers on text, ordinary weights and no norm: validation loss at the best of seven "
+            "rates (nats per token)",
+            bare,
+            above(np.log(1024)),
+            "Not to train is to end at chance or worse; with 1,024 pieces chance is 6.93 nats.",
+            form=".0f",
+        ),
+        Finding(
+            "12 layers on text, Fixup's initialisation: test loss minus that with RMSNorm (nats "
+            "per token)",
+            over_seeds(losses["no norm, Fixup"] - losses["Pre-RMSNorm"]),
+            above(0.1),
+            "Not to train is to be far behind a model that does.",
             form=".3f",
         ),
     ]

@@ -177,6 +177,12 @@ def best_rates(saved: Saved) -> dict[tuple[str, int, float], float]:
     return {(build, depth, scale): rate for (build, depth), (_, scale, rate) in best.items()}
 
 
+def best_loss(saved: Saved, build: str, depth: int) -> float:
+    """The smallest mean validation loss that a build reached at a depth, at any rate and scale."""
+    means = _means(saved).items()
+    return float(np.nanmin([loss for cell, loss in means if cell[:2] == (build, depth)]))
+
+
 def working_rates(saved: Saved, depth: int) -> dict[str, list[float]]:
     """Build -> the rates, in order, whose loss is within the margin of the best at this depth."""
     losses: dict[str, dict[float, float]] = {}

@@ -227,13 +227,34 @@ def test_another_order_of_batches_would_suit_batch_norm(monkeypatch):
     from normtutor.claims import sequences
 
     def mended(name, record):
-        if name == "text_batches" and record["order"] == "length":
+        kind = {"text_batches": "order", "batch_composition": "kind"}.get(name)
+        if kind and record[kind] == "length":
             record["all"] -= 3
 
-    sequences._text.cache_clear()
+    for runs in (sequences._text, sequences._composition):
+        runs.cache_clear()
     changed_runs(monkeypatch, mended)
     assert evidence_of("equal-lengths") == "true"
-    sequences._text.cache_clear()
+    for runs in (sequences._text, sequences._composition):
+        runs.cache_clear()
+
+
+def test_what_layer_norm_gains_in_test_loss_it_gains_in_training_loss():
+    """So the runs on text say nothing about generalization, and the verdict stays open."""
+    test, training = (finding.value for finding in judged("generalization").evidence[:2])
+    assert test.mean + test.half_width < 0 and training.mean + training.half_width < 0
+    assert abs(test.mean - training.mean) < 0.02
+
+
+def test_without_fixup_text_would_not_train_either(monkeypatch):
+    def undone(name, record):
+        if name == "text_stability" and record["build"] == "no norm, Fixup":
+            record["test"] += 1
+        if name == "remedies" and record["wiring"] == "fixup":
+            record["loss"] += 2
+
+    changed_runs(monkeypatch, undone)
+    assert evidence_of("without-normalization") == "true"
 
 
 def test_a_fast_fused_rms_norm_would_be_faster(monkeypatch):
