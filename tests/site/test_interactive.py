@@ -192,6 +192,17 @@ def said(page, name: str, *parts: str) -> str:
     return status.text_content()
 
 
+def kept(page, name: str) -> None:
+    """Wait until the address holds the figure's state as it is now: it is written with a pause."""
+    page.wait_for_function(
+        """name => {
+          const now = document.querySelector(`nt-${name}`).parameters();
+          return location.hash === `#nt-${name}?${new URLSearchParams(now)}`;
+        }""",
+        arg=name,
+    )
+
+
 def middle(locator) -> tuple[float, float]:
     box = locator.bounding_box()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -251,7 +262,8 @@ def test_the_block_by_keyboard(show):
     page.get_by_role("button", name="+ 1").focus()
     press(page, "Enter")
     said(page, "cells", "LayerNorm pools 4 cells", "4 outputs moved, all in this token.")
-    page.wait_for_function("location.hash.startsWith('#nt-cells?norm=LayerNorm&padding=0')")
+    kept(page, "cells")
+    assert "#nt-cells?norm=LayerNorm&padding=0" in page.url
     page.reload()
     said(page, "cells", "LayerNorm pools 4 cells", "The value 3.10 becomes")
     page.get_by_role("button", name="start again").focus()
@@ -672,7 +684,7 @@ def test_a_picture_by_keyboard_keeps_its_state_in_the_address(show, name):
     now = said(page, name, words)
     assert now != start
     expect(page.get_by_role("img")).to_have_accessible_name(re.compile(re.escape(now[-30:])))
-    page.wait_for_function(f"location.hash.startsWith('#nt-{name}?')")
+    kept(page, name)
     page.reload()
     assert said(page, name, words) == now
     page.locator("html").evaluate("e => { e.dataset.theme = 'dark'; }")
