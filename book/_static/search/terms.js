@@ -48,11 +48,17 @@
     ["diffusion", "dit"],
     ["speed", "slow", "slower", "fast", "faster", "latency"],
     ["padding", "pad", "padded", "pads"],
+    ["axis", "axes", "dimension", "dimensions", "dim", "dims"],
+    ["regularization", "regularisation", "regularize", "regularise", "regularizes", "regularizer"],
+    ["text", "nlp", "natural language"],
+    ["recompute", "recalibrate", "recalibrated", "recalibration", "re estimate"],
+    ["smallest", "minimum", "minimal"],
+    ["last", "final"],
     ["mask", "masks", "masked", "masking", "attention mask"],
     ["leak", "leaks", "leakage", "leaking"],
     ["covariateshift", "internal covariate shift", "covariate shift", "ics"],
     ["residual", "skip connection", "skip connections"],
-    ["batchsize", "batch size", "minibatch", "mini batch", "small batch", "small batches"],
+    ["batchsize", "batch size", "minibatch", "mini batch", "small batch", "small batches", "batch of"],
     ["reinforcement", "rl", "target network", "target networks"],
     ["timeseries", "time series", "revin"],
     ["contrastive", "moco", "simclr", "siamese"],
@@ -63,7 +69,7 @@
   const IGNORED = new Set(
     ("a about an and any are as at be been but by can could did do does for from get gets give gives had has have how i if in " +
       "into is it its just like made make me mine my of on one or our should so some such than that the their them then there " +
-      "these they this to too us use used uses using want was we were what when where whether which who why will with would you your").split(" "),
+      "these they this to too us versus vs use used uses using want was we were what when where whether which who why will with would you your").split(" "),
   );
 
   const spelled = (phrase) => phrase.replace(/ /g, "[\\s_-]?");

@@ -1,0 +1,112 @@
+"""What readers ask of the search, in their words, and where it must lead them.
+
+Each line of ``queries.tsv`` has a query and, behind a tab, the sections that answer it, separated by
+bars: the page, a colon, and some words of the section's title or its page's; no words mean any section
+of the page. A result that is about the subject, and no answer, does not count.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from browser import needs_chromium
+
+TABLE = Path(__file__).with_name("queries.tsv")
+SHARE = 0.95  # of the queries have a section that answers among the first three
+
+# The timer of the field is set first and is the shorter one, so it has run when ours does.
+ASK = """async (queries) => {
+  const field = document.querySelector(".bd-search-container input[type=search]");
+  const found = [];
+  for (const query of queries) {
+    field.value = query;
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    await new Promise((resolve) => setTimeout(resolve, 65));
+    const links = [...document.querySelectorAll(".search-results a")].slice(0, 3);
+    found.push(links.map((link) => [
+      new URL(link.href).pathname,
+      `${link.querySelector("strong").textContent} ${link.querySelector(".where")?.textContent ?? ""}`,
+    ]));
+  }
+  return found;
+}"""
+SECTIONS = """() => Object.values(JSON.parse(window.searchIndexText).storedFields)
+  .map(({ address, page, title }) => [`/${address.split("#")[0]}`, `${title} ${page}`])"""
+
+
+class Section(NamedTuple):
+    """A page, and words that the title of the section or of the page has."""
+
+    page: str
+    words: str
+
+    def is_at(self, path: str, titles: str) -> bool:
+        return path.endswith(f"/book/{self.page}.html") and self.words in titles.lower()
+
+
+def read(text: str) -> dict[str, list[Section]]:
+    """Read the queries: what is asked, and the sections that answer it."""
+    queries = {}
+    for line in text.splitlines():
+        query, answers = line.split("\t")
+        assert query not in queries, f"{query!r} stands there twice"
+        queries[query] = [
+            Section(page.strip(), words.strip().lower())
+            for page, _, words in (answer.partition(":") for answer in answers.split("|"))
+        ]
+    return queries
+
+
+def missed(queries: dict[str, list[Section]], found: list[list[list[str]]]) -> list[str]:
+    """Name the queries none of whose first three results is an answer, with what came instead."""
+    return [
+        f"{query}: {'; '.join(titles for _, titles in results)}"
+        for (query, sections), results in zip(queries.items(), found, strict=True)
+        if not any(section.is_at(*result) for section in sections for result in results)
+    ]
+
+
+QUERIES = read(TABLE.read_text(encoding="utf-8"))
+
+
+def test_there_are_queries_enough():
+    assert len(QUERIES) >= 150
+
+
+def test_a_query_that_leads_nowhere_is_noticed():
+    queries = read("eval is worse\tquestions: eval\nnothing\tquestions: eval | 02_family: axes")
+    right = ["/book/questions.html", "model.eval() is worse Questions people ask"]
+    wrong = ["/book/questions.html", "Speed Questions people ask"]
+    assert missed(queries, [[wrong, right], [wrong]]) == [f"nothing: {wrong[1]}"]
+
+
+@pytest.fixture(scope="module")
+def page(browser, site, serve):
+    from browser import DESKTOP
+
+    context = browser.new_context(**DESKTOP)
+    context.set_default_timeout(60_000)
+    page = context.new_page()
+    page.goto(f"{serve(site)}search.html?q=norm")
+    page.locator(".search-results a").first.wait_for()
+    yield page
+    context.close()
+
+
+@needs_chromium
+def test_every_section_that_should_be_found_exists(page):
+    sections = page.evaluate(SECTIONS)
+    gone = [
+        f"{query}: {section}"
+        for query, answers in QUERIES.items()
+        for section in answers
+        if not any(section.is_at(*one) for one in sections)
+    ]
+    assert gone == []
+
+
+@needs_chromium
+def test_a_section_that_answers_is_among_the_first_three(page):
+    lost = missed(QUERIES, page.evaluate(ASK, list(QUERIES)))
+    share = 1 - len(lost) / len(QUERIES)
+    assert share >= SHARE, "\n".join([f"{share:.1%} of the queries land; these do not:", *lost])
