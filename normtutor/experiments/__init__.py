@@ -46,12 +46,14 @@ line moves them onto a Dask cluster:
 All machines need the same Python and the same normtutor. Ray registers a backend of its own with
 joblib (``ray.util.joblib.register_ray()``, then ``backend="ray"``); the tests cover Dask alone.
 
-**What else it could be.** :func:`~normtutor.experiments.records.control` gives, for each experiment, what else could explain its
-result, what was checked and what was not; ``show NAME`` prints it.
+**What else it could be.** :func:`~normtutor.experiments.records.control` gives, for each
+experiment, what else could explain its result, what was checked and what was not; ``show NAME``
+prints it.
 
 **To write one.** One file an experiment; what states a ``FINDING`` is one. It holds
 
-- a docstring with one paragraph that begins with "Control:", for :func:`~normtutor.experiments.records.control`;
+- a docstring with one paragraph that begins with "Control:", for
+  :func:`~normtutor.experiments.records.control`;
 - ``CHAPTER``, ``FIGURE``, ``FINDING`` and ``SEEDS``;
 - a frozen dataclass ``Config``, and the one ``CONFIG`` that the book reports;
 - ``run(config, seed)``, which returns a list of records;

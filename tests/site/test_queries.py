@@ -1,8 +1,8 @@
 """What readers ask of the search, in their words, and where it must lead them.
 
-Each line of ``queries.tsv`` has a query and, behind a tab, the sections that answer it, separated by
-bars: the page, a colon, and some words of the section's title or its page's; no words mean any section
-of the page. A result that is about the subject, and no answer, does not count.
+Each line of ``queries.tsv`` has a query and, after a tab, the sections that answer it, separated by
+bars: the page, a colon, and some words of the section's title or its page's; no words mean any
+section of the page. A result that is about the subject, and no answer, does not count.
 """
 
 from pathlib import Path
@@ -23,10 +23,10 @@ ASK = """async (queries) => {
     field.dispatchEvent(new Event("input", { bubbles: true }));
     await new Promise((resolve) => setTimeout(resolve, 65));
     const links = [...document.querySelectorAll(".search-results a")].slice(0, 3);
-    found.push(links.map((link) => [
-      new URL(link.href).pathname,
-      `${link.querySelector("strong").textContent} ${link.querySelector(".where")?.textContent ?? ""}`,
-    ]));
+    found.push(links.map((link) => {
+      const [title, page] = ["strong", ".where"].map((part) => link.querySelector(part));
+      return [new URL(link.href).pathname, `${title.textContent} ${page?.textContent ?? ""}`];
+    }));
   }
   return found;
 }"""
