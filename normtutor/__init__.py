@@ -3,6 +3,7 @@
 - :mod:`normtutor.norms`: the formulas, forward and backward, for NumPy, torch and JAX arrays.
 - :mod:`normtutor.layers`: the same formulas as ``torch.nn`` modules.
 - :func:`normtutor.swap_norms`: those modules in place of a model's own.
+- :func:`normtutor.diagnose`: why a model does something else in evaluation than in training.
 
 ``import normtutor`` needs neither torch nor matplotlib.
 """
@@ -12,9 +13,11 @@ from typing import Any
 
 __version__ = "0.2.0"
 
+HOMES = {"swap_norms": "swapping", "diagnose": "diagnosis"}
+
 
 def __getattr__(name: str) -> Any:
     """Find what needs torch only when it is asked for."""
-    if name == "swap_norms":
-        return importlib.import_module("normtutor.swapping").swap_norms
+    if name in HOMES:
+        return getattr(importlib.import_module(f"normtutor.{HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

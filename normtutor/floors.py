@@ -18,6 +18,7 @@ FLOORS = {
     "exchange": 3,
     "data": 3,
     "layers": 3,
+    "diagnosis": 4,
     "invariance": 4,
     "probes": 4,
     "swapping": 4,
