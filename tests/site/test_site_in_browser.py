@@ -728,3 +728,8 @@ def test_a_link_in_the_title_of_a_solution_does_not_fold_it(visit):
     assert solutions.evaluate_all(folded) == before
     solutions.last.locator(".admonition-title").dispatch_event("click")
     assert solutions.evaluate_all(folded) == [*before[:-1], False]
+
+
+def test_the_guide_prints_on_two_pages(visit):
+    printed = visit("book/which_norm").pdf(format="A4")
+    assert len(re.findall(rb"/Type /Page\n", printed)) in (1, 2)
