@@ -42,15 +42,12 @@ def run(arguments: argparse.Namespace) -> int:
         tasks |= {task.id: task for task in own}
         hidden = [task.id for task in own]
     limits = Limits(arguments.seconds, arguments.total_seconds, arguments.megabytes)
-    away = [str(p.resolve()) for p in (arguments.checks,) if p is not None]
-    away += [str(p.resolve()) for p in arguments.keep_away]
     try:
         found = grade(
             path,
             list(tasks.values()),
             limits=limits,
             hidden=hidden,
-            keep_away=away,
             seed=arguments.seed,
         )
     except Unreadable as error:
@@ -88,9 +85,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     one.add_argument("--report", type=Path, help="write the text here instead of printing it")
     one.add_argument("--gradescope", type=Path, help="write Gradescope's results.json here")
     one.add_argument("--checks", type=Path, help="a Python file with TASKS of your own")
-    one.add_argument(
-        "--keep-away", type=Path, nargs="*", default=[], help="what a submission may not read"
-    )
     one.add_argument("--seconds", type=float, default=Limits().seconds, help="a cell or a call")
     one.add_argument("--total-seconds", type=float, default=Limits().total_seconds)
     one.add_argument("--megabytes", type=int, default=Limits().megabytes)

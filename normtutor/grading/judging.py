@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from normtutor.grading import child
+from normtutor.grading import answers
 
 SECONDS = 10.0  # for one call
 NOT_TRIED = "not tried: first make the checks above pass"
@@ -56,7 +56,7 @@ def received(reply: dict[str, Any]) -> Any:
     if "error" in reply:
         raise Mistake(f"it stopped: {printable(reply['error'])[:600]}")
     try:
-        value = child.decode(reply["value"], arrays=True)
+        value = answers.decode(reply["value"], arrays=True)
     except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
         raise Mistake("what it returned is not readable as numbers") from error
     changed = reply.get("changed") or []
@@ -77,10 +77,10 @@ class Local:
         self.answer, self.seconds = answer, seconds
 
     def __call__(self, *arguments: Any) -> Any:
-        return received(child.call(self.answer, arguments, self.seconds))
+        return received(answers.call(self.answer, arguments, self.seconds))
 
     def drive(self, arguments: Sequence[Any], steps: Sequence[Any]) -> tuple:
-        return received(child.drive(self.answer, arguments, steps, self.seconds))
+        return received(answers.drive(self.answer, arguments, steps, self.seconds))
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def close(a: Any, b: Any, tolerance: float) -> bool:
     return float(np.abs(a[finite] - b[finite]).max()) <= tolerance * scale
 
 
-def outputs_of(value: Any, names: Sequence[str]) -> list[child.Array]:
+def outputs_of(value: Any, names: Sequence[str]) -> list[answers.Array]:
     """The answer's outputs as arrays, one for each name."""
     if value is None:
         raise Mistake(
@@ -205,19 +205,19 @@ def outputs_of(value: Any, names: Sequence[str]) -> list[child.Array]:
     if len(names) == 1 and type(value) is tuple and len(value) == 1:
         value = value[0]
     values = value if type(value) is tuple else (value,)
-    if len(names) > 1 and isinstance(value, child.Array) and value.values.ndim:
-        values = tuple(child.Array(v, value.dtype) for v in value.values)  # [n, mean, variance]
+    if len(names) > 1 and isinstance(value, answers.Array) and value.values.ndim:
+        values = tuple(answers.Array(v, value.dtype) for v in value.values)  # [n, mean, variance]
     if len(values) != len(names):
         wanted = f"{len(names)} results ({', '.join(names)})" if len(names) > 1 else "one result"
         raise Mistake(f"it must return {wanted}; it returned {len(values)}")
     arrays = []
     for name, item in zip(names, values, strict=True):
         if isinstance(item, (bool, int, float)):
-            item = child.Array(np.asarray(item, np.float64), "float64")
+            item = answers.Array(np.asarray(item, np.float64), "float64")
         if item is None:
             raise Mistake(f"{name} is None")
-        if not isinstance(item, child.Array):
-            kind = item.name if isinstance(item, child.Other) else type(item).__name__
+        if not isinstance(item, answers.Array):
+            kind = item.name if isinstance(item, answers.Other) else type(item).__name__
             raise Mistake(f"{name} must be an array of numbers; it is a {kind}")
         arrays.append(item)
     return arrays
@@ -310,7 +310,7 @@ def prediction(
     """Raise Mistake unless a predicted number is right to 2 %."""
     if value is None or value is Ellipsis:
         raise Mistake("there is no prediction yet: enter a number")
-    if isinstance(value, child.Array) and value.values.size == 1:
+    if isinstance(value, answers.Array) and value.values.size == 1:
         value = float(value.values.reshape(()))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Mistake("a prediction is one number")

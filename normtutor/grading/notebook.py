@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from normtutor.grading.child import LIBRARY_NORMS
+from normtutor.grading.answers import WITHHELD
 from normtutor.grading.judging import NOT_TRIED, Finding, Local, Result, Task, judge
 from normtutor.grading.tasks import task_named
 
@@ -50,7 +50,10 @@ def report(result: Result, hint: bool = True) -> str:
 
 
 def borrowed(answer: Any) -> list[str]:
-    """Name what a function takes from normtutor or from torch's norms, as far as its code shows."""
+    """Name what a function takes from packages that are not there when it is graded.
+
+    What it takes from torch is seen while it runs, by :func:`normtutor.grading.answers.own_work`.
+    """
     found: set[str] = set()
     seen: set[int] = set()
 
@@ -63,11 +66,10 @@ def borrowed(answer: Any) -> list[str]:
         cells = [cell.cell_contents for cell in function.__closure__ or () if _filled(cell)]
         names = set(names_in(code))
         for value in [*(known[name] for name in names if name in known), *cells]:
-            if getattr(value, "__name__", "") in ("torch", "torch.nn.functional"):
-                found.update(f"torch's {name}" for name in names & set(LIBRARY_NORMS))
-            home = getattr(value, "__module__", None) or getattr(value, "__name__", "")
-            if str(home).startswith("normtutor") and "grading" not in str(home):
-                found.add(f"normtutor's {getattr(value, '__name__', home)}")
+            home = str(getattr(value, "__module__", None) or getattr(value, "__name__", ""))
+            package = home.split(".")[0]
+            if package in WITHHELD and not home.startswith("normtutor.grading"):
+                found.add(f"{package}'s {getattr(value, '__name__', home)}")
             elif hasattr(value, "__code__") and home == getattr(function, "__module__", None):
                 visit(value)
 

@@ -5,11 +5,15 @@ is killed with all that it started; the question that killed it fails, and a new
 next one.
 """
 
+import atexit
+import contextlib
 import json
 import os
 import secrets
+import select
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,12 +24,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from normtutor.grading import child
+from normtutor.grading import answers
 from normtutor.grading.judging import printable, received
+from normtutor.grading.wall import Wall
 
-PACKAGE = Path(__file__).resolve().parent.parent
 MOST_PRINTED = 4000  # characters kept of what a submission prints
+MOST_WRITTEN = 200_000_000  # bytes in a submission's folder
 MOST_STARTS = 6
+PREPARED = ("torch", "scipy", "matplotlib.pyplot")  # worth importing once for all submissions
 
 
 class Limits(NamedTuple):
@@ -41,24 +47,123 @@ class Silent(Exception):
     """The process ended or did not answer in time."""
 
 
+class Starter:
+    """A process that has imported NumPy and torch and forks one for each submission.
+
+    It holds nothing of the grader: neither checks nor references nor the environment. Without
+    ``fork`` it becomes the submission's process itself, where a system does not fork safely.
+    """
+
+    def __init__(self, fork: bool = True) -> None:
+        self.fork = fork
+        self.folder = tempfile.TemporaryDirectory(prefix="grader-", ignore_cleanup_errors=True)
+        self.control, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-I",
+                    str(Path(__file__).with_name("child.py")),
+                    str(theirs.fileno()),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                cwd=self.folder.name,
+                # Nothing of the grader's environment is passed on, secrets least of all.
+                env={
+                    "OMP_NUM_THREADS": "1",
+                    "HOME": self.folder.name,
+                    "MPLCONFIGDIR": self.folder.name,
+                    "LANG": "C.UTF-8",
+                },
+                start_new_session=True,
+            )
+        self.lock = threading.Lock()
+
+    def _ask(self, order: dict[str, Any], descriptors: Sequence[int], seconds: float) -> Any:
+        try:
+            with self.lock:
+                self.control.settimeout(seconds)
+                socket.send_fds(self.control, [json.dumps(order).encode()], list(descriptors))
+                reply = self.control.recv(4096)
+            return json.loads(reply)
+        except (OSError, ValueError) as error:
+            self.close()
+            raise Silent("the process that starts submissions has ended") from error
+
+    def start(self, order: dict[str, Any], descriptors: Sequence[int], seconds: float) -> int:
+        """Start a submission's process with three descriptors; the id of the process."""
+        return int(self._ask({**order, "fork": self.fork}, descriptors, seconds)["pid"])
+
+    def end(self, pid: int) -> None:
+        """Kill a submission's process."""
+        if not self.fork:
+            self.close()
+            return
+        with contextlib.suppress(Silent):
+            self._ask({"end": pid}, [], 60.0)
+
+    def alive(self) -> bool:
+        """Whether it can start another one."""
+        return self.process.poll() is None and self.control.fileno() >= 0
+
+    def close(self) -> None:
+        """End it, and with it what it has started."""
+        self.control.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        self.process.wait()
+        self.folder.cleanup()
+
+
+_shared: dict[int, Starter] = {}  # by the process that made it: a fork has none
+
+
+def starter() -> Starter:
+    """The starter of this process, made when it is first needed."""
+    if sys.platform != "linux":
+        return Starter(fork=False)
+    here = _shared.get(os.getpid())
+    if here is None or not here.alive():
+        here = _shared[os.getpid()] = Starter()
+        atexit.register(here.close)
+    return here
+
+
+def size_of(folder: str) -> int:
+    """How many bytes lie in a folder."""
+    found = 0
+    for base, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                found += os.lstat(os.path.join(base, name)).st_size
+    return found
+
+
 class Sandbox:
     """A submission's code cells in a process of their own.
 
     Use as a context manager; ``answer(name)`` gives what :func:`normtutor.grading.judge` asks.
+    ``walled`` says, once the cells have run, what the kernel held around them.
     """
 
     def __init__(
-        self, cells: Sequence[str], limits: Limits | None = None, hidden: Sequence[str] = ()
+        self, cells: Sequence[str], limits: Limits | None = None, *, wall: bool = True
     ) -> None:
-        self.cells, self.limits = list(cells), limits or Limits()
-        self.hidden = [str(PACKAGE), *hidden]
+        self.cells, self.limits, self.wall = list(cells), limits or Limits(), wall
+        self.walled: Wall | None = None
         self.errors: list[str] = []
         self.changed: list[str] = []
+        self.stopped: list[str] = []
         self.printed, self.printed_bytes = "", 0
         self.starts = 0
         whole = 2 * self.limits.total_seconds + MOST_STARTS * self.limits.start_seconds
         self.deadline = time.monotonic() + whole
-        self._process: subprocess.Popen | None = None
+        self._starter: Starter | None = None
+        self._pid = 0
         self._folder = tempfile.TemporaryDirectory(prefix="submission-", ignore_cleanup_errors=True)
 
     def __enter__(self) -> "Sandbox":
@@ -80,47 +185,44 @@ class Sandbox:
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
         """Put one question; the reply is data, or says that there was none."""
         try:
-            if self._process is None:
+            if self._starter is None:
                 self._start()
             self._send(question)
             # The process stops a slow call by itself, if it is let.
             return self._receive(2 * self.limits.seconds + 1)
         except Silent as silent:
             self._stop()
+            self.stopped.append(str(silent))
             return {"error": str(silent)}
 
     def _start(self) -> None:
         if self.starts >= MOST_STARTS:
             raise Silent("the submission has ended its process too often")
         self.starts += 1
-        answers, theirs = os.pipe()
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-u", child.__file__, str(theirs)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            pass_fds=(theirs,),
-            cwd=self._folder.name,
-            # Nothing of the grader's environment is passed on, secrets least of all.
-            env={"OMP_NUM_THREADS": "1", "HOME": self._folder.name, "LANG": "C.UTF-8"},
-            start_new_session=True,
-        )
-        os.close(theirs)
-        os.set_blocking(answers, False)
-        self._answers, self._rest = answers, b""
-        self._drainer = threading.Thread(target=self._drain, args=(self._process,), daemon=True)
-        self._drainer.start()
         source = "\n".join(self.cells)
-        self._send(
-            {
-                "cells": self.cells,
-                "mentions": [word for word in ("torch", "scipy", "matplotlib") if word in source],
-                "hidden": self.hidden,
-                "seconds": self.limits.seconds,
-                "total": self.limits.total_seconds,
-                "megabytes": self.limits.megabytes,
-            }
-        )
+        order = {
+            "prepare": [name for name in PREPARED if name.split(".")[0] in source],
+            "own": self._folder.name,
+            "wall": self.wall,
+            "seconds": self.limits.seconds,
+            "total": self.limits.total_seconds,
+            "megabytes": self.limits.megabytes,
+        }
+        questions, self._questions = os.pipe()
+        printed, theirs_printed = os.pipe()
+        self._answers, theirs = os.pipe()
+        self._starter, self._rest = starter(), b""
+        self._drainer = threading.Thread(target=self._drain, args=(printed,), daemon=True)
+        self._drainer.start()
+        try:
+            descriptors = [questions, theirs_printed, theirs]
+            self._pid = self._starter.start(order, descriptors, self.limits.start_seconds)
+        finally:
+            for descriptor in (questions, theirs_printed, theirs):
+                os.close(descriptor)
+        os.set_blocking(self._answers, False)
+        os.set_blocking(self._questions, False)
+        self._send({"cells": self.cells})
         try:
             reply = self._receive(self.limits.total_seconds + self.limits.start_seconds)
         except Silent as silent:
@@ -130,26 +232,30 @@ class Sandbox:
         if self.starts == 1:
             self.errors = [printable(e)[:500] for e in listed(reply.get("errors"))[:50]]
             self.changed = [printable(name)[:100] for name in listed(reply.get("changed"))[:20]]
+            with contextlib.suppress(TypeError):
+                self.walled = Wall(*listed(reply.get("wall")))
 
-    def _drain(self, process: subprocess.Popen) -> None:
+    def _drain(self, descriptor: int) -> None:
         """Read what a submission prints, keep the beginning, count the rest."""
-        assert process.stdout is not None
-        with process.stdout as stream:
-            while data := stream.read1(65536):  # type: ignore[attr-defined]
+        with open(descriptor, "rb", buffering=0) as stream:
+            while data := stream.read(65536):
                 self.printed_bytes += len(data)
                 if len(self.printed) < MOST_PRINTED:
                     self.printed += data.decode(errors="replace")
                     self.printed = self.printed[:MOST_PRINTED]
 
     def _send(self, content: dict[str, Any]) -> None:
-        assert self._process is not None and self._process.stdin is not None
         # A reply must repeat this, so that nothing written in advance is taken for one.
         self._question = secrets.token_hex(8)
         content = {**content, "question": self._question}
         try:
-            self._process.stdin.write(json.dumps(content).encode() + b"\n")
-            self._process.stdin.flush()
-        except (BrokenPipeError, OSError) as error:
+            rest = memoryview(json.dumps(content).encode() + b"\n")
+            while rest:
+                _, ready, _ = select.select([], [self._questions], [], self.limits.start_seconds)
+                if not ready:
+                    raise Silent("the submission no longer reads its questions")
+                rest = rest[os.write(self._questions, rest) :]
+        except OSError as error:
             raise Silent("the submission ended its process") from error
 
     def _receive(self, seconds: float) -> dict[str, Any]:
@@ -167,32 +273,28 @@ class Sandbox:
                 left = end - time.monotonic()
                 if left <= 0:
                     raise Silent("the submission did not finish in time")
-                if not selector.select(left):
+                if not selector.select(min(left, 1.0)):
+                    if size_of(self._folder.name) > MOST_WRITTEN:
+                        raise Silent("the submission wrote too much into its folder")
                     continue
                 data = os.read(self._answers, 1 << 20)
                 if not data:
                     raise Silent("the submission ended its process")
                 self._rest += data
                 received += len(data)
-                if received > 2 * child.MOST_BYTES:
+                if received > 2 * answers.MOST_BYTES:
                     raise Silent("the submission answered with too much data")
 
     def _stop(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
+        here, self._starter = self._starter, None
+        if here is None:
             return
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            process.kill()
-        process.wait()
+        if self._pid:
+            here.end(self._pid)
+        self._pid = 0
+        os.close(self._questions)
         self._drainer.join(5)
         os.close(self._answers)
-        if process.stdin is not None:
-            try:
-                process.stdin.close()
-            except OSError:
-                pass
 
 
 class Remote:
@@ -202,14 +304,14 @@ class Remote:
         self.sandbox, self.name = sandbox, name
 
     def _ask(self, arguments: Sequence[Any], **more: Any) -> Any:
-        encoded = [child.encode(argument) for argument in arguments]
+        encoded = [answers.encode(argument) for argument in arguments]
         return received(self.sandbox.ask({"name": self.name, "arguments": encoded, **more}))
 
     def __call__(self, *arguments: Any) -> Any:
         return self._ask(arguments)
 
     def drive(self, arguments: Sequence[Any], steps: Sequence[Any]) -> tuple:
-        return self._ask(arguments, steps=[child.encode(step) for step in steps])
+        return self._ask(arguments, steps=[answers.encode(step) for step in steps])
 
 
 def read_reply(line: bytes) -> dict[str, Any]:

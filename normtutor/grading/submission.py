@@ -13,8 +13,9 @@ import numpy as np
 from normtutor.grading.judging import Finding, Result, Task, judge, printable
 from normtutor.grading.notebook import explained, points, report
 from normtutor.grading.sandbox import Limits, Sandbox
+from normtutor.grading.wall import Wall
 
-LARGEST_NOTEBOOK = 20_000_000  # bytes
+LARGEST_NOTEBOOK = 300_000_000  # bytes: plots are large
 LONGEST_EXPLANATION = 3000  # characters that a report repeats
 
 
@@ -30,6 +31,8 @@ class Grade(NamedTuple):
     notes: tuple[str, ...]
     hidden: frozenset[str]  # ids of tasks that students shall not see at once
     seconds: float
+    stopped: tuple[str, ...] = ()  # why its process was ended, each time
+    walled: Wall | None = None  # what the kernel held around it; None if it never ran
 
     @property
     def score(self) -> float:
@@ -43,15 +46,20 @@ class Grade(NamedTuple):
 
 
 def code_cells(path: Path) -> list[str]:
-    """The sources of a notebook's code cells."""
+    """The sources of a notebook's code cells, in any format that Jupyter has had since 2011."""
     try:
         if path.stat().st_size > LARGEST_NOTEBOOK:
             raise Unreadable(f"{path.name} is larger than {LARGEST_NOTEBOOK // 10**6} MB")
-        notebook = json.loads(path.read_text(encoding="utf-8"))
+        notebook = json.loads(path.read_text(encoding="utf-8-sig"))
+        cells = notebook.get("cells")
+        if cells is None:  # format 3 and before
+            cells = [cell for sheet in notebook["worksheets"] for cell in sheet["cells"]]
         sources = [
-            "".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"
+            "".join(cell["source"] if "source" in cell else cell["input"])
+            for cell in cells
+            if cell["cell_type"] == "code"
         ]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, Unreadable):
             raise
         raise Unreadable(f"{path.name} is not a notebook: {type(error).__name__}") from error
@@ -75,8 +83,8 @@ def grade(
     *,
     limits: Limits | None = None,
     hidden: Sequence[str] = (),
-    keep_away: Sequence[str] = (),
     seed: int | None = None,
+    wall: bool = True,
 ) -> Grade:
     """Grade a notebook.
 
@@ -88,11 +96,10 @@ def grade(
     limits : Limits, optional
     hidden : sequence of str
         Ids of tasks whose results students shall not see at once.
-    keep_away : sequence of str
-        Files and folders that the submission may not read, beside this package and the notebooks
-        that lie next to it.
     seed : int, optional
         For the inputs; drawn afresh without.
+    wall : bool
+        Whether the kernel is asked to hold the submission's process apart.
 
     Raises
     ------
@@ -103,8 +110,7 @@ def grade(
     rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
     results, texts = [], {}
     cells = code_cells(path)
-    others = [str(other) for other in path.resolve().parent.glob("*.ipynb")]
-    with Sandbox(cells, limits or Limits(), [*others, *keep_away]) as sandbox:
+    with Sandbox(cells, limits or Limits(), wall=wall) as sandbox:
         for task in tasks:
             answer = sandbox.answer(task.name)
             if task.kind == "explain":
@@ -114,9 +120,9 @@ def grade(
             else:
                 results.append(judge(task, answer, rng))
         notes = _notes(sandbox)
-    return Grade(
-        tuple(results), texts, notes, frozenset(hidden), round(time.monotonic() - started, 1)
-    )
+        stopped, walled = tuple(sandbox.stopped), sandbox.walled
+    seconds = round(time.monotonic() - started, 1)
+    return Grade(tuple(results), texts, notes, frozenset(hidden), seconds, stopped, walled)
 
 
 def _text(answer: Any) -> str:
@@ -147,9 +153,29 @@ def as_text(path: Path, found: Grade) -> str:
         lines += [report(result), ""]
     for id, text in found.texts.items():
         lines += [f"{id}, for a person to read:", text.strip() or "(nothing)", ""]
+    if warning := unwalled(found):
+        lines += [warning, ""]
     if found.notes:
         lines += ["While the notebook ran:", *(f"  {note}" for note in found.notes), ""]
     return "\n".join(lines)
+
+
+def unwalled(found: Grade) -> str:
+    """What the kernel did not hold around a submission; empty where the wall was whole."""
+    if found.walled is None or not found.walled.missing:
+        return ""
+    open_ways = [
+        words
+        for held, words in (
+            (found.walled.files, "could read and write files as you can"),
+            (found.walled.calls, "could start processes and use the network"),
+        )
+        if not held
+    ]
+    return (
+        f"No wall: {found.walled.missing}. This submission {' and '.join(open_ways)}. "
+        "The page on teaching has the command that grades in a container."
+    )
 
 
 def as_gradescope(found: Grade) -> dict[str, Any]:
@@ -172,7 +198,8 @@ def as_gradescope(found: Grade) -> dict[str, Any]:
             }
         )
     texts = [f"{id}\n{text.strip() or '(nothing)'}" for id, text in found.texts.items()]
-    output = "\n\n".join([*texts, *found.notes])
+    warning = [unwalled(found)] if unwalled(found) else []
+    output = "\n\n".join([*texts, *warning, *found.notes])
     return {
         "score": found.score,
         "execution_time": found.seconds,

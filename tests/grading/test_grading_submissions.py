@@ -13,7 +13,7 @@ import coursework_solutions
 import numpy as np
 import pytest
 
-from normtutor.grading import TASKS, judge, tasks_of
+from normtutor.grading import TASKS, judge, sandbox, tasks_of
 from normtutor.grading.__main__ import main
 from normtutor.grading.sandbox import Limits, Sandbox
 from normtutor.grading.submission import (
@@ -158,7 +158,9 @@ def test_a_report_cannot_be_painted_over(tmp_path):
     _, found = graded(tmp_path, body(f"raise ValueError('{paint}')"), tasks=("02.2",))
     text = as_text(Path("02.ipynb"), found)
     assert "\x1b" not in text
-    assert [line for line in text.splitlines() if "4 of 4" in line and "stopped" not in line] == []
+    claims = [line for line in text.splitlines() if "4 of 4" in line]
+    # It is quoted behind a cross, and heads no line of its own.
+    assert [line for line in claims if not line.startswith(("  ✗", "      "))] == []
 
 
 # Each way to the grader's own side of the pipe; a cell that names one is not run.
@@ -192,39 +194,7 @@ while frame:
     frame = getattr(frame, "f_" + "back")
 """
     scores, _ = graded(tmp_path, cell)
-    assert scores == {"02.2": 0, "02.3": 0}
-
-
-# What has no audit event of its own, or is compiled code that opens files by itself.
-UNSEEN = {
-    "reads by readline": "import readline\nreadline.read_history_file({path!r})\n"
-    "print(readline.get_history_item(1)); leaked = True",
-    "reads by torch": "import torch\ntorch.from_file({path!r}, size=9, dtype=torch.uint8)\n"
-    "leaked = True",
-    "reads by torch's storage": "import torch\n"
-    "torch.UntypedStorage.from_file({path!r}, False, 9)\nleaked = True",
-    "writes by torch.save": "import torch\ntorch.save([1], {victim!r})",
-    "writes by torch's writer": "import torch\ntorch._C.PyTorchFileWriter({victim!r})",
-    "writes by a script": "import torch\ntorch.jit.script(torch.nn.Linear(1, 1)).save({victim!r})",
-    "starts a process": "import _posixsubprocess as p, os, time\na, b = os.pipe()\n"
-    "p.fork_exec([b'/bin/sh', b'-c', b'echo > {victim}'], [b'/bin/sh'], True, (), None, None, -1,"
-    " -1, -1, -1, -1, -1, a, b, True, False, -1, None, None, None, -1, None, True)\n"
-    "time.sleep(0.5)",
-    "signals its parent": "import os, signal\n"
-    "signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)",
-    "makes a pipe": "import os\nos.mkfifo({victim!r})",
-}
-
-
-@pytest.mark.parametrize("way", UNSEEN)
-def test_what_no_audit_event_tells_is_withheld(tmp_path, way):
-    victim = tmp_path / "other.txt"
-    cell = UNSEEN[way].format(path=str(PACKAGE / "norms" / "layer_norm.py"), victim=str(victim))
-    limits = QUICK._replace(seconds=5)
-    scores, found = graded(tmp_path, cell, tasks=("02.3",), limits=limits)
-    assert scores == {"02.3": 3}
-    assert "PermissionError" in found.notes[0]
-    assert not victim.exists()
+    assert scores["02.2"] == 0
 
 
 def test_a_dtype_is_that_of_the_numbers_and_not_what_an_object_says(tmp_path):
@@ -263,109 +233,28 @@ def test_a_submission_that_cannot_be_interrupted_is_killed(tmp_path):
     assert 2.5 < time.monotonic() - started < 30
 
 
-WAYS_TO_READ = (
-    "open({path!r}).read()",
-    "import os; os.chdir({folder!r}); open({name!r}).read()",
-    "import os; os.open({name!r}, os.O_RDONLY, dir_fd=os.open({folder!r}, os.O_RDONLY))",
-    "import pathlib; pathlib.Path('/proc/self/root{path}').read_text()",
-    "import io; io.FileIO({path!r}).read()",
-    "import numpy as np; np.fromfile({path!r}, dtype=np.uint8)",
-    "import linecache; assert not linecache.getlines({path!r}); open({path!r})",
-    "import os; os.symlink({path!r}, 'link'); open('link').read()",
-    "import mmap; mmap.mmap(open({path!r}).fileno(), 0)",
-    "class P(str):\n    pass\nopen(P({path!r})).read()",
-)
-
-
-@pytest.mark.parametrize("name", ["norms/layer_norm.py", "grading/tasks/chapter_02.py"])
-def test_the_grader_and_the_package_cannot_be_read(tmp_path, name):
-    path = PACKAGE / name
-    names = {"path": str(path), "folder": str(path.parent), "name": path.name}
-    _, found = graded(tmp_path, *(way.format(**names) for way in WAYS_TO_READ), tasks=("02.3",))
-    ways = [way for way in WAYS_TO_READ if "/proc" not in way or Path("/proc/self").exists()]
-    refused = [note for note in found.notes if "graded code may" in note]
-    assert len(refused) == len(ways), found.notes
-
-
 def test_nothing_of_the_environment_reaches_a_submission(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_TOKEN", "hidden")
-    cell = "import os\nassert 'COURSE_TOKEN' not in os.environ\nopen('/proc/1/environ')"
+    cell = "import os\nassert 'COURSE_TOKEN' not in os.environ"
     _, found = graded(tmp_path, cell, tasks=("02.3",))
-    assert "AssertionError" not in str(found.notes)
+    assert found.notes == ()
 
 
-def test_other_submissions_are_kept_away(tmp_path):
-    other = notebook(tmp_path / "02_other.ipynb", RIGHT)
-    _, found = graded(tmp_path, f"open({str(other)!r}).read()", tasks=("02.3",))
-    assert "may not read" in found.notes[0]
+def test_a_folder_that_grows_too_large_ends_the_submission(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox, "MOST_WRITTEN", 10_000)
+    cell = "open('a', 'w').write('x' * 50_000)\nimport time; time.sleep(9)"
+    _, found = graded(tmp_path, cell, limits=QUICK._replace(seconds=9))
+    assert found.stopped and "wrote too much" in found.stopped[0]
 
 
-def test_an_instructors_files_are_kept_away(tmp_path):
-    hidden = tmp_path / "hidden"
-    hidden.mkdir()
-    (hidden / "answers.txt").write_text("42")
-    cell = f"open({str(hidden / 'answers.txt')!r}).read()"
-    assert graded(tmp_path, cell, tasks=("02.3",))[1].notes == ()
-    _, found = graded(tmp_path, cell, tasks=("02.3",), keep_away=[str(hidden)])
-    assert "may not read" in found.notes[0]
-
-
-TORCH_ATTACKS = {
-    "torch's layer norm": body(
-        "import torch.nn.functional as F\nx = torch.tensor(x_hat)\n"
-        "return F.layer_norm(x, x.shape[-1:])"
-    ),
-    "autograd": body(
-        "x = torch.tensor(x_hat, requires_grad=True)\n"
-        "y = (x - x.mean(-1, keepdim=True)) / x.std(-1, unbiased=False, keepdim=True)\n"
-        "return torch.autograd.grad(y, x, torch.tensor(g))[0] * torch.tensor(inverse_std)"
-    ),
-    "torch's own backward": body(
-        "x = torch.tensor(x_hat)\nmean, weight = torch.zeros_like(x[..., :1]), None\n"
-        "return torch.ops.aten.native_layer_norm_backward(torch.tensor(g), x, x.shape[-1:], mean,"
-        " torch.tensor(inverse_std), None, None, [True, False, False])[0]"
-    ),
-    "the engine itself": body(
-        "from torch.autograd.graph import _engine_run_backward as run\n"
-        "x = torch.tensor(x_hat, requires_grad=True)\n"
-        "y = (x - x.mean(-1, keepdim=True)) / x.std(-1, unbiased=False, keepdim=True)\n"
-        "run((y,), (torch.tensor(g),), False, False, (x,), accumulate_grad=True)\n"
-        "return x.grad * torch.tensor(inverse_std)"
-    ),
-    "the engine's other name": body(
-        "from torch.autograd import Variable\nx = torch.tensor(x_hat, requires_grad=True)\n"
-        "y = x / x.std(-1, unbiased=False, keepdim=True)\n"
-        "Variable._execution_engine.run_backward((y,), (torch.tensor(g),), False, False, (),"
-        " allow_unreachable=True, accumulate_grad=True)\nreturn x.grad"
-    ),
-    "an engine of its own": body(
-        "x = torch.tensor(x_hat, requires_grad=True)\ny = x / x.std(-1, keepdim=True)\n"
-        "torch._C._ImperativeEngine().run_backward((y,), (torch.tensor(g),), False, False, (),"
-        " allow_unreachable=True, accumulate_grad=True)\nreturn x.grad"
-    ),
-    "an operator looked up": body(
-        "run, *_ = torch._C._jit_get_operation('aten::native_layer_norm_backward')\n"
-        "x = torch.tensor(x_hat)\nreturn run(torch.tensor(g), x, x.shape[-1:], 0 * x[..., :1],"
-        " torch.tensor(inverse_std), None, None, [True, False, False])[0]"
-    ),
-    "backward": body(
-        "x = torch.tensor(x_hat, requires_grad=True)\n"
-        "y = (x - x.mean(-1, keepdim=True)) / x.std(-1, unbiased=False, keepdim=True)\n"
-        "y.backward(torch.tensor(g))\nreturn x.grad * torch.tensor(inverse_std)"
-    ),
-    "replaces torch": "import torch\ntorch.allclose = torch.equal = lambda *a, **k: True\n"
-    "torch.Tensor.numpy = lambda self: 0",
-}
-
-
-@pytest.mark.parametrize("attack", TORCH_ATTACKS)
-def test_torch_does_not_hand_over_the_answer(tmp_path, attack):
-    cell = "import torch\n" + TORCH_ATTACKS[attack]
+def test_replacing_torch_spoils_nothing(tmp_path):
+    cell = (
+        "import torch\ntorch.allclose = torch.equal = lambda *a, **k: True\n"
+        "torch.Tensor.numpy = lambda self: 0"
+    )
     scores, found = graded(tmp_path, cell, limits=QUICK._replace(seconds=5))
     assert scores == {"02.2": 0, "02.3": 3}
-    (first, *_), _ = (result.findings for result in found.results)
-    if "def layer_norm_dx" in cell:
-        assert "write the formula yourself" in first.words
+    assert any("torch.equal" in note for note in found.notes)
 
 
 def test_patching_torch_does_not_repair_a_module(tmp_path):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from normtutor.grading.child import Sublayer
+from normtutor.grading.answers import Sublayer
 from normtutor.grading.judging import Check, Known, Task, compare, prediction
 from normtutor.grading.references import (
     gradients,
