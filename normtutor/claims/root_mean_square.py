@@ -18,6 +18,7 @@ from normtutor.claims.ledger import (
     near,
     over_seeds,
 )
+from normtutor.experiments import text_stability
 
 CHAPTER = "05_rms_norm"
 MEASURED = Place(CHAPTER, "Measured")
@@ -225,6 +226,7 @@ def as_good() -> Evidence:
     difference = saved.values("loss", norm="rms") - saved.values("loss", norm="layer")
     gru = experiments.load("gru_statistics")
     sorting = experiments.load("detach_norm")
+    deep = text_stability.losses(experiments.load("text_stability"), 12)
     where = {"scale": "on", "learning_rate": 0.0005}
     margin = saved.config["margin"]
     why = (
@@ -235,6 +237,14 @@ def as_good() -> Evidence:
         Finding(
             "test loss minus LayerNorm's, language model of three layers (nats per token)",
             over_seeds(difference),
+            below(margin),
+            why,
+            form=".4f",
+        ),
+        Finding(
+            "test loss minus LayerNorm's, twelve layers, where ordinary weights need a norm "
+            "(nats per token)",
+            over_seeds(deep["Pre-RMSNorm"] - deep["Pre-LN"]),
             below(margin),
             why,
             form=".4f",

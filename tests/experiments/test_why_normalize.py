@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
@@ -116,6 +117,15 @@ def test_the_rates_are_those_that_were_chosen():
     best = text_stability_rates.best_rates(experiments.load("text_stability_rates"))
     taken = {(c.build, c.depth, c.scale): c.learning_rate for c in text_stability.CONFIG.conditions}
     assert taken.items() <= best.items()
+
+
+def test_twelve_layers_cannot_tell_rms_norm_from_layer_norm():
+    losses = text_stability.losses(experiments.load("text_stability"), 12)
+    assert np.isclose(text_stability.MARGIN, experiments.load("rms_against_layer").config["margin"])
+    assert text_stability.within_margin(losses["Pre-RMSNorm"] - losses["Pre-LN"])
+    # The test can fail: Fixup is ahead by more than it allows, and scattered seeds decide nothing.
+    assert not text_stability.within_margin(losses["no norm, Fixup"] - losses["Pre-RMSNorm"])
+    assert not text_stability.within_margin(np.array([-0.03, 0.03, -0.02, 0.02, 0.0]))
 
 
 def test_the_grid_was_not_cut_at_the_best_rate():
