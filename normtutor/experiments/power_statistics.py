@@ -42,7 +42,7 @@ from normtutor.training import classification_loss, language_model_loss, start, 
 
 CHAPTER = "06_power_norm"
 FIGURE = "fig-pn-four"
-FINDING = "much of the raw contrast of text and images is count and scale; making of batches adds"
+FINDING = "most of the contrast between text and images is unit, sample count and architecture"
 XLABEL = "n times the squared fluctuation"
 REFERENCE = 1.0  # independent values
 SEEDS = tuple(range(10, 15))
@@ -368,6 +368,16 @@ def first_norm(saved: Saved, condition: str, key: str, quantity: str) -> np.ndar
             for run in saved.runs
         ]
     )
+
+
+def effect(saved: Saved, condition: str, quantity: str) -> np.ndarray:
+    """n times the squared scale-free fluctuation, (seeds, norms), from the input up."""
+    position = QUANTITIES.index(quantity)
+    found = [
+        next(r for r in run["records"] if r["condition"] == condition)["norms"]
+        for run in saved.runs
+    ]
+    return np.array([[norm["effect"][position] for norm in norms] for norms in found])
 
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:

@@ -87,9 +87,10 @@ def modes_figure(
     xlabel: str = "BatchNorm's test loss minus LayerNorm's (nats/token)",
     modes: Sequence[str] = ("running statistics", "the batch's statistics"),
     colour: str | None = None,
+    colours: Mapping[str, str] | None = None,
     size: tuple[float, float] | None = None,
 ) -> Figure:
-    """Draw two modes of one norm for each kind of batches: filled and hollow, with intervals.
+    """Draw two modes of a norm for each kind of batches: filled and hollow, with intervals.
 
     Parameters
     ----------
@@ -100,14 +101,17 @@ def modes_figure(
         The keys in each row: filled, then hollow.
     colour : str, optional
         By default that of BatchNorm.
+    colours : mapping of text -> colour, optional
+        For rows that show another norm.
     size : (width, height) in inches, optional
     """
     if not rows:
         raise ValueError("modes_figure needs at least one row; got an empty mapping.")
-    colour = norm_colour("BatchNorm") if colour is None else colour
+    common = norm_colour("BatchNorm") if colour is None else colour
     fig, ax = plt.subplots(figsize=size or (5.0, 1.5 + 0.62 * len(rows)))
     ax.axvline(0.0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
     for position, (text, by_mode) in enumerate(rows.items()):
+        colour = (colours or {}).get(text, common)
         for mode, shift, face in zip(modes, (-0.17, 0.17), (colour, "white"), strict=True):
             if mode not in by_mode:
                 raise ValueError(f"rows[{text!r}] lacks the mode {mode!r}; it has {list(by_mode)}.")

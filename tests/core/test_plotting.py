@@ -537,6 +537,8 @@ def test_the_two_modes_are_filled_and_hollow():
     assert_allclose([float(x) for x in hollow.get_xdata()], data["shuffled"]["b"].mean())
     assert filled.get_markerfacecolor() == plotting.norm_colour("BatchNorm")
     assert hollow.get_markerfacecolor() == "white"
+    (ax,) = plotting.modes_figure(data, modes=("a", "b"), colours={"shuffled": "#123456"}).axes
+    assert {container.lines[0].get_color() for container in ax.containers} == {"#123456"}
     with pytest.raises(ValueError, match="lacks the mode 'c'"):
         plotting.modes_figure(data, modes=("a", "c"))
     with pytest.raises(ValueError, match="at least one row"):

@@ -64,7 +64,7 @@ FINDINGS = {
         ),
     ),
     "topic_share": (
-        "BatchNorm falls behind as one-topic batches become frequent; PowerNorm hardly does",
+        "one-topic batches set BatchNorm back, and PowerNorm less than half as far",
         lambda rows: (
             rows["share 0, BatchNorm"] < rows["share 0.5, BatchNorm"] < rows["share 1, BatchNorm"]
             and rows["share 1, PN"] < rows["share 1, BatchNorm"] / 2
