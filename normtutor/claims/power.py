@@ -354,3 +354,52 @@ def calmer_statistic() -> Evidence:
         )
         for position, words in enumerate(("first", "second", "third", "last"))
     ]
+
+
+@claim(
+    "The gradient terms that run through BatchNorm's fluctuating statistics make gradients vanish "
+    "or explode.",
+    met=REVIEW,
+    place=Place(CHAPTER, "The gradient's two parts", in_depth=True),
+    recorded="false",
+    condition="The two terms are projections that are subtracted, so they can only shorten a "
+    "gradient, and in our small models they take away a percent of its square or less.",
+)
+def gradient_terms() -> Evidence:
+    saved = experiments.load("power_statistics")
+    pooled = saved.config["chunks"] * saved.config["length"]
+
+    def removed(condition: str, position: int) -> Interval:
+        """Share of the squared gradient that both terms remove in one norm."""
+        parts = [power_statistics.effect(saved, condition, part) for part in ("g_mu", "g_sigma")]
+        return over_seeds((parts[0] + parts[1])[:, position] / pooled)
+
+    rng = np.random.default_rng(0)
+    ratios = []
+    for _ in range(300):
+        x, g = rng.normal(size=(2, 20, 1))
+        _, cache, _ = norms.batch_norm(x, eps=1e-12)
+        kept = np.linalg.norm(x.std() * norms.batch_norm_backward(g, cache).x)
+        ratios.append(kept / np.linalg.norm(g))
+    vanish = "To vanish is to lose more than half of the squared gradient in a norm."
+    return [
+        *(
+            Finding(
+                f"share of the squared gradient that both terms remove, neighbouring chunks of "
+                f"text, {words} norm",
+                removed("document", position),
+                above(0.5),
+                vanish,
+                form=".2%",
+            )
+            for position, words in ((0, "first"), (-1, "last"))
+        ),
+        Finding(
+            "length of the gradient with the two terms over its length without them, largest of "
+            "300 random draws of 20 values",
+            max(ratios),
+            above(1.05),
+            "To explode it must at least grow by a twentieth.",
+            form=".3f",
+        ),
+    ]
