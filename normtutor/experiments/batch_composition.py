@@ -9,10 +9,11 @@ all models with a norm at the end learn much more slowly, and hardly anything co
 norms stand inside the branches (Pre-LN): with Post-LN and so few steps LayerNorm's model is the one
 that trains worst (5.0 nats instead of 4.5), and BatchNorm would be compared with a bad model.
 
-The configuration lists the cells that have been run with all seeds: LayerNorm, masked BatchNorm and
-PowerNorm on most kinds of batches. For the others (neighbours, RMSNorm, PN-V, BatchNorm without a
-mask, the controls, shares of 1/4 and 3/4) the learning rates are chosen and nothing is on record:
-time was short, and 300 steps, width 48 and one seed to tune on are what a busy processor could do.
+The configuration lists the cells that have been run with all seeds: LayerNorm and masked BatchNorm
+on shuffled and equal-length batches and at every share of one-topic batches, PowerNorm on shuffled,
+one-topic and equal-length batches. For the others (neighbours, RMSNorm, PN-V, BatchNorm without a
+mask, the controls) the learning rates are chosen and nothing is on record. 300 steps, width 48 and
+one seed to tune on are what a busy processor could do.
 
 The learning rate of each cell was chosen by :mod:`normtutor.experiments.batch_rates` on other seeds
 and on the validation part; what is recorded here is measured on the test part. The controls are a
@@ -20,11 +21,11 @@ model without any norm, and models without the norm after the last layer, becaus
 cost of its own.
 
 Control: a deficit of BatchNorm could come from padding, so it is masked; from the rate, which was
-tuned for every norm on every kind of batches; from its two modes, so the same test batches are
-scored in both, and its running statistics are also replaced by plain averages; from topics that
-become rarer, but every sentence is drawn equally often whatever the share; or from a LayerNorm
-model that trains badly, as it does with Post-LN, so the norms stand inside the branches. Not
-checked: more than 300 steps, and a second text.
+tuned for every norm on every kind of batches (shares of 1/4 and 3/4 take that of 1/2); from its two
+modes, so the same test batches are scored in both, and its running statistics are also replaced by
+plain averages; from topics that become rarer, but every sentence is drawn equally often whatever
+the share; or from a LayerNorm model that trains badly, as it does with Post-LN, so the norms stand
+inside the branches. Not checked: more than 300 steps, and a second text.
 """
 
 from collections.abc import Iterable, Iterator
@@ -171,6 +172,10 @@ CONFIG = Config(
         Condition("power", "length", 16e-3),
         Condition("layer", "topic 1/2", 32e-3),
         Condition("masked batch", "topic 1/2", 32e-3),
+        Condition("layer", "topic 1/4", 32e-3),
+        Condition("masked batch", "topic 1/4", 32e-3),
+        Condition("layer", "topic 3/4", 32e-3),
+        Condition("masked batch", "topic 3/4", 32e-3),
     )
 )
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from normtutor import experiments
 from normtutor.experiments import (
     batch_composition,
     batch_rates,
@@ -66,6 +67,19 @@ def test_every_kind_of_batches_has_layer_norm_to_compare_with():
     cells = batch_composition.cells()
     assert len(set(cells)) == len(cells)
     assert {kind for _, kind in cells} == {kind for norm, kind in cells if norm == "layer"}
+
+
+def test_mixed_batches_take_the_rate_of_those_of_which_half_are_of_one_topic():
+    rates = {(c.norm, c.kind): c.learning_rate for c in batch_composition.CONFIG.conditions}
+    mixed = [(norm, kind) for norm, kind in rates if kind in batch_rates.UNTUNED]
+    assert mixed
+    for norm, kind in mixed:
+        assert rates[norm, kind] == rates[norm, "topic 1/2"]
+
+
+def test_the_dose_runs_from_no_batch_of_one_topic_to_all():
+    doses = batch_composition.dose(experiments.load("batch_composition"), "masked batch")
+    assert list(doses) == [0, 0.25, 0.5, 0.75, 1]
 
 
 # --- encoder and decoder --------------------------------------------------------------------------
