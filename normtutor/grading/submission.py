@@ -1,5 +1,6 @@
 """Grade a whole notebook: read it, run it apart, judge its answers, write the reports."""
 
+import importlib.util
 import json
 import re
 import secrets
@@ -13,6 +14,7 @@ import numpy as np
 from normtutor.grading.judging import Finding, Result, Task, judge, printable
 from normtutor.grading.notebook import explained, points, report
 from normtutor.grading.sandbox import Limits, Sandbox
+from normtutor.grading.tasks import tasks_of
 from normtutor.grading.wall import Wall
 
 LARGEST_NOTEBOOK = 300_000_000  # bytes: plots are large
@@ -75,6 +77,32 @@ def chapter_of(path: Path) -> str:
             f"{path.name}. Name the chapter with --chapter 02."
         )
     return match.group()
+
+
+def tasks_in(path: Path) -> list[Task]:
+    """The TASKS of an instructor's file, which never goes near a submission's process."""
+    spec = importlib.util.spec_from_file_location("own_tasks", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ValueError(f"own tasks stand in a Python file; there is none at {path}.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return list(module.TASKS)
+
+
+def tasks_for(
+    chapter: str, checks: Path | None = None, variant: Path | None = None
+) -> tuple[list[Task], list[str]]:
+    """A chapter's tasks with an instructor's own, and the ids of those that stay hidden.
+
+    A task of ``variant`` takes the place of the book's with its id; those of ``checks`` are added,
+    and hidden from students until their points are published.
+    """
+    tasks = {task.id: task for task in tasks_of(chapter)}
+    if variant is not None:
+        tasks |= {task.id: task for task in tasks_in(variant)}
+    hidden = tasks_in(checks) if checks is not None else []
+    tasks |= {task.id: task for task in hidden}
+    return list(tasks.values()), [task.id for task in hidden]
 
 
 def grade(

@@ -295,9 +295,41 @@ def test_what_is_no_notebook_is_graded_as_nothing(tmp_path, content, capsys):
     with pytest.raises(Unreadable):
         code_cells(path)
     results = tmp_path / "results.json"
-    assert main(["grade", str(path), "--gradescope", str(results)]) == 0
+    assert main(["grade", str(path), "--gradescope", str(results)]) == 3
     assert json.loads(results.read_text())["score"] == 0
     assert "is not a notebook" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf"
+        + json.dumps({"cells": [{"cell_type": "code", "source": "x = 1"}]}).encode(),
+        json.dumps(
+            {"worksheets": [{"cells": [{"cell_type": "code", "input": ["x = ", "1"]}]}]}
+        ).encode(),
+        json.dumps(
+            {
+                "cells": [
+                    {"cell_type": "code", "source": "x = 1", "outputs": [{"data": "0" * 10**7}] * 3}
+                ]
+            }
+        ).encode(),
+    ],
+    ids=["byte-order mark", "format 3", "full of plots"],
+)
+def test_notebooks_of_every_kind_are_read(tmp_path, content):
+    path = tmp_path / "02_a.ipynb"
+    path.write_bytes(content)
+    assert code_cells(path) == ["x = 1"]
+
+
+def test_an_error_names_the_cell_and_the_line(tmp_path):
+    cell = "import numpy as np\n\ndef layer_norm_dx(g, x_hat, inverse_std):\n    return g / nothing"
+    _, found = graded(tmp_path, cell, "y = 1\n1 / 0")
+    assert "line 2: 1 / 0" in found.notes[0] and found.notes[0].startswith("code cell 3")
+    words = found.results[0].findings[0].words
+    assert "layer_norm_dx, code cell 2, line 4: return g / nothing" in words
 
 
 def test_a_chapter_is_read_off_the_name():

@@ -254,7 +254,7 @@ def test_the_reference_lists_every_public_name(site):
 INTERNAL = {
     "normtutor.tracing",
     "normtutor.validation",
-    *(f"normtutor.grading.{name}" for name in ("answers", "child", "nbgrader")),
+    *(f"normtutor.grading.{name}" for name in ("answers", "child", "classes", "nbgrader")),
     *(f"normtutor.grading.{name}" for name in ("references", "sandbox", "wall")),
     "normtutor.grading.tasks",
     *(f"normtutor.grading.tasks.chapter_{number:02}" for number in range(1, 9)),

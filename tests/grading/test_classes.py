@@ -1,0 +1,214 @@
+"""A class of submissions: graded in one command, again where something changed, and merged."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from normtutor.grading import classes
+from normtutor.grading.__main__ import main
+
+RIGHT = """
+def merge_moments(n_a, mean_a, var_a, n_b, mean_b, var_b):
+    n = n_a + n_b
+    share, gap = n_b / n, mean_b - mean_a
+    var = var_a + share * (var_b - var_a) + share * (1 - share) * gap**2
+    return n, mean_a + share * gap, var
+"""
+WRONG = RIGHT.replace("share * (1 - share) * gap**2", "0")
+TEXT = "explanation_02_7 = " + repr("It pools all channels, so it is GroupNorm. " * 8)
+
+
+def hand_in(path, *cells):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = [{"cell_type": "code", "source": cell} for cell in cells]
+    path.write_text(json.dumps({"cells": content}))
+    return path
+
+
+@pytest.fixture
+def collected(tmp_path):
+    folder = tmp_path / "collected"
+    hand_in(folder / "02_ann.ipynb", RIGHT, TEXT)
+    hand_in(folder / "02_bob.ipynb", WRONG, "prediction_02_1 = 10")
+    hand_in(folder / "cy" / "02_mine.ipynb", RIGHT)
+    hand_in(folder / "cy" / ".ipynb_checkpoints" / "02_mine.ipynb", RIGHT)
+    return folder
+
+
+def rows(folder):
+    with open(folder / "grades.csv", newline="") as file:
+        return {row["student"]: row for row in csv.DictReader(file)}
+
+
+def test_a_class_is_graded_in_one_command(collected, capsys):
+    assert main(["grade", str(collected), "--chapter", "02"]) == 0
+    out = collected.with_name("collected-graded")
+    table = rows(out)
+    assert set(table) == {"02_ann", "02_bob", "cy"}
+    assert {name: row["total"] for name, row in table.items()} == {
+        "02_ann": "3.0", "02_bob": "1.0", "cy": "3.0",
+    }  # fmt: skip
+    assert table["02_ann"]["02.7"] == "" and table["02_ann"]["complete"] == "no"
+    summary = (out / "summary.md").read_text()
+    assert "3 graded" in summary and "median 3" in summary and "without a wall" not in summary
+    assert "only the variances inside the chunks are there" in summary
+    assert "3 of 16 points" in (out / "02_ann.txt").read_text()
+    assert "grades.csv" in capsys.readouterr().out
+
+
+def test_a_second_run_grades_only_what_is_new(collected, monkeypatch, tmp_path):
+    arguments = ["grade", str(collected), "--chapter", "02", "--out", str(tmp_path / "out")]
+    assert main(arguments) == 0
+    graded, run = [], classes.grade
+    monkeypatch.setattr(
+        classes, "grade", lambda path, *a, **k: graded.append(path) or run(path, *a, **k)
+    )
+    assert main(arguments) == 0
+    assert graded == []
+    late = hand_in(collected / "02_late.ipynb", RIGHT)
+    again = hand_in(collected / "02_bob.ipynb", RIGHT)
+    assert main(arguments) == 0
+    assert sorted(graded) == sorted([late, again])
+    assert rows(tmp_path / "out")["02_bob"]["total"] == "3.0"
+    assert main([*arguments, "--again"]) == 0
+    assert len(graded) == 2 + 4
+
+
+def test_points_for_explanations_are_entered_and_merged(collected, capsys):
+    out = collected.with_name("collected-graded")
+    main(["grade", str(collected), "--chapter", "02"])
+    path = out / "explanations.csv"
+
+    def enter(points, student="02_ann", comment=""):
+        with open(path, newline="") as file:
+            found = list(csv.DictReader(file))
+        for row in found:
+            if row["student"] == student:
+                row["points"], row["comment"] = points, comment
+        with open(path, "w", newline="", encoding="utf-8-sig") as file:  # as a spreadsheet does
+            table = csv.DictWriter(file, found[0])
+            table.writeheader()
+            table.writerows(found)
+
+    enter("1,5", comment="and the direction?")
+    assert main(["merge", str(out)]) == 0
+    row = rows(out)["02_ann"]
+    assert (row["02.7"], row["total"], row["complete"]) == ("1.5", "4.5", "yes")
+    report = (out / "02_ann.txt").read_text()
+    assert "02.7, read: 1.5 of 2 points. and the direction?" in report
+    assert "Together: 4.5 of 18 points" in report
+    # Grading once more keeps what a person has entered, unless the text has changed.
+    main(["grade", str(collected), "--chapter", "02", "--again"])
+    assert rows(out)["02_ann"]["02.7"] == "1.5"
+    hand_in(collected / "02_ann.ipynb", RIGHT, TEXT.replace("pools", "takes"))
+    main(["grade", str(collected), "--chapter", "02"])
+    assert rows(out)["02_ann"]["02.7"] == ""
+    assert "it had 1.5 points" in path.read_text()
+    enter("7")
+    assert main(["merge", str(out)]) == 2
+    assert "not a number from 0 to 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("cells", "state", "code"),
+    [
+        (None, "unreadable", 3),
+        (("import os; os._exit(0)",), "stopped", 4),
+        (
+            (
+                "while True:\n  try:\n    while True: sum(range(1000))\n  except BaseException: pass",
+            ),
+            "stopped",
+            4,
+        ),
+        (("raise ValueError",), "graded", 0),
+    ],
+)
+def test_each_kind_of_failure_has_its_exit_code(tmp_path, cells, state, code):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    hand_in(folder / "02_a.ipynb", RIGHT)
+    path = hand_in(folder / "02_b.ipynb", *(cells or ()))
+    if cells is None:
+        path.write_text("{")
+    patience = classes.Limits(0.5, 1.0, 512, 3.0)
+    settings = classes.Settings("02", limits=patience)
+    assert classes.grade_class(folder, out, settings) == code
+    assert rows(out)["02_b"]["state"] == state
+    assert rows(out)["02_a"]["total"] == "3.0"
+    assert (state == "graded") == (
+        f"02_b (02_b.ipynb): {state}" not in (out / "summary.md").read_text()
+    )
+
+
+def test_a_failure_of_the_grader_stops_nobody_else(collected, monkeypatch, tmp_path):
+    run = classes.grade
+
+    def failing(path, *arguments, **how):
+        if "bob" in path.name:
+            raise RuntimeError("out of luck")
+        return run(path, *arguments, **how)
+
+    monkeypatch.setattr(classes, "grade", failing)
+    assert classes.grade_class(collected, tmp_path / "out", classes.Settings("02")) == 5
+    assert rows(tmp_path / "out")["02_bob"]["state"] == "failed"
+    assert rows(tmp_path / "out")["cy"]["total"] == "3.0"
+
+
+def test_two_notebooks_of_one_student_are_not_chosen_from(collected, tmp_path):
+    hand_in(collected / "cy" / "02_second.ipynb", RIGHT)
+    assert classes.grade_class(collected, tmp_path / "out", classes.Settings("02")) == 3
+    assert "it is not clear which" in (tmp_path / "out" / "cy.txt").read_text()
+
+
+def test_other_chapters_in_a_students_folder_are_left_alone(collected):
+    hand_in(collected / "cy" / "03_mine.ipynb", RIGHT)
+    assert [p.name for p in classes.submissions(collected, "02")["cy"]] == ["02_mine.ipynb"]
+
+
+def test_a_formula_in_an_explanation_is_none_in_a_spreadsheet(collected):
+    hand_in(collected / "02_ann.ipynb", "explanation_02_7 = '=1+1'")
+    main(["grade", str(collected), "--chapter", "02"])
+    assert ",'=1+1" in (collected.with_name("collected-graded") / "explanations.csv").read_text()
+
+
+def test_what_is_wrong_with_a_command_is_said(tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    for arguments, words in (
+        (["grade", str(tmp_path / "empty")], "no notebook"),
+        (["grade", str(tmp_path / "nowhere.ipynb")], "nothing at"),
+        (["merge", str(tmp_path / "empty")], "no graded submissions"),
+        (["grade", str(tmp_path / "empty"), "--report", "x"], "--out"),
+    ):
+        assert main(arguments) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_an_interrupted_run_goes_on_side_by_side(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    hand_in(folder / "02_a.ipynb", RIGHT)
+    hand_in(folder / "02_b.ipynb", "import time\ntime.sleep(100)")
+    command = [sys.executable, "-m", "normtutor.grading", "grade", str(folder), "--out", str(out)]
+    command += ["--jobs", "2", "--seconds", "100"]
+    with subprocess.Popen(
+        command,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    ) as grader:
+        end = time.monotonic() + 90
+        while not (out / "02_a.json").exists() and time.monotonic() < end:
+            time.sleep(0.1)
+        os.killpg(grader.pid, signal.SIGKILL)
+    kept = (out / "02_a.json").stat().st_mtime_ns
+    hand_in(folder / "02_b.ipynb", WRONG)
+    assert main(["grade", str(folder), "--out", str(out), "--seconds", "100"]) == 0
+    assert (out / "02_a.json").stat().st_mtime_ns == kept
+    assert set(rows(out)) == {"02_a", "02_b"}
+    assert Path(out / "summary.md").exists()
