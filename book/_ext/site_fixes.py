@@ -155,6 +155,27 @@ def offer_code(
         context["body"] = body.replace("</h1>", "</h1>" + CODE_SWITCH, 1)
 
 
+LONG = 400_000  # characters: some ten thousand elements
+
+
+def mark_long_pages(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Let the style sheet lay out the sections of a long page when they come near the screen.
+
+    Until then a section has a height that was guessed, so a page on which it pays little is laid
+    out at once: its height, and with it the scroll bar, stays as it is.
+    """
+    body = context.get("body") or ""
+    if len(body) > LONG and (found := re.search(r"<section[^>]*>", body)):
+        tag = found[0]
+        names = re.search(r'class="([^"]*)"', tag)
+        plain = tag.replace(names[0], "") if names else tag
+        classes = f"long {names[1]}" if names else "long"
+        long = plain.replace("<section", f'<section class="{classes}"')
+        context["body"] = body.replace(tag, long, 1)
+
+
 def file_of_module(app: Sphinx, modname: str) -> str | None:
     """Find the file of a module of ours without importing it, and torch with it."""
     path = Path(app.srcdir, *modname.split("."))
@@ -174,6 +195,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", load_interactive_figures)
     app.connect("html-page-context", mend_names_and_roles)
     app.connect("html-page-context", offer_code)
+    app.connect("html-page-context", mark_long_pages)
     # After the extension that adds the previews.
     app.connect("html-page-context", describe_for_previews, priority=900)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -730,6 +730,16 @@ def test_a_link_in_the_title_of_a_solution_does_not_fold_it(visit):
     assert solutions.evaluate_all(folded) == [*before[:-1], False]
 
 
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desk", "phone"])
+def test_the_first_page_keeps_its_height(visit, size):
+    page = visit("book/index", **size)
+    height = "document.documentElement.scrollHeight"
+    page.wait_for_function("document.fonts.status === 'loaded'")
+    before = page.evaluate(height)
+    read_to_the_end(page)
+    assert page.evaluate(height) == before
+
+
 def test_the_guide_prints_on_two_pages(visit):
     printed = visit("book/which_norm").pdf(format="A4")
     assert len(re.findall(rb"/Type /Page\n", printed)) in (1, 2)
