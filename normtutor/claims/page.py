@@ -134,8 +134,10 @@ def controls(judged: list[Judged]) -> str:
                 if chapters[name]
             ),
             "</select></span>",
+            '<span><label for="claims-words">Words</label>',
+            '<input type="search" id="claims-words"></span>',
             '<button type="button" id="claims-open">Open all</button>',
-            '<output id="claims-shown" for="claims-verdict claims-chapter"></output>',
+            '<output id="claims-shown" for="claims-verdict claims-chapter claims-words"></output>',
             "</form>",
         ]
     )

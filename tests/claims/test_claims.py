@@ -518,7 +518,7 @@ document.addEventListener("DOMContentLoaded", () => {{
   const choose = (id, value) => {{
     const select = document.getElementById(id);
     select.value = value;
-    select.dispatchEvent(new Event("change"));
+    select.dispatchEvent(new Event("input"));
   }};
   {actions}
 }});
@@ -565,3 +565,5 @@ def test_the_filter_shows_what_fits_and_counts_it(whole_page, tmp_path):
     count = f"{len(fitting)} of {len(NAMES)} claims shown"
     assert soup.find(id="claims-shown").get_text() == count
     assert soup.find(id="claims-open").get_text() == "Close all"
+    soup = after(whole_page, tmp_path, 'choose("claims-words", "sphere radius");')
+    assert "claim-unit-sphere" in shown(soup) and len(shown(soup)) < 5
