@@ -123,7 +123,8 @@ def test_points_for_explanations_are_entered_and_merged(collected, capsys):
         (("import os; os._exit(0)",), "stopped", 4),
         (
             (
-                "while True:\n  try:\n    while True: sum(range(1000))\n  except BaseException: pass",
+                "while True:\n  try:\n    while True: sum(range(1000))\n"
+                "  except BaseException: pass",
             ),
             "stopped",
             4,
