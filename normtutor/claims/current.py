@@ -25,7 +25,7 @@ CHAPTER = "08_after_2020"
 @claim(
     "A Transformer does not train without normalization.",
     met=f"{ASSISTANT}, and {TUTORIALS}",
-    place=Place("07_pre_ln_and_post_ln", "Remedies: variations of one formula"),
+    place=Place("07_pre_ln_and_post_ln", "What helps"),
     recorded="half",
     condition="True of a deep model that is merely stripped of its norms. With an initialisation "
     "made for it, or with few layers, it trains.",

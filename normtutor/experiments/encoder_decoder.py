@@ -31,7 +31,7 @@ from normtutor.experiments.records import Saved
 from normtutor.training import start, train_together
 
 CHAPTER = "07_pre_ln_and_post_ln"
-FIGURE = "none: the ledger reads it, on gradients that vanish in Post-LN"
+FIGURE = "fig-wiring-encoder-decoder"
 FINDING = (
     "in Post-LN's decoder the gradient vanishes towards the bottom; in its encoder it does not"
 )

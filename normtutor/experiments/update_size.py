@@ -33,7 +33,9 @@ from normtutor.training import masked_language_model_loss, warmup_cosine
 
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "fig-wiring-trace"
-FINDING = "in Post-LN without warm-up all tokens become alike, and the lowest gradient vanishes"
+FINDING = (
+    "where Post-LN fails, all tokens become alike and stay so; then the lowest gradient vanishes"
+)
 XLABEL = "exponent of depth in the size of the first update"
 SEEDS = tuple(range(10, 15))
 
@@ -147,6 +149,28 @@ def follow(config: Config, trace: Trace, seed: int, *, steps: int | None = None)
         masked_language_model_loss(model, next(stream)).backward()
         optimizer.step()
     return found
+
+
+def likeness_after(
+    steps: int, wiring: str, *, optimizer: str, learning_rate: float, factor: float, seed: int
+) -> float:
+    """How alike the tokens are after some steps on ``factor`` times the loss, without warm-up.
+
+    ``optimizer`` is "adam" or "sgd". The factor multiplies every gradient.
+    """
+    task = CONFIG.task
+    model = model_of(task, wiring, CONFIG.trace_depth, seed)
+    batches = stream_of(task, np.random.default_rng(seed))
+    update = (
+        adam(model, learning_rate)
+        if optimizer == "adam"
+        else torch.optim.SGD(model.parameters(), lr=learning_rate)
+    )
+    for _ in range(steps):
+        update.zero_grad()
+        (factor * masked_language_model_loss(model, next(batches))).backward()
+        update.step()
+    return likeness(model, batch_of(task, 32, np.random.default_rng(1000 + seed)))
 
 
 def run(config: Config, seed: int) -> list[dict[str, Any]]:

@@ -62,7 +62,7 @@ def test_batch(task: Task, seed: int) -> TokenBatch:
     return batch_of(task, task.test_sequences, np.random.default_rng(1000 + seed))
 
 
-def model_of(task: Task, wiring: str, depth: int, seed: int) -> TransformerLM:
+def model_of(task: Task, wiring: str, depth: int, seed: int, norm: str = "layer") -> TransformerLM:
     """An untrained model; "admin" is profiled on a batch of its own."""
     start(seed)
     model = TransformerLM(
@@ -71,6 +71,7 @@ def model_of(task: Task, wiring: str, depth: int, seed: int) -> TransformerLM:
         depth=depth,
         heads=task.heads,
         max_length=2 * task.length,
+        norm=norm,
         wiring=EXTRA.get(wiring, wiring),
         dropout=0.0,
     )

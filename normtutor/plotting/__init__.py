@@ -44,7 +44,12 @@ from normtutor.plotting.style import (
     use_book_style,
 )
 from normtutor.plotting.text import Trained, final_norm_figure, working_rates_figure
-from normtutor.plotting.wiring import layer_gradients_figure, wiring_labels, wirings_figure
+from normtutor.plotting.wiring import (
+    first_steps_figure,
+    layer_gradients_figure,
+    wiring_labels,
+    wirings_figure,
+)
 
 __all__ = [
     "INK",
@@ -61,6 +66,7 @@ __all__ = [
     "dots",
     "drift_figure",
     "final_norm_figure",
+    "first_steps_figure",
     "graph_figure",
     "grid_map",
     "half_plane_figure",

@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 from numpy.typing import ArrayLike
@@ -107,6 +108,80 @@ def wirings_figure(
         ax.set_xlim(-0.75, 2.25)
         ax.set_ylim(-0.2, 5.4)
     return fig
+
+
+def first_steps_figure(
+    steps: ArrayLike,
+    panels: Mapping[str, Mapping[str, ArrayLike]],
+    *,
+    colours: Mapping[str, str],
+    log: Sequence[str] = (),
+    size: tuple[float, float] = (5.0, 5.6),
+) -> Figure:
+    """Draw what happens to several runs in their first steps, one panel a quantity.
+
+    Parameters
+    ----------
+    steps : array of shape (n_steps,)
+    panels : mapping of ylabel -> (name of the run -> array of shape (n_seeds, n_steps))
+        A line is the mean over seeds, its band the 95% interval; in a logarithmic panel both are
+        those of the logarithms. The name stands at the end of its line.
+    colours : mapping of name -> colour
+    log : sequence of str
+        The panels whose axis is logarithmic.
+    size : (width, height) in inches
+    """
+    if not panels:
+        raise ValueError("first_steps_figure needs at least one panel; got an empty mapping.")
+    at = np.asarray(steps, dtype=np.float64)
+    fig, axes = plt.subplots(len(panels), 1, sharex=True, figsize=size, squeeze=False)
+    for ax, (ylabel, runs) in zip(axes[:, 0], panels.items(), strict=True):
+        ends = {}
+        for name, values in runs.items():
+            rows = np.asarray(values, dtype=np.float64)
+            mean, half = t_interval(np.log(rows) if ylabel in log else rows)
+            low, middle, high = mean - half, mean, mean + half
+            if ylabel in log:
+                low, middle, high = np.exp(low), np.exp(middle), np.exp(high)
+            ax.plot(at, middle, color=colours[name])
+            ax.fill_between(at, low, high, color=colours[name], alpha=0.18, linewidth=0)
+            ends[name] = float(middle[-1])
+        if ylabel in log:
+            ax.set_yscale("log")
+        ax.set_ylabel(ylabel)
+        ax.set_xlim(at[0], at[-1] * 1.85)
+        ax.spines["bottom"].set_bounds(at[0], at[-1])
+        _names_at_the_end(ax, ends, float(at[-1]), colours)
+    axes[-1, 0].set_xlabel("step", x=0.5 / 1.85)
+    axes[-1, 0].set_xticks(np.linspace(at[0], at[-1], 5))
+    return fig
+
+
+def _names_at_the_end(
+    ax: Axes, ends: Mapping[str, float], last: float, colours: Mapping[str, str]
+) -> None:
+    """Write each name beside the end of its line, moved apart where two would overlap."""
+    apart = 0.09  # of the height of the axes
+    axis = ax.transAxes.inverted()
+    heights = {
+        name: float(axis.transform(ax.transData.transform((last, end)))[1])
+        for name, end in ends.items()
+    }
+    order = sorted(heights, key=heights.__getitem__)
+    places: dict[str, float] = {}
+    placed = -1.0
+    for name in order:
+        places[name] = placed = max(heights[name], placed + apart)
+    above = 1.0
+    for name in reversed(order):  # none above the axes
+        places[name] = above = min(places[name], above)
+        above -= apart
+    for name, placed in places.items():
+        x = float(axis.transform(ax.transData.transform((last, ends[name])))[0])
+        ax.annotate(
+            name, (x + 0.02, placed), xycoords="axes fraction", va="center", fontsize=10,
+            color=colours[name],
+        )  # fmt: skip
 
 
 def layer_gradients_figure(

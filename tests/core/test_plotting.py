@@ -590,3 +590,22 @@ def test_gradients_are_drawn_as_multiples_of_the_last_layer():
     assert [format_of(power) for power in (2, 0, -4)] == ["4×", "1×", "1/16×"]
     with pytest.raises(ValueError, match="at least one panel"):
         plotting.layer_gradients_figure({})
+
+
+def test_the_first_steps_are_named_at_the_end_of_their_lines():
+    steps = np.arange(0, 41, 2)
+    flat = np.ones((3, 21)) + np.array([[0.0], [0.01], [0.02]])
+    runs = {"one": flat, "another": 1.001 * flat, "third": np.geomspace(1, 1e-5, 21) * flat}
+    colours = dict.fromkeys(runs, "#000000")
+    fig = plotting.first_steps_figure(steps, {"a": runs, "b": runs}, colours=colours, log=("b",))
+    linear, logarithmic = fig.axes
+    assert linear.get_yscale() == "linear" and logarithmic.get_yscale() == "log"
+    for ax in fig.axes:
+        heights = sorted(text.xyann[1] for text in ax.texts)
+        assert [text.get_text() for text in ax.texts].count("third") == 1
+        assert min(np.diff(heights)) > 0.08 and heights[-1] <= 1.0
+    # The line of a logarithmic panel is the geometric mean.
+    last = logarithmic.lines[2].get_ydata()[-1]
+    np.testing.assert_allclose(last, np.exp(np.log(runs["third"][:, -1]).mean()))
+    with pytest.raises(ValueError, match="at least one panel"):
+        plotting.first_steps_figure(steps, {}, colours={})

@@ -80,6 +80,16 @@ def test_rates_are_trained_on_the_same_sequences_and_the_change_starts_small():
 # --- the size of the update -----------------------------------------------------------------------
 
 
+def test_a_factor_on_the_loss_matters_to_sgd_alone():
+    def alike(optimizer, rate, factor):
+        return update_size.likeness_after(
+            6, "post", optimizer=optimizer, learning_rate=rate, factor=factor, seed=10
+        )
+
+    assert alike("adam", 4e-3, 0.01) == pytest.approx(alike("adam", 4e-3, 1.0), abs=2e-3)
+    assert alike("sgd", 0.1, 0.01) < 0.9 < alike("sgd", 0.1, 1.0)
+
+
 def test_the_first_step_is_measured_where_it_is_proportional_to_the_rate():
     changes = [
         update_size.first_step(TASK, "post", 2, 0, learning_rate=rate)["change"]
