@@ -210,6 +210,9 @@ class Claim:
         What the claim leaves out, or what holds instead. MyST markdown.
     evidence : function
         Returns the findings.
+    scope : str
+        What the page says after the verdict if the evidence reaches no further, as in "at our
+        scale".
     """
 
     name: str
@@ -219,10 +222,11 @@ class Claim:
     recorded: str
     condition: str
     evidence: Callable[[], Evidence]
+    scope: str = ""
 
 
 def claim(
-    words: str, *, met: str, place: Place, recorded: str, condition: str
+    words: str, *, met: str, place: Place, recorded: str, condition: str, scope: str = ""
 ) -> Callable[[Callable[[], Evidence]], Claim]:
     """Turn a function that returns evidence into the claim that it judges."""
     if recorded not in VERDICTS:
@@ -230,7 +234,7 @@ def claim(
 
     def decorate(evidence: Callable[[], Evidence]) -> Claim:
         name = evidence.__name__.replace("_", "-")
-        return Claim(name, words, met, place, recorded, condition, evidence)
+        return Claim(name, words, met, place, recorded, condition, evidence, scope)
 
     return decorate
 

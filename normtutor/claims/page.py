@@ -90,11 +90,12 @@ def entry(judged: Judged) -> str:
     place = claim.place
     depth = ", in depth" if place.in_depth else ""
     link = f"{place.page}.html#{anchor(place.section)}"
+    badge = f"{verdict}, {claim.scope}" if claim.scope else verdict
     return "\n".join(
         [
             f'<details class="claim" id="claim-{claim.name}" data-verdict="{verdict}" '
             f'data-chapter="{place.number}">',
-            f'<summary><span class="claim-verdict claim-{verdict}">{verdict}</span> '
+            f'<summary><span class="claim-verdict claim-{verdict}">{escape(badge)}</span> '
             f'<span class="claim-words">{escape(claim.words)}</span> '
             f'<span class="claim-number">{escape(deciding(evidence))}</span></summary>',
             "",

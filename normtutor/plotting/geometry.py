@@ -195,7 +195,7 @@ def half_plane_figure(mean: ArrayLike, deviation: ArrayLike) -> Figure:
             f"0; got shapes {mu.shape} and {sigma.shape}"
         )
     radius = np.hypot(mu, sigma)
-    fig, ax = plt.subplots(figsize=(5.6, 3.1))
+    fig, ax = plt.subplots(figsize=(5.0, 3.2))
     angle = np.linspace(0, np.pi, 200)
     ax.plot(np.cos(angle), np.sin(angle), color=INK, linewidth=1)
     limit = 1.1 * max(1.0, float(np.abs(mu).max()))
@@ -214,5 +214,19 @@ def half_plane_figure(mean: ArrayLike, deviation: ArrayLike) -> Figure:
     ax.set_aspect("equal", adjustable="box")
     ax.set_xlabel("mean μ of the token")
     ax.set_ylabel("standard deviation σ")
-    fig.legend(loc="outside lower center", ncols=3, columnspacing=1.0)
+    # Labels stand on white, so that no line runs through a letter.
+    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
+    ax.annotate(
+        "after LayerNorm",
+        (0, 0.93),
+        (0, 0.22),
+        color=layer,
+        ha="center",
+        va="top",
+        bbox=box,
+        arrowprops={"arrowstyle": "->", "color": layer},
+    )
+    far = int(np.argmax(radius * (mu < 0)))
+    place = (float(mu[far] / radius[far]) - 0.1, float(sigma[far] / radius[far]) - 0.05)
+    ax.text(*place, "after RMSNorm", color=rms, ha="right", va="top", bbox=box)
     return fig

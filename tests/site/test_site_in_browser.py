@@ -517,9 +517,9 @@ PREVIEWS = {
         "(1.3)",
     ),
     "a theorem": ("book/04_invariance", "#thm-inv-gradient", "The gradient before a norm"),
-    "a figure": ("book/05_rms_norm", "#fig-curves", "Validation loss"),
+    "a figure": ("book/05_rms_norm", "#fig-equivalence", "RMSNorm ends within"),
     "a tall figure": ("book/01_internal_covariate_shift", "#fig-rates", "Error on"),
-    "an exercise": ("book/05_rms_norm", "#ex-rms-reverse", "The reverse conversion"),
+    "an exercise": ("book/in_depth/05_rms_norm", "#ex-rms-reverse", "The reverse conversion"),
     "a name": ("book/api", "#normtutor.norms.batch_norm", "batch_norm("),
 }
 
