@@ -48,7 +48,7 @@ from normtutor.models import NormFactory
 __all__ = ["CONFIG", "LARGE_CONFIG", "SEEDS", "chosen", "fingerprint", "rows", "run"]
 
 CHAPTER = "05_rms_norm"
-FIGURE = "none: no page draws it yet"
+FIGURE = "fig-final-norm"
 FINDING = "the norm after the last layer, not LayerNorm, loses to no norm in a tied model"
 XLABEL = "test loss minus that without any norm (nats/token)"
 SEEDS = tuple(range(20, 25))
