@@ -454,7 +454,9 @@ def test_the_page_shows_every_claim_once(whole_page):
     assert [entry["id"] for entry in entries] == [f"claim-{name}" for name in NAMES]
     for entry, name in zip(entries, NAMES, strict=True):
         assert entry["data-verdict"] == judged(name).verdict
-        assert entry.find(class_="claim-verdict").get_text() == judged(name).verdict
+        scope = judged(name).claim.scope
+        badge = f"{judged(name).verdict}, {scope}" if scope else judged(name).verdict
+        assert entry.find(class_="claim-verdict").get_text() == badge
         assert int(entry["data-chapter"]) == claims.named(name).place.number
         assert entry.find("a")["href"].startswith(claims.named(name).place.page)
         summary = entry.find("summary").get_text()
