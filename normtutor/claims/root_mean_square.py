@@ -218,7 +218,8 @@ def _margin_per_character() -> float:
     """The language model's margin, which is per word, shared out over the letters of a word."""
     saved = experiments.load("rms_against_layer")
     corpus = load_corpus(text="python", level="word")
-    words = corpus.vocabulary.decode(np.concatenate([s for d in corpus.test for s in d]))
+    numbers = np.concatenate([sentence for document in corpus.test for sentence in document])
+    words = corpus.vocabulary.decode(numbers.tolist())
     return float(saved.config["margin"]) / float(np.mean([len(w) + 1 for w in words.split()]))
 
 
