@@ -10,14 +10,10 @@ Every seed trains the whole grid. The learning rate of a condition is chosen by 
 loss over the seeds; what is compared is the loss on the test part. A network of three layers also
 trains without a norm, so it stands beside the others.
 
-Cut for time: RMSNorm and dynamic tanh with its starting values of α, for which the code stands
-ready in ``NORMS``; 12 layers; the larger embeddings without the last norm. A pilot with rates
-from 0.004 to 0.032 had LayerNorm's best rate at the upper end and that of no norm below it; so the
-grid begins at 0.008 and ends at 0.064.
-
-The saved record was put together from cells that ran side by side in processes of their own, some
-of them read while the process still ran: losses are what those runs measured, CPU and wall seconds
-are estimates.
+Not run: dynamic tanh with its starting values of α, for which the code stands ready
+(``Cell.alpha`` and ``Cell.last``); 12 layers; the larger embeddings without the last norm. A pilot
+with rates from 0.004 to 0.032 had LayerNorm's best rate at the upper end and that of no norm below
+it; so the grid begins at 0.008 and ends at 0.064.
 
 Control: the last norm could cost something because of the rate, so every condition is trained at
 four, and the best lies inside the grid; because of the embeddings, to which a tied output binds it,
@@ -32,8 +28,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
-from normtutor import layers
 from normtutor.experiments.package_chunks import (
     LARGE,
     SMALL,
@@ -43,7 +39,8 @@ from normtutor.experiments.package_chunks import (
     train_models,
 )
 from normtutor.experiments.records import Saved
-from normtutor.models import NormFactory
+from normtutor.layers import DynamicTanh
+from normtutor.models import TransformerLM
 
 __all__ = ["CONFIG", "LARGE_CONFIG", "SEEDS", "chosen", "fingerprint", "rows", "run"]
 
@@ -53,14 +50,7 @@ FINDING = "the norm after the last layer, not LayerNorm, loses to no norm in a t
 XLABEL = "test loss minus that without any norm (nats/token)"
 SEEDS = tuple(range(20, 25))
 
-NORMS: dict[str, str | NormFactory] = {
-    "none": "none",
-    "layer": "layer",
-    "rms": "rms",
-    "tanh 0.5": "tanh",
-    "tanh 1": partial(layers.DynamicTanh, alpha_init_value=1.0),
-}
-
+NAMES = {"layer": "LayerNorm", "rms": "RMSNorm", "tanh": "dynamic tanh"}
 
 SIZE = dataclasses.replace(SMALL, steps=300, warmup=60)
 
@@ -73,6 +63,9 @@ class Cell:
     final: bool
     tied: bool
     scale: float = 1.0
+    # Where dynamic tanh's α starts, in the layers and after the last one; else of no meaning.
+    alpha: float = 0.5
+    last: float = 0.5
 
 
 def _both_heads(norm: str, *finals: bool, scale: float = 1.0) -> tuple[Cell, ...]:
@@ -101,7 +94,7 @@ LARGE_CONFIG = Config(
     cells=tuple(
         cell
         for scale in (1.0, 4.0)
-        for norm in NORMS
+        for norm in ("none", *NAMES)
         for cell in _both_heads(norm, *((False,) if norm == "none" else (True, False)), scale=scale)
     ),
     rates=(1e-3, 2e-3, 4e-3, 8e-3),
@@ -118,55 +111,60 @@ REDUCED = {
 
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
     """Train every cell of the grid with this seed, its learning rates side by side."""
-    records = []
-    for cell in config.cells:
-        trained = train_models(
-            config.size,
-            [(seed, rate) for rate in config.rates],
-            depth=config.depth,
-            norm=NORMS[cell.norm],
-            wiring="none" if cell.norm == "none" else "pre",
-            final_norm=cell.final,
-            tied=cell.tied,
-            embedding_scale=cell.scale,
-        )
-        records += [
-            {**vars(cell), "learning_rate": rate, **measured(config.size, model, history)}
-            for rate, (model, history) in zip(config.rates, trained, strict=True)
-        ]
-    return records
+    return [record for cell in config.cells for record in train_cell(config, cell, seed)]
+
+
+def train_cell(config: Config, cell: Cell, seed: int) -> list[dict[str, Any]]:
+    """Train a cell at all learning rates; a record for each."""
+    trained = train_models(
+        config.size,
+        [(seed, rate) for rate in config.rates],
+        adjust=partial(_start_alpha, cell) if cell.norm == "tanh" else None,
+        depth=config.depth,
+        norm=cell.norm,
+        wiring="none" if cell.norm == "none" else "pre",
+        final_norm=cell.final,
+        tied=cell.tied,
+        embedding_scale=cell.scale,
+    )
+    return [
+        {**vars(cell), "learning_rate": rate, **measured(config.size, model, history)}
+        for rate, (model, history) in zip(config.rates, trained, strict=True)
+    ]
+
+
+def _start_alpha(cell: Cell, model: TransformerLM) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, DynamicTanh):
+            torch.nn.init.constant_(module.alpha, cell.last if name == "final_norm" else cell.alpha)
+
+
+KEYS = (*(field.name for field in dataclasses.fields(Cell)), "learning_rate")
 
 
 def chosen(saved: Saved, **cell: Any) -> dict[str, Any]:
     """Learning rate and embedding scale with the smallest mean validation loss, and the losses.
 
-    ``cell`` says which runs compete, for instance ``norm="layer", final=True, tied=False``; a list
-    of norms lets them compete with each other, as the starting values of α do.
+    ``cell`` says which runs compete, for instance ``norm="layer", final=True, tied=False``.
     """
-    norms = cell.pop("norm")
-    norms = [norms] if isinstance(norms, str) else list(norms)
     best: tuple[float, dict[str, Any]] | None = None
     for record in saved.runs[0]["records"]:
-        if record["norm"] not in norms or any(record[k] != v for k, v in cell.items()):
+        if any(record[k] != v for k, v in cell.items()):
             continue
-        where = {key: record[key] for key in ("norm", "final", "tied", "scale", "learning_rate")}
+        where = {key: record[key] for key in KEYS}
         loss = float(saved.values("validation", **where).mean())
         if not np.isnan(loss) and (best is None or loss < best[0]):
             best = loss, where
     if best is None:
-        raise ValueError(f"no run of {norms} with {cell} reached the end.")
+        raise ValueError(f"no run with {cell} reached the end.")
     where = best[1]
     return {**where, "test": saved.values("test", **where)}
 
 
-TANH = ("tanh 0.5", "tanh 1")
-
-
-def _present(saved: Saved) -> dict[str, Any]:
-    """Name on the page -> what competes under it, of what the record holds."""
-    present = {record["norm"] for record in saved.runs[0]["records"]}
-    names = {"LayerNorm": ("layer",), "RMSNorm": ("rms",), "dynamic tanh": TANH}
-    return {name: norms for name, norms in names.items() if not present.isdisjoint(norms)}
+def _present(saved: Saved) -> dict[str, str]:
+    """The norms on record, with their names on the page."""
+    found = {record["norm"] for record in saved.runs[0]["records"]}
+    return {norm: name for norm, name in NAMES.items() if norm in found}
 
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:
@@ -174,9 +172,9 @@ def rows(saved: Saved) -> dict[str, np.ndarray]:
     found = {}
     for tied in (True, False):
         without = chosen(saved, norm="none", tied=tied, scale=1.0)["test"]
-        for name, norms in _present(saved).items():
+        for norm, name in _present(saved).items():
             for final in (True, False):
-                loss = chosen(saved, norm=norms, tied=tied, final=final, scale=1.0)["test"]
+                loss = chosen(saved, norm=norm, tied=tied, final=final, scale=1.0)["test"]
                 label = f"{name}, {'final norm' if final else 'no final norm'}"
                 found[f"{label}, {'tied' if tied else 'untied'}"] = loss - without
     return found
@@ -188,21 +186,20 @@ def curves(saved: Saved) -> dict[str, dict[str, dict[str, np.ndarray]]]:
     Dynamic tanh is shown with the α that :func:`chosen` takes for each curve.
     """
     rates = sorted({record["learning_rate"] for record in saved.runs[0]["records"]})
-    rows = _present(saved)
 
-    def over_rates(norms: Any, final: bool, tied: bool) -> np.ndarray:
-        norm = chosen(saved, norm=norms, final=final, tied=tied, scale=1.0)["norm"]
-        where = {"norm": norm, "final": final, "tied": tied, "scale": 1.0}
+    def over_rates(norm: str, final: bool, tied: bool) -> np.ndarray:
+        best = chosen(saved, norm=norm, final=final, tied=tied, scale=1.0)
+        where = {key: best[key] for key in KEYS if key != "learning_rate"}
         return np.stack([saved.values("test", **where, learning_rate=r) for r in rates], axis=1)
 
     return {
         head: {
             row: {
-                "final norm": over_rates(norms, True, tied),
-                "no final norm": over_rates(norms, False, tied),
+                "final norm": over_rates(norm, True, tied),
+                "no final norm": over_rates(norm, False, tied),
                 "no norm": over_rates("none", False, tied),
             }
-            for row, norms in rows.items()
+            for norm, row in _present(saved).items()
         }
         for head, tied in (("tied", True), ("untied", False))
     }

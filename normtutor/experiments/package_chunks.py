@@ -7,7 +7,7 @@ part. ``SMALL`` is the size that the book can afford on a processor, ``LARGE`` t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -96,12 +96,13 @@ def train_models(
     runs: Sequence[tuple[int, float]],
     *,
     together: bool = True,
+    adjust: Callable[[TransformerLM], None] | None = None,
     **settings: Any,
 ) -> list[tuple[TransformerLM, History]]:
     """Train one model for each pair of a seed and a learning rate, all built alike.
 
     Two with the same seed start from the same weights and see the same batches. ``together=False``
-    is for PowerNorm, which cannot train under vmap.
+    is for PowerNorm, which cannot train under vmap. ``adjust`` changes each model before training.
     """
     vocabulary = len(corpus_of(size).vocabulary)
     chunks = chunks_of(size, "train")
@@ -118,6 +119,8 @@ def train_models(
                 **settings,
             )
         )
+        if adjust is not None:
+            adjust(models[-1])
         batches.append(shuffled_chunks(chunks, size.batch_size, order))
     how: dict[str, Any] = {"steps": size.steps, "warmup": size.warmup, "clip": size.clip}
     if together:

@@ -11,6 +11,7 @@ from normtutor.experiments import final_norm, records, text_stability, text_stab
 from normtutor.experiments.__main__ import main
 from normtutor.experiments.package_chunks import Size, train_models
 from normtutor.experiments.records import Saved
+from normtutor.models import TransformerLM
 
 TINY = Size(width=8, heads=2, steps=6, warmup=2, held_out_chunks=64, clip=0.5)
 
@@ -31,21 +32,18 @@ def test_runs_are_the_same_together_and_one_by_one():
 
 
 def saved_final(losses):
-    """(norm, final, rate) -> validation losses by seed; the test loss is larger by 1."""
+    """(norm, final, rate, α) -> validation losses by seed; the test loss is larger by 1."""
     runs = tuple(
         {
             "seed": seed,
             "records": [
                 {
-                    "norm": norm,
-                    "final": final,
-                    "tied": True,
-                    "scale": 1.0,
+                    **vars(final_norm.Cell(norm, final, True, alpha=alpha)),
                     "learning_rate": rate,
                     "validation": values[seed],
                     "test": None if values[seed] is None else values[seed] + 1,
                 }
-                for (norm, final, rate), values in losses.items()
+                for (norm, final, rate, alpha), values in losses.items()
             ],
         }
         for seed in range(2)
@@ -56,19 +54,28 @@ def saved_final(losses):
 def test_the_rate_is_chosen_on_the_mean_validation_loss_of_runs_that_end():
     saved = saved_final(
         {
-            ("layer", True, 0.1): (4.0, 5.0),
-            ("layer", True, 0.2): (4.4, 4.4),
-            ("layer", True, 0.4): (1.0, None),  # one seed diverged
-            ("tanh 0.5", True, 0.1): (3.0, 3.2),
-            ("tanh 1", True, 0.1): (3.0, 3.1),
+            ("layer", True, 0.1, 0.5): (4.0, 5.0),
+            ("layer", True, 0.2, 0.5): (4.4, 4.4),
+            ("layer", True, 0.4, 0.5): (1.0, None),  # one seed diverged
+            ("tanh", True, 0.1, 0.5): (3.0, 3.2),
+            ("tanh", True, 0.1, 1.0): (3.0, 3.1),
         }
     )
     best = final_norm.chosen(saved, norm="layer", final=True)
     assert best["learning_rate"] == 0.2
     assert_allclose(best["test"], [5.4, 5.4])
-    assert final_norm.chosen(saved, norm=final_norm.TANH)["norm"] == "tanh 1"
+    assert final_norm.chosen(saved, norm="tanh")["alpha"] == 1
     with pytest.raises(ValueError, match="reached the end"):
         final_norm.chosen(saved, norm="none")
+
+
+def test_dynamic_tanh_starts_where_its_cell_says_at_each_place():
+    cell = final_norm.Cell("tanh", True, False, alpha=2.0, last=0.25)
+    model = TransformerLM(20, width=8, heads=2, depth=2, norm="tanh", wiring="pre")
+    final_norm._start_alpha(cell, model)
+    starts = {name: p.item() for name, p in model.named_parameters() if name.endswith("alpha")}
+    assert starts.pop("final_norm.alpha") == 0.25
+    assert len(starts) == 4 and set(starts.values()) == {2.0}
 
 
 def saved_rates(losses, margin=0.25):
