@@ -397,7 +397,7 @@ def gradient_terms() -> Evidence:
         Finding(
             "length of the gradient with the two terms over its length without them, largest of "
             "300 random draws of 20 values",
-            max(ratios),
+            float(max(ratios)),
             above(1.05),
             "To explode it must at least grow by a twentieth.",
             form=".3f",
