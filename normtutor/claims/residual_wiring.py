@@ -513,3 +513,54 @@ def post_ln_ends_better() -> Evidence:
             "warm-up, until the loss no longer falls, and compare paired by seed.",
         ),
     ]
+
+
+@claim(
+    "What holds for the place of LayerNorm holds for other norms too.",
+    met=NOTES,
+    place=Place(CHAPTER, "Other norms in the two places", in_depth=True),
+    recorded="open",
+    condition="True of RMSNorm in our runs. Norms that pool over tokens were not put to the test in "
+    "both places at a depth where the place matters.",
+)
+def other_norms_in_both_places() -> Evidence:
+    saved = experiments.load("wiring_norms")
+    layer = {
+        wiring: _final_losses("warmup_map", 4e-3, wiring=wiring, depth=12, warmup=0)
+        for wiring in ("post", "pre")
+    }
+    rms = {
+        wiring: saved.values("loss", wiring=wiring, learning_rate=4e-3)
+        for wiring in ("post", "pre")
+    }
+    return [
+        Finding(
+            "loss of RMSNorm after the sum, 12 layers, no warm-up, rate 0.004, where LayerNorm's "
+            "is at chance",
+            over_seeds(rms["post"]),
+            above(TRAINED),
+            "As LayerNorm there, it should end above half of chance, which is ln 10 = 2.30.",
+            form=".2f",
+        ),
+        Finding(
+            "loss of RMSNorm at the input of the branch, the same",
+            over_seeds(rms["pre"]),
+            below(TRAINED),
+            "As LayerNorm there, it should train.",
+            form=".2f",
+        ),
+        *(
+            Finding(
+                f"RMSNorm minus LayerNorm, {name}, paired by seed",
+                over_seeds(rms[wiring] - layer[wiring]),
+                form=".3f",
+            )
+            for wiring, name in (("post", "after the sum"), ("pre", "in the branch"))
+        ),
+        Unsettled(
+            "BatchNorm was trained in both places with two layers only, where no wiring fails; "
+            "InstanceNorm tells a causal model about later tokens.",
+            "Train a bidirectional model of twelve layers with each norm in each place, over the "
+            "same learning rates and seeds.",
+        ),
+    ]

@@ -1,0 +1,123 @@
+"""Does RMSNorm behave in the two places as LayerNorm does?
+
+The map of :mod:`normtutor.experiments.warmup_map`, twelve layers without warm-up, with RMSNorm in
+LayerNorm's two places.
+
+Control: task, seeds, initial weights, sequences and learning rates are those of the map, so its
+LayerNorm runs are the comparison, and only the norm differs. Not checked: warm-up, other depths,
+and norms that pool over tokens. InstanceNorm could not be checked in a causal model: its statistics
+cover a whole sequence and would tell each token about the digits that it is to predict.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from normtutor.experiments.records import Saved
+from normtutor.experiments.wired_sorting import (
+    EVERY,
+    Task,
+    model_of,
+    score,
+    short,
+    stream_of,
+    test_batch,
+)
+from normtutor.training import masked_language_model_loss, train_together
+
+CHAPTER = "07_pre_ln_and_post_ln"
+FIGURE = "fig-wiring-norms"
+FINDING = "with RMSNorm the two places do what they do with LayerNorm"
+XLABEL = "test loss, Post minus Pre, without warm-up (nats/digit)"
+SEEDS = tuple(range(10, 15))
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One row of the map: all learning rates of it are trained together."""
+
+    norm: str
+    wiring: str
+    warmup: int
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment."""
+
+    conditions: tuple[Condition, ...]
+    depth: int = 12
+    rates: tuple[float, ...] = (1e-3, 4e-3)
+    steps: int = 200
+    task: Task = field(default_factory=Task)
+
+
+CONFIG = Config(
+    conditions=tuple(
+        Condition(norm, wiring, warmup)
+        for norm in ("rms",)
+        for wiring in ("post", "pre")
+        for warmup in (0,)
+    )
+)
+
+
+def fingerprint(config: Config) -> dict[str, str]:
+    """The data are generated."""
+    return {}
+
+
+def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
+    """All seeds; the models of one condition train together, one a seed and learning rate."""
+    found: list[list[dict[str, Any]]] = [[] for _ in seeds]
+    for condition in config.conditions:
+        pairs = [(seed, rate) for seed in seeds for rate in config.rates]
+        models = [
+            model_of(config.task, condition.wiring, config.depth, seed, condition.norm)
+            for seed, _ in pairs
+        ]
+        histories = train_together(
+            models,
+            [stream_of(config.task, np.random.default_rng(seed)) for seed, _ in pairs],
+            masked_language_model_loss,
+            steps=config.steps,
+            learning_rate=[rate for _, rate in pairs],
+            warmup=condition.warmup,
+        )
+        for (seed, rate), model, history in zip(pairs, models, histories, strict=True):
+            test = test_batch(config.task, seed)
+            measured = score(model, test)
+            found[list(seeds).index(seed)].append(
+                {
+                    "norm": condition.norm,
+                    "wiring": condition.wiring,
+                    "warmup": condition.warmup,
+                    "learning_rate": rate,
+                    "loss": short(measured["loss"]),
+                    "accuracy": short(measured["accuracy"]),
+                    "diverged": history.diverged,
+                    "curve": [
+                        short(float(np.mean(history.loss[i : i + EVERY])))
+                        for i in range(0, len(history.loss) - EVERY + 1, EVERY)
+                    ],
+                }
+            )
+    return found
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every cell with this seed."""
+    return run_seeds(config, [seed])[0]
+
+
+def rows(saved: Saved) -> dict[str, np.ndarray]:
+    """Test loss of Post minus Pre, paired by seed, at each learning rate."""
+    found = {}
+    for rate in saved.config["rates"]:
+        post, pre = (
+            saved.values("loss", wiring=wiring, learning_rate=rate) for wiring in ("post", "pre")
+        )
+        found[f"RMSNorm, rate {rate:g}"] = post - pre
+    return found
