@@ -520,8 +520,8 @@ def post_ln_ends_better() -> Evidence:
     met=NOTES,
     place=Place(CHAPTER, "Other norms in the two places", in_depth=True),
     recorded="open",
-    condition="True of RMSNorm in our runs. Norms that pool over tokens were not put to the test in "
-    "both places at a depth where the place matters.",
+    condition="True of RMSNorm in our runs. Norms that pool over tokens were not tested in both "
+    "places at a depth where the place matters.",
 )
 def other_norms_in_both_places() -> Evidence:
     saved = experiments.load("wiring_norms")

@@ -28,7 +28,7 @@ from normtutor.experiments.wired_sorting import (
 from normtutor.training import masked_language_model_loss, train_together
 
 CHAPTER = "07_pre_ln_and_post_ln"
-FIGURE = "fig-wiring-norms"
+FIGURE = "none: the ledger reads it, on other norms in the two places"
 FINDING = "with RMSNorm the two places do what they do with LayerNorm"
 XLABEL = "test loss, Post minus Pre, without warm-up (nats/digit)"
 SEEDS = tuple(range(10, 15))
