@@ -697,7 +697,7 @@ def _small_fit(norm: str, seed: int) -> tuple[float, float]:
 @claim(
     "LayerNorm is a regularization technique.",
     met=NOTES,
-    place=Place("08_after_2020", "A decision guide"),
+    place=Place("08_after_2020", "Dynamic tanh: proofs and all numbers", in_depth=True),
     recorded="false",
     condition="*Normalization* and *regularization* are two words. LayerNorm adds no penalty to "
     "the loss and no noise, and it does not hold the fit back: it eases it. What is easier to "

@@ -28,7 +28,10 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "Config", "corpus_of", "fingerprint",
 
 CHAPTER = "08_after_2020"
 FIGURE = "fig-after-dyt"
-FINDING = "dynamic tanh trails LayerNorm, and less so with little text"
+FINDING = (
+    "in a tied model, in the place of every norm and of the last one too, dynamic tanh trails "
+    "LayerNorm, and less so with little text"
+)
 XLABEL = "test loss minus LayerNorm's (nats/token)"
 SEEDS = tuple(range(10, 16))
 NORMS = ("layer", "tanh", "none")

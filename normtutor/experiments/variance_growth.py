@@ -31,8 +31,8 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "Config", "corpus_of", "fingerprint",
 CHAPTER = "08_after_2020"
 FIGURE = "fig-after-growth"
 FINDING = (
-    "the stream grows linearly with depth before training; at its end about quadratically, "
-    "less at a large rate and more at a small one"
+    "before training the stream grows linearly with depth; after it faster at the two smaller "
+    "rates, by a law that stays undecided"
 )
 XLABEL = "growth exponent of the stream's mean square over depth"
 REFERENCE = 1.0  # linear growth

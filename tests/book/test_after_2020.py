@@ -1,16 +1,14 @@
 """The experiments and the table of the chapter on current language models."""
 
-import ast
 import math
-from pathlib import Path
 
-import nbformat
 import numpy as np
 import pytest
 import torch
+from bs4 import BeautifulSoup
 from torch.testing import assert_close
 
-from normtutor import experiments
+from normtutor import current_models, experiments
 from normtutor.experiments import (
     qk_norm,
     records,
@@ -21,7 +19,7 @@ from normtutor.experiments import (
 )
 from normtutor.experiments.rates import best_rates
 
-BOOK = Path(__file__).resolve().parents[2] / "book"
+MODELS = current_models.MODELS
 TEXT = text_chunks.Text(width=16, heads=2, length=8, batch_size=4)
 
 
@@ -178,25 +176,35 @@ def test_saved_sizes_of_the_stream_add_up():
 # --- the chapter's table --------------------------------------------------------------------------
 
 
-def table_of_the_chapter():
-    notebook = nbformat.read(BOOK / "08_after_2020.ipynb", as_version=4)
-    source = next(c.source for c in notebook.cells if c.source.startswith("COLUMNS = "))
-    assigned = {
-        node.targets[0].id: ast.literal_eval(node.value)
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign) and node.targets[0].id in ("COLUMNS", "MODELS")
-    }
-    return [dict(zip(assigned["COLUMNS"], row, strict=True)) for row in assigned["MODELS"]]
+def test_every_row_of_the_table_is_complete():
+    assert len({model.name for model in MODELS}) == len(MODELS) >= 60
+    assert [model.year for model in MODELS] == sorted(model.year for model in MODELS)
+    for model in MODELS:
+        assert model.code and 2019 <= model.year <= 2026
+        assert model.kind in ("dense", "MoE", "hybrid", "hybrid MoE")
+        assert model.norm.startswith(("LayerNorm", "RMSNorm"))
+        assert model.placement in ("pre", "parallel", "peri", "out", "streams")
+        assert model.qk_norm in ("", "head", "all", "latent", "cap 30", "cap 50")
+        assert model.bias in ("none", "all", "q, k, v")
+        assert 1e-8 < model.eps_class < 1e-4
+        # What a published model sets was read somewhere, and the row says where.
+        assert model.eps_published is None or (model.config and 1e-8 < model.eps_published < 1e-4)
 
 
-def test_every_line_of_the_table_is_complete():
-    table = table_of_the_chapter()
-    assert len({row["model"] for row in table}) == len(table) >= 25
-    assert [row["year"] for row in table] == sorted(row["year"] for row in table)
-    for row in table:
-        assert row["source"] and 2019 <= row["year"] <= 2026
-        assert row["norm"].startswith(("LayerNorm", "RMSNorm"))
-        assert row["placement"] in ("pre", "parallel", "peri", "out", "streams")
-        assert 1e-8 < row["eps"] < 1e-4
-        assert row["QK-norm"] in ("", "head", "all", "option", "cap 30", "cap 50")
-        assert row["bias"] in ("none", "all", "q, k, v")
+def test_every_model_is_counted_once():
+    counted = current_models.counts()
+    assert sum(group["models"] for group in counted.values()) == len(MODELS)
+    assert all(group[name] <= group["models"] for group in counted.values() for name in group)
+    norms_of = {model.name: model.norm for model in MODELS}
+    assert norms_of["Command A+"].startswith("LayerNorm")  # the exception that the chapter names
+
+
+def test_the_table_reads_the_same_as_text_and_as_a_page():
+    table = current_models.ModelTable(MODELS[:3])
+    assert "GPT-NeoX-20B" in repr(table) and "1e−5" in repr(table)
+    soup = BeautifulSoup(table._repr_html_(), "html.parser")
+    assert [cell.text for cell in soup.select("thead th")] == list(current_models.HEAD.values())
+    shown = [row.find("th").text for row in soup.select("tbody tr")]
+    assert shown == ["OPT", "GPT-NeoX-20B", "GPT-2"]  # the newest first
+    assert current_models.number(1.5625e-7) == "1.6e−7"
+    assert current_models.number(None) == "–"

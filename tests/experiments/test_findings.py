@@ -52,7 +52,8 @@ FINDINGS = {
         lambda rows: abs(rows["RMSNorm"]) < np.log(1.02),
     ),
     "tanh_against_layer": (
-        "dynamic tanh trails LayerNorm, and less so with little text",
+        "in a tied model, in the place of every norm and of the last one too, dynamic tanh trails "
+        "LayerNorm, and less so with little text",
         lambda rows: 0 < rows["DyT, 0.125 of the text"] < rows["DyT, 1 of the text"],
     ),
     "text_batches": (

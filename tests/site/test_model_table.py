@@ -1,0 +1,97 @@
+"""The table of language models: a plain table, which its script makes sortable and filterable."""
+
+from pathlib import Path
+
+import pytest
+from browser import DESKTOP, PHONE, Heard, axe_problems, needs_chromium
+from playwright.sync_api import expect
+
+from normtutor import current_models
+
+STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
+
+
+@pytest.fixture
+def table_page(serve, open_page):
+    """Open a page with the table alone; nothing may go wrong on it."""
+    heard = []
+
+    def start(**options):
+        page = open_page(**options)
+        table = current_models.ModelTable()._repr_html_()
+        script = '<script type="module" src="/interactive/models.js"></script>'
+        head = '<title>t</title><link rel="stylesheet" href="/book.css">'
+        text = (
+            f'<!doctype html><html lang="en"><head>{head}</head>'
+            f"<body><main><h1>Models</h1>{table}</main>{script}</body></html>"
+        )
+        base = serve(STATIC, text)
+        heard.append((Heard(page), base))
+        page.goto(base + "probe")
+        return page
+
+    yield start
+    for told, base in heard:
+        assert told.problems(base) == []
+
+
+def names(page):
+    return page.locator("tbody tr:visible th").all_inner_texts()
+
+
+@needs_chromium
+def test_without_scripts_every_model_is_there(table_page):
+    page = table_page(**DESKTOP, java_script_enabled=False)
+    shown = names(page)
+    assert sorted(shown) == sorted(model.name for model in current_models.MODELS)
+    assert (shown[0], shown[-1]) == ("A.X K1", "GPT-2")  # the newest first
+    assert page.locator("input, select, button").count() == 0
+
+
+@needs_chromium
+def test_words_and_lists_filter_the_rows(table_page):
+    page = table_page(**DESKTOP)
+    page.get_by_label("Filter").fill("2026 streams")
+    wanted = [m.name for m in current_models.MODELS if (m.year, m.placement) == (2026, "streams")]
+    assert names(page) == wanted
+    expect(page.get_by_role("status")).to_have_text(
+        f"{len(wanted)} of {len(current_models.MODELS)} models"
+    )
+    page.get_by_label("Filter").fill("")
+    page.get_by_label("Rows").select_option("published configurations")
+    page.get_by_label("Years").select_option("2026")
+    read = [m.name for m in current_models.MODELS if m.config and m.year == 2026]
+    assert names(page) == read
+    page.get_by_label("Filter").fill("no such model")
+    assert names(page) == []
+
+
+@needs_chromium
+def test_heads_sort_numbers_by_size_and_words_by_letter(table_page):
+    page = table_page(**PHONE)
+    head = page.get_by_role("columnheader", name="ε, class")
+    head.get_by_role("button").focus()
+    page.keyboard.press("Enter")
+    expect(head).to_have_attribute("aria-sort", "ascending")
+    assert names(page)[0] == min(current_models.MODELS, key=lambda m: m.eps_class).name
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    assert names(page)[-1] == "GLM-4-0414"
+    page.get_by_role("columnheader", name="Model").get_by_role("button").click()
+    assert names(page) == sorted((m.name for m in current_models.MODELS), key=str.lower)
+    assert page.locator("[aria-sort]").count() == 1
+
+
+@needs_chromium
+def test_axe_finds_nothing_in_the_table(table_page):
+    page = table_page(**DESKTOP)
+    assert [problem for problem in axe_problems(page) if "models" in problem] == []
+
+
+@needs_chromium
+def test_the_table_scrolls_inside_its_box_on_a_phone(table_page):
+    page = table_page(**PHONE)
+    wide = page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1")
+    assert wide
+    box = page.locator(".models-box")
+    assert box.evaluate("e => e.scrollWidth > e.clientWidth")
