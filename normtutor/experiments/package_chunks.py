@@ -7,7 +7,7 @@ part. ``SMALL`` is the size that the book can afford on a processor, ``LARGE`` t
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -97,12 +97,14 @@ def train_models(
     *,
     together: bool = True,
     adjust: Callable[[TransformerLM], None] | None = None,
+    training: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> list[tuple[TransformerLM, History]]:
     """Train one model for each pair of a seed and a learning rate, all built alike.
 
     Two with the same seed start from the same weights and see the same batches. ``together=False``
-    is for PowerNorm, which cannot train under vmap. ``adjust`` changes each model before training.
+    is for PowerNorm, which cannot train under vmap. ``adjust`` changes each model before training;
+    ``training`` overrides how it is trained.
     """
     vocabulary = len(corpus_of(size).vocabulary)
     chunks = chunks_of(size, "train")
@@ -123,6 +125,7 @@ def train_models(
             adjust(models[-1])
         batches.append(shuffled_chunks(chunks, size.batch_size, order))
     how: dict[str, Any] = {"steps": size.steps, "warmup": size.warmup, "clip": size.clip}
+    how |= training or {}
     if together:
         histories = train_together(
             models,

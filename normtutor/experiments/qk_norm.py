@@ -6,8 +6,9 @@ as a share of the largest possible. The test loss is taken at the end.
 
 Control: a smaller rate would also keep logits small, so both models are trained at four rates, a
 factor of 64 apart, and the smaller ones show what the norm costs where it is not needed. Nothing
-else protects the runs: no clipping, no weight decay. Not checked: the norm beside these other
-remedies, and larger models, for which it was proposed.
+else protects the runs: no clipping, no weight decay. Such remedies are compared in
+:mod:`normtutor.experiments.logit_remedies`. Not checked: larger models, for which the norm was
+proposed.
 """
 
 import math
@@ -99,19 +100,25 @@ def measure(model: TransformerLM, tokens: Tensor) -> dict[str, float]:
     """Largest logit, its bound, and the mean entropy of the attention weights as a share."""
     with evaluation_mode(model):
         found = logits(model, tokens)
+    largest, entropies = summary(found)
+    return {
+        "largest": largest,
+        "bound": short(bound(model)),
+        "entropy": short(float(np.mean(entropies))),
+        "least_entropy": short(min(entropies)),
+    }
+
+
+def summary(found: list[Tensor]) -> tuple[float, list[float]]:
+    """The largest logit of all layers, and each layer's entropy of the weights as a share."""
     allowed = torch.isfinite(found[0])
+    most = torch.log(torch.arange(1, found[0].shape[-1] + 1))
     shares = []
     for scores in found:
         log_weights = torch.log_softmax(scores, dim=-1)
         entropy = -(log_weights.exp() * log_weights.masked_fill(~allowed, 0.0)).sum(-1)
-        most = torch.log(torch.arange(1, tokens.shape[1] + 1))
         shares.append((entropy[..., 1:] / most[1:]).mean().item())  # the first sees itself alone
-    return {
-        "largest": short(max(scores[allowed].abs().max().item() for scores in found)),
-        "bound": short(bound(model)),
-        "entropy": short(float(np.mean(shares))),
-        "least_entropy": short(min(shares)),
-    }
+    return short(max(scores[allowed].abs().max().item() for scores in found)), shares
 
 
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
