@@ -18,6 +18,7 @@ export PYTHONNOUSERSITE = 1
 
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
+JUPYTERLAB = $(VENV)/.jupyterlab
 NPM = $(BIN)/npm --prefix $(VENV) --no-audit --no-fund --loglevel=error
 SITE_TESTS = tests/site
 # Some seconds' worth of tests of every part: what `make check` runs.
@@ -26,7 +27,7 @@ FAST_TESTS = tests/core/test_floors.py tests/core/test_norms_values.py tests/cor
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --durations=15 --durations-min=3
 
 .DEFAULT_GOAL := help
-.PHONY: help book live serve check test lint types units notebooks site audit bench libraries refresh format clean
+.PHONY: help book lab live serve check test lint types units notebooks site audit bench libraries refresh format lock dist publish clean
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -47,6 +48,14 @@ $(INSTALLED): requirements.txt pyproject.toml book/_ext/package.json book/_ext/p
 
 book: $(INSTALLED)  ## Install what is needed, execute the chapters, build the site
 	@$(BIN)/python .ci/build.py
+
+lab: book $(JUPYTERLAB)  ## Open the notebooks in JupyterLab, to work in: notebooks/ is yours
+	@$(BIN)/python .ci/lab.py
+
+$(JUPYTERLAB): requirements-lab.txt $(INSTALLED)
+	@echo "Installing JupyterLab"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -r $<
+	@touch $@
 
 live: $(INSTALLED)  ## Write: what is saved is seen in the browser (NOTEBOOKS=...)
 	@$(BIN)/python .ci/live.py --port $(PORT) $(if $(filter command%,$(origin NOTEBOOKS)),$(NOTEBOOKS))
@@ -93,7 +102,8 @@ site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then t
 	$(BIN)/python .ci/build.py --clean --executed . --output _build/checked
 	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) --dist loadscope $(SITE_TESTS)
 
-audit: book  ## Measure the site: Lighthouse, axe-core, weights; takes 20 minutes
+audit: book  ## Execute all readers' notebooks; measure the site; takes half an hour
+	$(BIN)/python .ci/readers.py
 	@test -d $(VENV)/node_modules/lighthouse || $(NPM) ci
 	$(BIN)/python .ci/audit.py $(PAGES)
 
@@ -107,6 +117,18 @@ refresh: $(INSTALLED)  ## Execute chapters and store their checked outputs (NOTE
 format: $(INSTALLED)  ## Format the code and the notebooks
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+lock: $(INSTALLED)  ## Choose the pinned versions anew from what pyproject.toml asks for
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
+	$(BIN)/python .ci/lock.py $(LOCK_FLAGS)
+
+dist: $(INSTALLED)  ## Build the package to publish, wheel and source (TAG=v0.2.0)
+	$(BIN)/python .ci/distribution.py dist --source $(if $(TAG),--tag $(TAG))
+
+# The branch holds one commit, whose files Colab and Binder open.
+REMOTE ?= origin
+publish:
+	.ci/publish_notebooks _build/html/notebooks $(REMOTE)
 
 clean:  ## Remove what was built and the caches; the environment stays
 	rm -rf _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import chapters
+import distribution
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -36,7 +37,13 @@ BEHIND_EVERY_PAGE = (
     ".ci/chapters.py",
 )
 # What the site depends on.
-BEHIND_SITE = (*BEHIND_EVERY_PAGE, "book/**/*", "normtutor/**/*")
+BEHIND_SITE = (
+    *BEHIND_EVERY_PAGE,
+    "book/**/*",
+    "normtutor/**/*",
+    "pyproject.toml",
+    ".ci/distribution.py",
+)
 
 
 def digest_of(patterns: Iterable[str], root: Path = ROOT) -> str:
@@ -114,7 +121,19 @@ def render(build: Path, executed: Path) -> bool:
     return app.statuscode == 0
 
 
+def put_wheel(build: Path) -> None:
+    """Put the package's wheel beside the readers' notebooks: on Colab they install it."""
+    folder, key = build / "wheel", build / "wheel.txt"
+    digest = digest_of(["normtutor/**/*", "pyproject.toml", "README.md", ".ci/distribution.py"])
+    if not key.exists() or key.read_text() != digest or not any(folder.glob("*.whl")):
+        distribution.build_wheel(folder)
+        key.write_text(digest)
+    notebooks = build / "pages" / "notebooks"
+    shutil.copytree(folder, notebooks, dirs_exist_ok=True)
+
+
 def finish(build: Path) -> None:
+    put_wheel(build)
     sys.path.insert(0, str(EXTENSIONS))
     import light_pages
 
@@ -141,7 +160,7 @@ def build_site(build: Path, executed: Path) -> bool:
     if not render(build, executed):
         print("The site was not built; see the messages above.", file=sys.stderr)
         return False
-    print("Site: one style sheet, icons, pictures", flush=True)
+    print("Site: one style sheet, icons, pictures, the package's wheel", flush=True)
     finish(build)
     done.write_text(digest)
     print(f"Ready after {time.monotonic() - started:.0f} s: open {os.path.relpath(index)}")

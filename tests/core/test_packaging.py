@@ -1,6 +1,7 @@
 """The wheel builds, declares what it needs, and works where there is no torch."""
 
 import importlib.metadata
+import itertools
 import subprocess
 import sys
 import tomllib
@@ -27,21 +28,10 @@ def run(*command: object, cwd: Path | None = None) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Build the wheel from a copy of the files that it is made of, so that the tree stays clean."""
-    source = tmp_path_factory.mktemp("source")
-    for path in [ROOT / name for name in ("pyproject.toml", "README.md", "LICENSE")] + [
-        *ROOT.glob("normtutor/**/*.py"),
-        *ROOT.glob("normtutor/results/*.json"),
-        ROOT / "normtutor" / "py.typed",
-    ]:
-        target = source / path.relative_to(ROOT)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(path.read_bytes())
-    target = tmp_path_factory.mktemp("wheel")
-    # setuptools is pinned in requirements.txt, so that nothing needs to be fetched.
-    options = ("--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", target)
-    run(sys.executable, "-m", "pip", "wheel", *options, source)
-    (path,) = target.glob("*.whl")
+    """Build the wheel as the build of the site does."""
+    folder = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, ROOT / ".ci" / "distribution.py", folder)
+    (path,) = folder.glob("*.whl")
     return path
 
 
@@ -83,7 +73,7 @@ def test_the_wheel_needs_two_packages(wheel):
     core = {canonicalize_name(need.name) for need in needs if need.marker is None}
     assert core == set(CORE)
     extras = {line.split(": ", 1)[1] for line in lines if line.startswith("Provides-Extra")}
-    assert extras == {"torch", "plot", "book", "test"}
+    assert extras == {"torch", "plot", "grading", "notebooks", "lab", "book", "test"}
 
 
 def test_the_wheel_works_without_torch(bare_python, tmp_path):
@@ -116,10 +106,11 @@ def test_the_version_is_stated_once_and_the_same():
     assert f"version: {project['version']}\n" in citation
 
 
-def pins() -> dict[str, str]:
-    """Read requirements.txt: name -> exact version, for this platform."""
+def pins(*files: str) -> dict[str, str]:
+    """Read files of pins: name -> exact version, for this platform."""
     found = {}
-    for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines():
+    lines = [(ROOT / name).read_text(encoding="utf-8").splitlines() for name in files]
+    for line in itertools.chain(*lines):
         if line and not line.startswith(("#", "-e")):
             need = Requirement(line)
             assert [spec.operator for spec in need.specifier] == ["=="], line
@@ -133,12 +124,13 @@ def test_the_pins_satisfy_what_the_extras_ask_for():
     wanted = [*project["dependencies"]]
     for extra in project["optional-dependencies"].values():
         wanted += extra
+    pinned = pins("requirements.txt", "requirements-lab.txt")
     for need in map(Requirement, wanted):
         if need.name != "normtutor":
-            assert need.specifier.contains(pins()[canonicalize_name(need.name)]), need
+            assert need.specifier.contains(pinned[canonicalize_name(need.name)]), need
 
 
 def test_what_is_installed_is_what_is_pinned():
-    for name, version in pins().items():
+    for name, version in pins("requirements.txt").items():
         installed = importlib.metadata.version(name).split("+")[0]
         assert installed == version, f"{name}: {installed} is installed, {version} is pinned"

@@ -11,9 +11,11 @@ import shutil
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+NAMES = (
+    *("chromium", "chromium-browser", "google-chrome"),
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 REQUIRED = os.environ.get("NORMTUTOR_BROWSER") == "required"
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None and not REQUIRED, reason="no Chromium is installed"

