@@ -78,6 +78,14 @@ class Finding(NamedTuple):
     evidence: str
     remedy: str
 
+    def __str__(self) -> str:
+        where, evidence = self.where, self.evidence
+        shown = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if where[3:] else "")
+        if math.isfinite(self.effect):
+            evidence = f"outputs move by {self.effect:.0%} of their spread; {evidence}"
+        head = self.cause + (f" ({shown})" if shown else "")
+        return f"{head}\n   why:    {evidence}\n   remedy: {self.remedy}"
+
 
 @dataclass
 class Diagnosis:
@@ -106,12 +114,7 @@ class Diagnosis:
         lines = [f"{name:<48}{value:9.3g}" for name, value in self.losses.items()]
         if not self.findings:
             lines.append("no cause found: the norms do in evaluation what they did in training")
-        for number, (cause, where, effect, evidence, remedy) in enumerate(self.findings, 1):
-            shown = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if where[3:] else "")
-            lines.append(f"{number}. {cause}" + (f" ({shown})" if shown else ""))
-            if math.isfinite(effect):
-                evidence = f"outputs move by {effect:.0%} of their spread; {evidence}"
-            lines += [f"   why:    {evidence}", f"   remedy: {remedy}"]
+        lines += [f"{number}. {finding}" for number, finding in enumerate(self.findings, 1)]
         return "\n".join(lines + [f"note: {note}" for note in self.notes])
 
     __repr__ = __str__
@@ -460,17 +463,24 @@ def _found(cause: str, where: Iterable[str], effect: float, evidence: str) -> Fi
 
 def _without_statistics(bench: _Bench, held_out: list[_Batch]) -> Iterator[Finding]:
     where = [name for name in bench.all_norms if name not in bench.norms]
-    whole = [x for x in (bench.cast(b.x) for b in held_out) if len(x) > 3]
-    if not where or not whole:
+    whole = [bench.cast(batch.x) for batch in held_out]
+    if not where:
         return
-    halves = [half for x in whole for half in x.tensor_split(2)]
-    effect = _distance(bench.outputs(halves), bench.outputs(whole))
+    if max(map(len, whole)) > 3:
+        parts = [half for x in whole if len(x) > 3 for half in x.tensor_split(2)]
+        whole, words = [x for x in whole if len(x) > 3], "cut in two"
+    elif len({x.shape[1:] for x in whole}) == 1 and sum(map(len, whole)) > 3:
+        parts, words = whole, "of more examples"
+        whole = list(torch.cat(parts).split(16))
+    else:
+        return
+    effect = _distance(bench.outputs(parts), bench.outputs(whole))
     if effect > 0.01:
         yield _found(
             "no running statistics",
             where,
             effect,
-            "that is how far predictions change when each batch of evaluation is cut in two",
+            f"that is how far predictions change when each batch of evaluation is {words}",
         )
 
 

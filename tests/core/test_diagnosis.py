@@ -206,6 +206,11 @@ def no_statistics(norm=nn.BatchNorm2d):
     return sgd(lambda: network(lambda c: norm(c, track_running_stats=False)))()
 
 
+def no_statistics_and_small_batches():
+    model, train, evaluation = no_statistics()
+    return model, train, DataLoader(evaluation.dataset, batch_size=2)
+
+
 def shared_layer():
     return sgd(lambda: TwoUses(offset=3.0))()
 
@@ -281,6 +286,7 @@ PLANTED = {
     last_batch_that_raises: "small last batch",
     no_statistics: "no running statistics",
     functools.partial(no_statistics, layers.BatchNorm): "no running statistics",
+    no_statistics_and_small_batches: "no running statistics",
     shared_layer: "shared layer",
     two_domains: "two domains",
     half_precision: "half precision",
