@@ -25,6 +25,7 @@ CHAPTERS = {
     "06_power_norm": "PowerNorm",
     "07_pre_ln_and_post_ln": "Pre-LN and Post-LN",
     "08_after_2020": "After 2020",
+    "09_norms_at_work": "Norms at work",
 }
 CONDITIONS = {
     "true": "With the reservation",

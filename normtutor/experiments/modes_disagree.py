@@ -159,7 +159,7 @@ def planted(mistake: str, config: Config) -> tuple[nn.Module, Loader, Loader, Ca
     one_left = Split(*(part[: 36 * size + 1] for part in digits.train))  # 1153 images
     train, test = loader_of(digits.train, size, shuffle=True, drop_last=True), None
     test = loader_of(digits.test, 100)
-    model: nn.Module = Network()
+    model: Any = Network()
 
     def again(new: nn.Module, loader: Loader = train) -> nn.Module:
         return fit(new, loader, config)
