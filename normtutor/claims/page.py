@@ -174,6 +174,7 @@ class Page:
                 for verdict in VERDICTS
             }
             for name, title in CHAPTERS.items()
+            if any(one.claim.place.chapter == name for one in self.judged)
         }
 
     def _repr_markdown_(self) -> str:
