@@ -7,6 +7,7 @@ over the spread of the outputs among examples.
 
 import copy
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -84,7 +85,12 @@ class Finding(NamedTuple):
         if math.isfinite(self.effect):
             evidence = f"outputs move by {self.effect:.0%} of their spread; {evidence}"
         head = self.cause + (f" ({shown})" if shown else "")
-        return f"{head}\n   why:    {evidence}\n   remedy: {self.remedy}"
+        lines = [head]
+        for label, text in (("   why:    ", evidence), ("   remedy: ", self.remedy)):
+            lines += textwrap.wrap(
+                text, 96, initial_indent=label, subsequent_indent=" " * len(label)
+            )
+        return "\n".join(lines)
 
 
 @dataclass
