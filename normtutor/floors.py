@@ -15,6 +15,7 @@ FLOORS = {
     "validation": 1,
     "masks": 2,
     "norms": 2,
+    "current_models": 3,
     "exchange": 3,
     "data": 3,
     "layers": 3,
