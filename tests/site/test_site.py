@@ -374,16 +374,6 @@ def test_figures_keep_their_place_while_they_load(site):
             assert image["loading"] == "lazy" and int(image["width"]) and int(image["height"])
 
 
-def test_chapters_can_be_downloaded_and_launched(site):
-    repository = CONFIG["repository"]["url"].removeprefix("https://github.com/")
-    for name in NOTEBOOKS:
-        links = {link["href"] for link in parsed(site / f"{name}.html").find_all("a", href=True)}
-        source = f"{name}.ipynb"
-        assert any(link.endswith(f"_sources/{source}") for link in links)
-        assert any("mybinder.org" in link and repository in link for link in links)
-        assert any("colab.research.google.com" in link and source in link for link in links)
-
-
 def test_chapters_show_what_they_computed(site):
     for name in CHAPTERS:
         page = parsed(site / f"{name}.html")
