@@ -17,7 +17,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup
 from fontTools.ttLib import TTFont
-from site_pages import CHAPTERS, CONTENT, NOTEBOOKS, ROOT
+from site_pages import CHAPTERS, CONTENT, ROOT
 
 from normtutor import layers, norms
 
