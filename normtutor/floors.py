@@ -8,6 +8,7 @@ FLOORS = {
     "affine": 0,
     "floors": 0,
     "gradcheck": 0,
+    "intervals": 0,
     "package_text": 0,
     "pieces": 0,
     "tracing": 0,

@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from normtutor import norms
-from normtutor.plotting import STYLE, pictures, t_interval
+from normtutor.intervals import t_interval
+from normtutor.plotting import STYLE, pictures
 
 
 class InteractiveFigure:

@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from pandas.api.types import is_numeric_dtype
 
-from normtutor.plotting import t_interval
+from normtutor.intervals import t_interval
 
 
 def number(value: float, form: str = ".3f") -> str:

@@ -22,6 +22,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from normtutor.intervals import t_interval
+
 TRUE, FALSE, HALF, OPEN = VERDICTS = ("true", "false", "half", "open")
 
 
@@ -75,13 +77,11 @@ def near(value: float, tolerance: float) -> Range:
 
 def over_seeds(values: ArrayLike) -> Interval:
     """The mean of one number a seed, with its 95% interval."""
-    from scipy import stats
-
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1 or len(numbers) < 2 or not np.isfinite(numbers).all():
         raise ValueError(f"over_seeds needs two finite numbers or more, one a seed; got {numbers}.")
-    half_width = stats.t.ppf(0.975, len(numbers) - 1) * stats.sem(numbers)
-    return Interval(float(numbers.mean()), float(half_width))
+    mean, half_width = t_interval(numbers)
+    return Interval(float(mean), float(half_width))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@
 - :mod:`~normtutor.plotting.wiring`: where the norm stands in a residual block.
 """
 
+from normtutor.intervals import t_interval
 from normtutor.plotting.batches import dose_figure, modes_figure
 from normtutor.plotting.covariate_shift import (
     dots,
@@ -29,7 +30,7 @@ from normtutor.plotting.family import (
     sharing_cells_figure,
     undo_figure,
 )
-from normtutor.plotting.general import curves, grid_map, histograms, intervals, repeats, t_interval
+from normtutor.plotting.general import curves, grid_map, histograms, intervals, repeats
 from normtutor.plotting.geometry import half_plane_figure, keys_figure, sphere_figure
 from normtutor.plotting.graph import graph_figure
 from normtutor.plotting.invariance import patterns_figure, verdicts_figure

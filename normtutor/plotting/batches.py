@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from normtutor.plotting.general import t_interval
+from normtutor.intervals import t_interval
 from normtutor.plotting.style import INK, norm_colour
 
 Dose = Mapping[float, ArrayLike]  # share of one-topic batches -> (n_seeds,)

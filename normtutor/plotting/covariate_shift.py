@@ -12,7 +12,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import ArrayLike
 
-from normtutor.plotting.general import grid_map, t_interval
+from normtutor.intervals import t_interval
+from normtutor.plotting.general import grid_map
 from normtutor.plotting.style import INK, norm_colour
 
 

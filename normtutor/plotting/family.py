@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from normtutor import norms
-from normtutor.plotting.general import t_interval
+from normtutor.intervals import t_interval
 from normtutor.plotting.style import INK, NO_NORM, NORM_COLOURS, PALE, FloatArray, norm_colour
 
 

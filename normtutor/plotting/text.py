@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
-from normtutor.plotting.general import t_interval
+from normtutor.intervals import t_interval
 from normtutor.plotting.style import INK, NO_NORM, norm_colour
 
 

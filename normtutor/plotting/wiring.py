@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 from numpy.typing import ArrayLike
 
-from normtutor.plotting.general import t_interval
+from normtutor.intervals import t_interval
 from normtutor.plotting.style import INK, PALE, PALETTE, FloatArray
 
 

@@ -168,7 +168,8 @@ def test_no_figure_runs_a_model():
             imported |= {f"{node.module}.{alias.name}" for alias in node.names}
     assert not any(name.split(".")[0] in {"torch", "jax", "scipy"} for name in imported)
     ours = {name for name in imported if name.startswith("normtutor")}
-    assert {name for name in ours if ".plotting" not in name} == {"normtutor.norms"}
+    lower = {"normtutor.norms", "normtutor.intervals.t_interval"}
+    assert {name for name in ours if ".plotting" not in name} == lower
     used = {
         node.attr
         for node in nodes
