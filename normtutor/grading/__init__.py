@@ -19,6 +19,7 @@ from normtutor.grading.judging import (
     Task,
     compare,
     judge,
+    outputs_of,
     prediction,
 )
 from normtutor.grading.notebook import check, explain, score
@@ -37,6 +38,7 @@ __all__ = [
     "compare",
     "explain",
     "judge",
+    "outputs_of",
     "prediction",
     "score",
     "tasks_of",

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normtutor.grading.classes import STATES, Settings, grade_class, write_up
-from normtutor.grading.nbgrader import convert, enter_scores
+from normtutor.grading.nbgrader import convert
+from normtutor.grading.platforms import classroom, gradescope_run, gradescope_zip, passed
 from normtutor.grading.sandbox import Limits
 from normtutor.grading.submission import (
     Unreadable,
@@ -22,7 +23,6 @@ from normtutor.grading.submission import (
     nothing,
     tasks_for,
 )
-from normtutor.grading.tasks import tasks_of
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -61,18 +61,6 @@ def run(arguments: argparse.Namespace) -> int:
     return STATES[state]
 
 
-def run_nbgrader(arguments: argparse.Namespace) -> int:
-    """Grade an nbgrader assignment's submissions."""
-    chapter = arguments.chapter or chapter_of(Path(arguments.assignment))
-    tasks = tasks_of(chapter)
-    scores = enter_scores(
-        arguments.database, arguments.submitted, arguments.assignment, tasks, Limits()
-    )
-    for student, score in scores.items():
-        print(f"{student}: {score:g}")
-    return 0
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m normtutor.grading", description=__doc__)
@@ -98,15 +86,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     two = commands.add_parser("nbgrader", help="turn an exercises notebook into nbgrader's format")
     two.add_argument("notebook", type=Path)
     two.add_argument("output", type=Path)
-    two.set_defaults(run=lambda a: convert(a.notebook, a.output))
-    three = commands.add_parser(
-        "nbgrader-scores", help="grade what nbgrader has collected, and fill its gradebook"
+    two.add_argument("--checks", type=Path, help="a Python file with hidden TASKS of your own")
+    two.add_argument("--variant", type=Path, help="a Python file with TASKS in place of the book's")
+    two.set_defaults(run=lambda a: convert(a.notebook, a.output, a.checks, a.variant))
+    scope = commands.add_parser("gradescope", help="write the zip of an autograder")
+    scope.add_argument("--chapter", required=True, help="two digits")
+    scope.add_argument("--out", type=Path, default=Path("autograder.zip"))
+    scope.set_defaults(run=lambda a: gradescope_zip(a.chapter, a.out, a.checks, a.variant))
+    there = commands.add_parser("gradescope-run", help="what that zip runs")
+    there.add_argument("--chapter", required=True)
+    there.add_argument("--submission", type=Path, required=True)
+    there.add_argument("--results", type=Path, required=True)
+    there.set_defaults(
+        run=lambda a: gradescope_run(a.submission, a.results, a.chapter, a.checks, a.variant)
     )
-    three.add_argument("assignment")
-    three.add_argument("--chapter", help="two digits; by default those of the assignment's name")
-    three.add_argument("--database", default="sqlite:///gradebook.db")
-    three.add_argument("--submitted", type=Path, default=Path("submitted"))
-    three.set_defaults(run=run_nbgrader)
+    for command in (scope, there):
+        command.add_argument("--checks", type=Path, help="hidden TASKS of your own")
+        command.add_argument("--variant", type=Path, help="TASKS in place of the book's")
+    room = commands.add_parser("classroom", help="write a template for GitHub Classroom")
+    room.add_argument("notebook", type=Path)
+    room.add_argument("output", type=Path)
+    room.set_defaults(run=lambda a: classroom(a.notebook, a.output))
+    ask = commands.add_parser("passed", help="whether a task in results.json has all its points")
+    ask.add_argument("results", type=Path)
+    ask.add_argument("task")
+    ask.set_defaults(run=lambda a: passed(a.results, a.task))
     arguments = parser.parse_args(argv)
     try:
         return arguments.run(arguments)

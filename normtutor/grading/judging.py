@@ -5,7 +5,9 @@ student. The words never hold an expected number. Where the answer equals what a
 on the same inputs, the words are those of that mistake.
 """
 
-from collections.abc import Callable, Sequence
+import itertools
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -196,14 +198,26 @@ def close(a: Any, b: Any, tolerance: float) -> bool:
     return float(np.abs(a[finite] - b[finite]).max()) <= tolerance * scale
 
 
+def stacked(value: Any) -> Any:
+    """A list of rows, of whatever they are, as one array; unchanged where it is none."""
+    rows = [stacked(item) if type(item) is tuple else item for item in value]
+    if not all(isinstance(row, (bool, int, float, answers.Array)) for row in rows):
+        return value
+    values = [row.values if isinstance(row, answers.Array) else np.asarray(row) for row in rows]
+    dtypes = {row.dtype if isinstance(row, answers.Array) else "float64" for row in rows}
+    if not values or len({v.shape for v in values}) > 1:
+        return value
+    return answers.Array(np.stack(values), dtypes.pop() if len(dtypes) == 1 else "float64")
+
+
 def outputs_of(value: Any, names: Sequence[str]) -> list[answers.Array]:
     """The answer's outputs as arrays, one for each name."""
     if value is None:
         raise Mistake(
             "it returns None: is there no answer yet, or no return statement?", known=True
         )
-    if len(names) == 1 and type(value) is tuple and len(value) == 1:
-        value = value[0]
+    if len(names) == 1 and type(value) is tuple:
+        value = value[0] if len(value) == 1 else stacked(value)
     values = value if type(value) is tuple else (value,)
     if len(names) > 1 and isinstance(value, answers.Array) and value.values.ndim:
         values = tuple(answers.Array(v, value.dtype) for v in value.values)  # [n, mean, variance]
@@ -212,6 +226,8 @@ def outputs_of(value: Any, names: Sequence[str]) -> list[answers.Array]:
         raise Mistake(f"it must return {wanted}; it returned {len(values)}")
     arrays = []
     for name, item in zip(names, values, strict=True):
+        if type(item) is tuple:
+            item = stacked(item)
         if isinstance(item, (bool, int, float)):
             item = answers.Array(np.asarray(item, np.float64), "float64")
         if item is None:
@@ -231,13 +247,24 @@ def compare(
     *,
     tolerance: float = 1e-8,
     dtype: str | None = None,
+    slips: Callable[[], Iterable[Known]] | None = None,
 ) -> None:
     """Raise Mistake unless the outputs are the expected ones: shapes, then dtypes, then values."""
     got = outputs_of(value, names)
     wanted = [np.asarray(e) for e in expected]
+    got = [
+        answers.Array(g.values.reshape(()), g.dtype) if not w.ndim and g.values.size == 1 else g
+        for g, w in zip(got, wanted, strict=True)
+    ]
+    if len(got) > 1 and (order := exchanged(got, wanted, tolerance)):
+        raise Mistake(
+            f"the results are right and stand in another order: {order(names)}", known=True
+        )
     for name, g, w in zip(names, got, wanted, strict=True):
         if g.values.shape != w.shape:
-            hint = ""
+            hint = turned(g.values, w, tolerance)
+            if hint:
+                raise Mistake(f"{name} {hint}", known=True)
             if g.values.size == w.size:
                 hint = ". The number of entries is right: an axis of length one, or a transpose?"
             elif g.values.ndim > w.ndim:
@@ -255,7 +282,10 @@ def compare(
         return
     i = wrong[0]
     symptom = described(names[i], np.asarray(got[i].values, np.float64), wanted[i], tolerance)
-    for mistake in known:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # a slip may well divide by zero
+        every = [*known, *(slips() if slips else ())]
+    for mistake in every:
         told = [(i, o) for i, o in enumerate(mistake.outputs) if o is not None]
         tells = any(i in wrong and not close(o, wanted[i], tolerance) for i, o in told)
         if tells and all(close(got[i].values, o, max(tolerance, 1e-7)) for i, o in told):
@@ -263,6 +293,103 @@ def compare(
                 mistake.words, known=True, symptom=str(symptom) if mistake.handed_out else ""
             )
     raise symptom
+
+
+def exchanged(
+    got: Sequence[answers.Array], wanted: Sequence[np.ndarray], tolerance: float
+) -> Callable[[Sequence[str]], str] | None:
+    """Which order right results came back in, if it is not the one that was asked for."""
+    if len(got) > 5:
+        return None
+    straight = tuple(range(len(got)))
+    for order in itertools.permutations(straight):
+        same = (close(got[i].values, wanted[j], tolerance) for i, j in enumerate(order))
+        if all(same):
+            if order == straight:
+                return None
+            return lambda names: ", ".join(names[j] for j in order)
+    return None
+
+
+def turned(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
+    """Whether an output is the right one with its axes in another order."""
+    if got.ndim != wanted.ndim or not 2 <= got.ndim <= 4:
+        return ""
+    for order in itertools.permutations(range(got.ndim)):
+        if order != tuple(range(got.ndim)) and close(np.transpose(got, order), wanted, tolerance):
+            return "has the right numbers with its axes exchanged: is there a transpose too many?"
+    return ""
+
+
+def bent(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
+    """Whether an output is a simple function of the right one, entry by entry."""
+    loose = 10 * tolerance
+    with np.errstate(all="ignore"):
+        for words, values in (
+            ("is the square of what it should be: is a root missing?", wanted**2),
+            ("is the root of what it should be: was a root taken twice?", np.sqrt(np.abs(wanted))),
+            ("is one divided by what it should be", 1 / wanted),
+            ("has lost its sign: is there an absolute value or a square in it?", np.abs(wanted)),
+        ):
+            if np.isfinite(values).all() and close(got, values, loose):
+                return words
+    for axis in range(got.ndim):
+        length = got.shape[axis]
+        for step in (1, -1):
+            if length > 2 and close(got, np.roll(wanted, step, axis), loose):
+                return f"is shifted by one along axis {axis}"
+        if length > 1 and close(got, np.flip(wanted, axis), loose):
+            return f"runs backwards along axis {axis}"
+        if length > 1 and close(got, np.cumsum(wanted, axis), loose):
+            return f"is summed up along axis {axis}"
+        mean = wanted.mean(axis, keepdims=True)
+        if (
+            length > 1
+            and not close(wanted, wanted - mean, loose)
+            and close(got, wanted - mean, loose)
+        ):
+            return f"has lost its mean along axis {axis}: something is centred that should not be"
+    if close(got - (got - wanted).mean(), wanted, loose):
+        return "is off by the same number everywhere: is something added, or counted twice?"
+    return turned(got, wanted, tolerance) or affine(got, wanted, tolerance)
+
+
+def affine(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
+    """Whether an output is right up to a factor or a shift in every slice along an axis.
+
+    The slices say over which axes a statistic was shared, the kind says which statistic is wrong.
+    """
+    if got.ndim < 2:
+        return ""
+    along = {1: "along axis {0}", 2: "along axes {0} and {1}"}
+    for size in (1, 2):
+        for axes in itertools.combinations(range(got.ndim), size):
+            if np.prod([got.shape[a] for a in axes]) < 4 or size == got.ndim:
+                continue
+            a = wanted - wanted.mean(axes, keepdims=True)
+            b = got - got.mean(axes, keepdims=True)
+            square = np.maximum((a * a).sum(axes, keepdims=True), 1e-300)
+            factor = (a * b).sum(axes, keepdims=True) / square
+            scale = np.abs(wanted).max()
+            if np.abs(b - factor * a).max() > 1e3 * tolerance * scale:
+                continue
+            place = along[size].format(*axes)
+            level = np.abs(got - factor * wanted).max() <= 1e3 * tolerance * scale
+            if np.abs(factor - 1).max() < 1e-6:
+                return (
+                    f"is right up to a number of its own in each slice {place}: a mean or a shift "
+                    "is missing, or is taken over other axes"
+                )
+            if level:
+                return (
+                    f"is right up to a factor of its own in each slice {place}: the statistic that "
+                    "divides is another one. Look at its axes, its divisor, its root and ε"
+                )
+            return (
+                f"is right up to a factor and a shift of its own in each slice {place}: both "
+                "statistics differ from the right ones. Look at their axes"
+            )
+    return ""
 
 
 def described(name: str, got: np.ndarray, wanted: np.ndarray, tolerance: float) -> Mistake:
@@ -282,6 +409,11 @@ def described(name: str, got: np.ndarray, wanted: np.ndarray, tolerance: float) 
             known=True,
         )
     if got.size == 1:  # a ratio would give the number away
+        with np.errstate(all="ignore"):
+            roots = ((np.sqrt(wanted), "the root"), (np.square(wanted), "the square"))
+        for value, words in roots:
+            if close(got, value, tolerance) and not close(got, wanted, 1e-3):
+                return Mistake(f"{name} is {words} of what it should be", known=True)
         size = "large" if abs(got.item()) > abs(wanted.item()) else "small"
         sign = got.item() * wanted.item() < 0
         return Mistake(f"{name} {'has the wrong sign' if sign else f'is too {size}'}")
@@ -295,6 +427,8 @@ def described(name: str, got: np.ndarray, wanted: np.ndarray, tolerance: float) 
             "mean, or a missing factor?",
             known=True,
         )
+    if words := bent(got, wanted.astype(np.float64), tolerance):
+        return Mistake(f"{name} {words}", known=True)
     scale = max(float(np.abs(wanted).max()), 1e-300)
     off = np.abs(got - wanted) > tolerance * scale
     largest = float(np.abs(got - wanted).max()) / scale

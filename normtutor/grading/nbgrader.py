@@ -1,8 +1,12 @@
-"""Turn an exercises notebook into the source of an nbgrader assignment.
+"""Turn an exercises notebook into the source of an nbgrader assignment, and grade it apart there.
 
 nbgrader recognizes cells by their metadata. A cell that holds an answer becomes one that students
 fill in; ``check("02.3", name)`` becomes a locked test cell that gives points; an explanation
 becomes a cell that a person grades.
+
+nbgrader's own ``autograde`` runs a submission and the tests in one process. :func:`configure` puts
+a step of ours in the place of that one: it grades the submission as the command line does and
+writes the result into the test cells, from which nbgrader takes points, penalties and feedback.
 """
 
 import importlib
@@ -13,8 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from normtutor.grading.judging import Task
+from normtutor.grading.notebook import report
 from normtutor.grading.sandbox import Limits
-from normtutor.grading.submission import Unreadable, as_text, grade, nothing
+from normtutor.grading.submission import (
+    Grade,
+    Unreadable,
+    chapter_of,
+    grade,
+    nothing,
+    tasks_for,
+    unwalled,
+)
 from normtutor.grading.tasks import TASKS
 
 CHECK = re.compile(r'^(?:check|explain)\("(\d\d\.\d)", (\w+)\)\s*$', re.MULTILINE)
@@ -42,15 +55,19 @@ def named(prefix: str, task: Task) -> str:
     return f"{prefix}_{task.id}".replace(".", "_")
 
 
-def converted(notebook: dict[str, Any]) -> dict[str, Any]:
-    """The notebook with every answer, test and locked text marked."""
+def converted(notebook: dict[str, Any], tasks: Sequence[Task] = ()) -> dict[str, Any]:
+    """The notebook with every answer, test and locked text marked.
+
+    Tasks in ``tasks`` stand for the book's with the same id; others get a test cell at the end.
+    """
+    known = {**TASKS, **{task.id: task for task in tasks}}
     cells = []
     sources = ["".join(cell["source"]) for cell in notebook["cells"]]
-    asked = {m[2]: TASKS[m[1]] for source in sources for m in CHECK.finditer(source)}
+    asked = {m[2]: known[m[1]] for source in sources for m in CHECK.finditer(source)}
     for number, (cell, source) in enumerate(zip(notebook["cells"], sources, strict=True)):
         is_code = cell["cell_type"] == "code"
         answers = [task for name, task in asked.items() if is_code and defines(source, name)]
-        checks = [TASKS[m[1]] for m in CHECK.finditer(source)] if is_code else []
+        checks = [known[m[1]] for m in CHECK.finditer(source)] if is_code else []
         if answers:
             task = answers[0]
             graded = {"grade": True, "points": task.points} if task.kind == "explain" else {}
@@ -59,66 +76,125 @@ def converted(notebook: dict[str, Any]) -> dict[str, Any]:
             cell = marked(cell, named("answer", task), solution=True, **graded)
         elif checks and checks[0].kind != "explain":
             task = checks[0]
-            text = f'from normtutor.grading import score\n\nscore("{task.id}", {task.name})'
-            cell = {**cell, "source": text}
-            cell = marked(cell, named("test", task), grade=True, locked=True, points=task.points)
+            cell = test_cell(cell, task)
         else:
             cell = marked(cell, f"text_{number}", locked=True)
         cells.append(cell)
+    asked_for = {task.id for task in asked.values()}
+    hidden = [task for task in tasks if task.id not in asked_for and task.kind != "explain"]
+    empty: dict[str, Any] = {
+        "cell_type": "code",
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+    }
+    for number, task in enumerate(hidden):
+        cells.append(test_cell({**empty, "id": f"hidden-{number}"}, task, hidden=True))
     return {**notebook, "cells": cells}
 
 
-def convert(source: Path, target: Path) -> int:
+def test_cell(cell: dict[str, Any], task: Task, *, hidden: bool = False) -> dict[str, Any]:
+    """A locked cell that gives points. What it holds runs in nobody's grading but a student's."""
+    text = f'from normtutor.grading import score\n\nscore("{task.id}", {task.name})'
+    if hidden:
+        text = "# Your instructor checks one more thing here."
+    cell = {**cell, "source": text}
+    return marked(cell, named("test", task), grade=True, locked=True, points=task.points)
+
+
+def convert(
+    source: Path, target: Path, checks: Path | None = None, variant: Path | None = None
+) -> int:
     """Read a student notebook, write the nbgrader source."""
-    notebook = converted(json.loads(source.read_text(encoding="utf-8")))
+    tasks, _ = tasks_for(chapter_of(source), checks, variant)
+    notebook = converted(json.loads(source.read_text(encoding="utf-8")), tasks)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps(notebook, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     return 0
 
 
-def enter_scores(
-    database: str, submitted: Path, assignment: str, tasks: Sequence[Task], limits: Limits
-) -> dict[str, float]:
-    """Grade what students have handed in, each apart, and enter the points in nbgrader's gradebook.
+# --- in the place of nbgrader's own execution -----------------------------------------------------
 
-    nbgrader's own way runs a submission and the tests in one process, where the one can change the
-    other. Here nothing of a submission runs beside the gradebook.
+
+def configure(
+    config: Any,
+    *,
+    checks: str = "",
+    variant: str = "",
+    chapter: str = "",
+    limits: Limits | None = None,
+) -> None:
+    """Let ``nbgrader autograde`` grade submissions apart; call it in ``nbgrader_config.py``.
 
     Parameters
     ----------
-    database : str
-        The gradebook's address, as "sqlite:///gradebook.db".
-    submitted : Path
-        nbgrader's folder of that name: student/assignment/notebook.
-    assignment : str
-    tasks : sequence of Task
-    limits : Limits
-
-    Returns
-    -------
-    dict
-        The points of each student.
+    config : traitlets.config.Config
+        What ``get_config()`` gives.
+    checks, variant : str
+        An instructor's files, as for ``grade``.
+    chapter : str
+        Two digits; by default those of the notebook's name.
+    limits : Limits, optional
     """
     # An instructor's tool, and nothing that this package needs.
     try:
-        gradebook_of = importlib.import_module("nbgrader.api").Gradebook
+        preprocessors = importlib.import_module("nbgrader.preprocessors")
     except ModuleNotFoundError as error:
         raise ValueError("nbgrader is not here; install it with: pip install nbgrader") from error
-    scores = {}
-    with gradebook_of(database) as gradebook:
-        for submission in gradebook.assignment_submissions(assignment):
-            student = submission.student.id
-            for notebook in submission.notebooks:
-                path = submitted / student / assignment / f"{notebook.name}.ipynb"
-                try:
-                    found = grade(path, tasks, limits=limits)
-                except Unreadable as error:
-                    found = nothing(tasks, str(error))
-                points = {named("test", r.task): r.score for r in found.results}
-                for entry in notebook.grades:
-                    if entry.name in points:
-                        entry.auto_score = points[entry.name]
-                path.with_suffix(".txt").write_text(as_text(path, found), encoding="utf-8")
-                scores[student] = found.score
-        gradebook.db.commit()
-    return scores
+    clear = importlib.import_module("nbconvert.preprocessors").ClearMetadataPreprocessor
+    base: Any = preprocessors.NbGraderPreprocessor
+    own = [Path(name).resolve() if name else None for name in (checks, variant)]
+
+    class GradeApart(base):
+        """Grade the submission in a process of its own; write the outcome into the test cells."""
+
+        def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
+            name = resources["metadata"]["name"]
+            path = Path(resources["metadata"]["path"]) / f"{name}.ipynb"
+            tasks, hidden = tasks_for(chapter or chapter_of(path), *own)
+            try:
+                found = grade(path, tasks, limits=limits, hidden=hidden)
+            except Unreadable as error:
+                found = nothing(tasks, str(error))
+            fill(nb.cells, found)
+            return nb, resources
+
+    config.Autograde.autograde_preprocessors = [
+        GradeApart,
+        preprocessors.IgnorePattern,
+        clear,
+        preprocessors.LimitOutput,
+        preprocessors.SaveAutoGrades,
+        preprocessors.AssignLatePenalties,
+        preprocessors.CheckCellMetadata,
+    ]
+
+
+def fill(cells: Sequence[Any], found: Grade) -> None:
+    """Write points and words into the test cells; one that was not graded gives no points."""
+    results = {named("test", result.task): result for result in found.results}
+    for cell in cells:
+        mark = cell["metadata"].get("nbgrader", {})
+        if cell["cell_type"] != "code" or not mark.get("grade") or mark.get("solution"):
+            continue
+        result = results.get(mark["grade_id"])
+        if result is None:
+            score, words = 0.0, "this was not graded"
+        else:
+            score, words = min(result.score, float(mark["points"])), report(result)
+            if result.task.id in found.hidden and score == mark["points"]:
+                words = "passed"
+        words = "\n".join([words, *([unwalled(found)] if unwalled(found) else []), ""])
+        points = {"data": {"text/plain": str(score)}, "execution_count": 1, "metadata": {}}
+        cell["outputs"] = _outputs(
+            {"output_type": "stream", "name": "stdout", "text": words},
+            {"output_type": "execute_result", **points},
+        )
+        cell["execution_count"] = 1
+
+
+def _outputs(*outputs: dict[str, Any]) -> list[Any]:
+    """Outputs as nbformat has them."""
+    import nbformat
+
+    return [nbformat.from_dict(output) for output in outputs]

@@ -22,6 +22,10 @@ def merge_moments(n_a, mean_a, var_a, n_b, mean_b, var_b):
     return n, mean_a + share * gap, var
 """
 WRONG = RIGHT.replace("share * (1 - share) * gap**2", "0")
+STUBBORN = """while True:
+    try:
+        while True: sum(range(1000))
+    except BaseException: pass"""
 TEXT = "explanation_02_7 = " + repr("It pools all channels, so it is GroupNorm. " * 8)
 
 
@@ -121,14 +125,7 @@ def test_points_for_explanations_are_entered_and_merged(collected, capsys):
     [
         (None, "unreadable", 3),
         (("import os; os._exit(0)",), "stopped", 4),
-        (
-            (
-                "while True:\n  try:\n    while True: sum(range(1000))\n"
-                "  except BaseException: pass",
-            ),
-            "stopped",
-            4,
-        ),
+        ((STUBBORN,), "stopped", 4),
         (("raise ValueError",), "graded", 0),
     ],
 )

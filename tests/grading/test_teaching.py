@@ -75,7 +75,20 @@ def merge_moments(n_a, mean_a, var_a, n_b, mean_b, var_b):
 """
 
 
-@pytest.mark.parametrize(("answer", "points"), [(MERGE, 2), (ONE_PASS, 0)])
+def returning(kind):
+    """The right answer, with its numbers in another kind of row."""
+    return (
+        MERGE.replace("    return ", f"    import numpy as np, torch\n    return {kind}((") + "))"
+    )
+
+
+SHAPES = ["tuple", "list", "np.array", "torch.DoubleTensor"]
+KINDS = [returning(kind).replace("\n))", "))") for kind in SHAPES]
+
+
+@pytest.mark.parametrize(
+    ("answer", "points"), [(MERGE, 2), (ONE_PASS, 0), *((kind, 2) for kind in KINDS)]
+)
 def test_the_hidden_check_on_the_page_works(tmp_path, answer, points):
     path, results = tmp_path / "02_jo.ipynb", tmp_path / "results.json"
     path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": answer}]}))
@@ -93,14 +106,16 @@ def test_the_variant_on_the_page_works(tmp_path, answer, points):
     cell = {"cell_type": "code", "source": f"prediction_02_1 = {answer}"}
     path.write_text(json.dumps({"cells": [cell]}))
     (tmp_path / "variant.py").write_text(block("python", "# variant.py"))
-    own = ["--checks", str(tmp_path / "variant.py"), "--report", str(tmp_path / "r.txt")]
+    own = ["--variant", str(tmp_path / "variant.py"), "--report", str(tmp_path / "r.txt")]
     assert main(["grade", str(path), *own, "--gradescope", str(results)]) == 0
     tests = {test["number"]: test for test in json.loads(results.read_text())["tests"]}
     assert (tests["02.1"]["score"], tests["02.1"]["max_score"]) == (points, 2)
+    assert tests["02.1"]["visibility"] == "visible"
 
 
 def test_the_commands_on_the_page_have_the_options_they_use(capsys):
-    for command in ("grade", "nbgrader", "nbgrader-scores"):
+    for command in ("grade", "nbgrader", "merge", "gradescope", "classroom"):
+        assert f"normtutor.grading {command}" in PAGE
         with pytest.raises(SystemExit):
             main([command, "--help"])
     known = set(re.findall(r"--[\w-]+", capsys.readouterr().out))

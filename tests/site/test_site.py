@@ -255,7 +255,8 @@ INTERNAL = {
     "normtutor.tracing",
     "normtutor.validation",
     *(f"normtutor.grading.{name}" for name in ("answers", "child", "classes", "nbgrader")),
-    *(f"normtutor.grading.{name}" for name in ("references", "sandbox", "wall")),
+    *(f"normtutor.grading.{name}" for name in ("platforms", "references", "sandbox")),
+    *(f"normtutor.grading.{name}" for name in ("slips", "wall")),
     "normtutor.grading.tasks",
     *(f"normtutor.grading.tasks.chapter_{number:02}" for number in range(1, 9)),
 }

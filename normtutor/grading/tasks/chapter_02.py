@@ -22,6 +22,7 @@ from normtutor.grading.references import (
     sizes,
     weights,
 )
+from normtutor.grading.slips import gradient_slips, norm_slips
 
 Rng = np.random.Generator
 
@@ -96,7 +97,11 @@ def _compare_dx(answer: Any, x: np.ndarray, g: np.ndarray, eps: float = 1e-5, **
             norms.layer_norm_backward(g, cache._replace(axes=(1, 2))).x,)),
     ]  # fmt: skip
     arguments = [a.astype(x.dtype) for a in (g, x_hat, inverse)]
-    compare(answer(*arguments), (right,), ("grad_x",), known, **how)
+
+    def slips() -> Any:
+        return gradient_slips(wide, g, eps, (-1,), gradients)
+
+    compare(answer(*arguments), (right,), ("grad_x",), known, slips=slips, **how)
 
 
 def _dx_values(answer: Any, rng: Rng) -> None:
@@ -243,7 +248,11 @@ def _compare_group(
         Known("γ and β are missing", (_norm_over((1, 2), eps=eps)(wide[0]),)),
     ]
     value = answer(x, weight, bias, eps)
-    compare(value, (right,), ("y",), known, tolerance=tolerance, dtype=dtype)
+
+    def slips() -> Any:
+        return norm_slips(wide[0], wide[1][:, None], wide[2][:, None], eps, (1, 2))
+
+    compare(value, (right,), ("y",), known, tolerance=tolerance, dtype=dtype, slips=slips)
 
 
 def _group_values(answer: Any, rng: Rng) -> None:
@@ -298,9 +307,12 @@ def _compare_layer_norm(
             ),
             Known("γ and β are missing", (_norm_over((-1,), eps=eps)(wide),)),
         ]
-    compare(
-        answer(x, weight.astype(x.dtype), bias.astype(x.dtype), eps), (right,), ("y",), known, **how
-    )
+
+    def slips() -> Any:
+        return norm_slips(x.astype(np.float64), weight, bias, eps, (-1,))
+
+    value = answer(x, weight.astype(x.dtype), bias.astype(x.dtype), eps)
+    compare(value, (right,), ("y",), known, slips=slips, **how)
 
 
 def _divisor_values(answer: Any, rng: Rng) -> None:

@@ -1,5 +1,6 @@
 """Coursework on BatchNorm and LayerNorm on sequences: padding, buffers, axes."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from normtutor import norms
 from normtutor.grading.judging import Check, Known, Mistake, Task, compare, prediction
 from normtutor.grading.references import normal, sizes, weights
+from normtutor.grading.slips import norm_slips
 
 Rng = np.random.Generator
 
@@ -87,8 +89,46 @@ def _compare_masked(
                 (None, blended(0, real_var * everything / (everything - 1))[1]),
             ),
         ]
+
+    def slips() -> Iterator[Known]:
+        """The mask turned round, moved, longer or shorter by one; and what else can be blended."""
+        real = mask & np.roll(mask, -1, 1)
+        moved = {
+            "the mask is inverted: True marks the real tokens": ~mask,
+            "the mask is shifted by one position": np.roll(mask, 1, 1),
+            "the mask is off by one: the last real token of each sentence is left out": real,
+            "the mask is off by one: it takes in one position of padding": mask
+            | np.roll(mask, 1, 1),
+            "the first token of each sentence is left out": mask & np.roll(mask, 1, 1),
+        }
+        for words, other in moved.items():
+            if other.sum() > 1:
+                found = norms.batch_norm(clean, None, None, mean, var, **{**how, "mask": other})[2]
+                yield Known(words, (np.asarray(found.mean), np.asarray(found.var)))
+        if n > 1:
+            old, new = 1 - momentum, momentum
+            real_mean, real_var = flat.mean(0), flat.var(0, ddof=1)
+            yield Known(
+                "the statistics of the batch come back alone; they should be blended into the old",
+                (real_mean, real_var),
+            )
+            for words, a, b in (
+                ("the deviation stands where the variance belongs", real_mean, real_var**0.5),
+                ("the mean of the squares stands where the variance belongs", real_mean,
+                 (flat**2).mean(0)),
+                ("a sum stands where the mean belongs", flat.sum(0), real_var),
+            ):  # fmt: skip
+                right_mean = old * mean + new * real_mean
+                mean_told = None if a is real_mean else old * mean + new * a
+                var_told = None if b is real_var else old * var + new * b
+                if mean_told is None or not np.allclose(mean_told, right_mean):
+                    yield Known(words, (mean_told, var_told))
+            yield Known(
+                "the new value is added to the whole of the old", (mean + new * real_mean, None)
+            )
+
     value = answer(x, mask, mean, var, momentum)
-    compare(value, tuple(right), ("running_mean", "running_var"), known)
+    compare(value, tuple(right), ("running_mean", "running_var"), known, slips=slips)
 
 
 def _masked_values(answer: Any, rng: Rng) -> None:
@@ -235,7 +275,11 @@ def _compare_axes(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
         Known("the features share one statistic; each must have its own", (over((0, 1, 2)),)),
     ]
     arguments = [a.astype(x.dtype) for a in (x, weight, bias)]
-    compare(answer(*arguments, eps), (right,), ("y",), known, **how)
+
+    def slips() -> Any:
+        return norm_slips(wide, weight, bias, eps, (0, 1))
+
+    compare(answer(*arguments, eps), (right,), ("y",), known, slips=slips, **how)
 
 
 def _axes_values(answer: Any, rng: Rng) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from normtutor import norms
 from normtutor.grading.judging import Check, Known, Mistake, Task, compare, prediction
 from normtutor.grading.references import normal, rms_norm, sizes, weights
+from normtutor.grading.slips import norm_slips
 
 Rng = np.random.Generator
 
@@ -59,7 +60,11 @@ def _compare_outside(
             (wide / (wide.std(-1, keepdims=True) + eps) * rounded,),
         ),
     ]
-    compare(answer(x, weight.astype(x.dtype), eps), (right,), ("y",), known, **how)
+
+    def slips() -> Any:
+        return norm_slips(wide, rounded, 0.0, eps, (-1,), centred=False, inside=False)
+
+    compare(answer(x, weight.astype(x.dtype), eps), (right,), ("y",), known, slips=slips, **how)
 
 
 def _outside_values(answer: Any, rng: Rng) -> None:
@@ -148,7 +153,11 @@ def _compare_inside(answer: Any, x: np.ndarray, rng: Rng, *, eps: float = 0.02, 
         ]
     right = rms_norm(wide, weight, eps)
     arguments = [a.astype(x.dtype) for a in (x, weight)]
-    compare(answer(*arguments, eps), (right,), ("y",), known, **how)
+
+    def slips() -> Any:
+        return norm_slips(wide, weight, 0.0, eps, (-1,), centred=False)
+
+    compare(answer(*arguments, eps), (right,), ("y",), known, slips=slips, **how)
 
 
 def _inside_values(answer: Any, rng: Rng) -> None:

@@ -1,11 +1,13 @@
 """Coursework on what language models use: norms on queries and keys."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from normtutor.grading.judging import Check, Known, Task, compare, prediction
 from normtutor.grading.references import layer_norm, normal, rms_norm, sizes, weights
+from normtutor.grading.slips import norm_slips
 
 Rng = np.random.Generator
 
@@ -135,7 +137,12 @@ def _compare_heads(answer: Any, rng: Rng, heads: int, size: int, spread: float =
             (layer_norm(split, weight, None, eps).reshape(q.shape),),
         ),
     ]
-    compare(answer(q, weight, heads, eps), (right,), ("q",), known)
+
+    def slips() -> Iterator[Known]:
+        for known in norm_slips(split, weight, 0.0, eps, (-1,), centred=False):
+            yield known._replace(outputs=(known.outputs[0].reshape(q.shape),))
+
+    compare(answer(q, weight, heads, eps), (right,), ("q",), known, slips=slips)
 
 
 def _heads_values(answer: Any, rng: Rng) -> None:
