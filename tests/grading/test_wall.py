@@ -22,7 +22,7 @@ from normtutor.grading.sandbox import Limits, Sandbox
 from normtutor.grading.submission import as_gradescope, as_text, grade
 
 PACKAGE = Path(wall.__file__).resolve().parents[1]
-LIMITS = Limits(seconds=10, total_seconds=60)
+LIMITS = Limits(seconds=100, total_seconds=300, start_seconds=200)
 
 
 def run(cells, **how):
