@@ -39,7 +39,7 @@ from nbformat.v4.rwbase import rejoin_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 EXECUTED = "executed"  # the folder below the build folder
-CELL_TIMEOUT = 180  # seconds; a whole chapter takes 30 on a quiet core, and CI is not quiet
+CELL_TIMEOUT = 600  # seconds; a whole chapter takes 30 on a quiet core, and CI is not quiet
 LINES_OF_A_FAILURE = 50
 
 # Runs in the kernel before the first cell: what is opened from now on is remembered.
