@@ -363,7 +363,7 @@ def calmer_statistic() -> Evidence:
     place=Place(CHAPTER, "The gradient's two parts", in_depth=True),
     recorded="false",
     condition="The two terms are projections that are subtracted, so they can only shorten a "
-    "gradient, and in our small models they take away a percent of its square or less.",
+    "gradient, and in our small language models they take away a percent of its square or less.",
 )
 def gradient_terms() -> Evidence:
     saved = experiments.load("power_statistics")

@@ -174,7 +174,8 @@ def bias_to_the_identity() -> Evidence:
     condition="Before training they vanish in one place: the decoder of an encoder-decoder, where "
     "cross-attention leads part of the gradient into the encoder. In stacks of self-attention they "
     "do not. Even where they vanish, Adam trains the model if the rate is small. Where training "
-    "fails, all tokens become alike first, and the gradients vanish after that. (SGD not tested.)",
+    "fails, these runs do not show what comes first, alike tokens or vanishing gradients. (SGD not "
+    "tested.)",
 )
 def vanish_in_post_ln() -> Evidence:
     why = "To vanish is to lose a factor of ten or more, −3.3 in log2."
@@ -412,9 +413,9 @@ def no_warm_up_for_pre_ln() -> Evidence:
     place=Place(CHAPTER, "The usual explanation: large gradients"),
     recorded="half",
     condition="With SGD the size of a gradient is the size of the step, and smaller gradients "
-    "prevent the failure. Adam divides the size out: with gradients a hundredth as large the same "
-    "model fails in the same way. What counts then is how far the first steps move the output "
-    "{cite:p}`wang2022`.",
+    "keep the tokens apart for the six steps tried. Adam divides the size out: with gradients a "
+    "hundredth as large the same model fails in the same way. What counts then is how far the "
+    "first steps move the output {cite:p}`wang2022`.",
 )
 def large_gradients_and_warm_up() -> Evidence:
     def likeness(optimizer: str, rate: float, factor: float) -> Interval:
