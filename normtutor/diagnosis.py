@@ -189,7 +189,13 @@ def diagnose(
         train = _take(train_loader, max_batches, "train_loader")
         held_out = _take(eval_loader, max_batches, "eval_loader")
         bench = _Bench(model, train, forward or _outputs_of, device)
-        return _examine(bench, model, train_loader, held_out, loss)
+        result = _examine(bench, model, train_loader, held_out, loss)
+    if len(train) == max_batches and getattr(train_loader, "batch_size", None) is None:
+        result.notes.append(
+            f"of train_loader only the first {max_batches} batches were looked at; a small last "
+            "batch after them is not seen"
+        )
+    return result
 
 
 # --- data -----------------------------------------------------------------------------------------
@@ -786,13 +792,14 @@ def _moving(bench: _Bench, model: nn.Module) -> Iterator[Finding]:
 
 def _last_batch(bench: _Bench, train_loader: Iterable[Any], fresh: State) -> Iterator[Finding]:
     where = list(bench.norms)
+    refused = _found(
+        "small last batch",
+        where,
+        math.inf,
+        "a batch of one example stops training with an error: one value has no variance",
+    )
     if bench.refused:
-        yield _found(
-            "small last batch",
-            where,
-            math.inf,
-            "a batch of one example stops training with an error: one value has no variance",
-        )
+        yield refused
         return
     size = max(len(x) for x in bench.train)
     smallest = min(bench.train, key=len)
@@ -820,7 +827,8 @@ def _last_batch(bench: _Bench, train_loader: Iterable[Any], fresh: State) -> Ite
     try:
         effect = moved(smallest)
     except ValueError:
-        effect = math.inf
+        yield refused
+        return
     if effect > max(0.03, 3 * usual):
         yield _found(
             "small last batch",

@@ -439,3 +439,24 @@ def test_a_model_in_evaluation_mode_says_what_cannot_be_seen():
 
 def test_it_is_found_at_the_top_of_the_package():
     assert normtutor.diagnose is diagnose
+
+
+def small_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 2))
+
+
+def test_a_last_batch_of_one_beyond_those_looked_at_stops_training():
+    images = TensorDataset(torch.randn(33, 4), torch.zeros(33, dtype=torch.long))
+    batches = DataLoader(images, batch_size=8)
+    found = diagnose(small_model(), batches, batches, max_batches=3).findings
+    (last,) = [finding for finding in found if finding.cause == "small last batch"]
+    assert math.isinf(last.effect) and "stops training with an error" in last.evidence
+
+
+def test_what_was_not_looked_at_is_said():
+    batches = [torch.randn(8, 4) for _ in range(4)]
+    notes = diagnose(small_model(), batches, batches, max_batches=3).notes
+    assert any("only the first 3 batches" in note for note in notes)
+    notes = diagnose(small_model(), batches, batches).notes
+    assert not any("only the first" in note for note in notes)
