@@ -38,7 +38,6 @@ import torch
 
 from normtutor import layers
 from normtutor.data import (
-    END,
     Corpus,
     TokenBatch,
     epochs,
@@ -47,13 +46,12 @@ from normtutor.data import (
     sentence_stream,
     topic_batches,
 )
+from normtutor.experiments import text_batches
 from normtutor.experiments.records import Saved
 from normtutor.models import NormFactory, TransformerLM
 from normtutor.training import (
-    evaluation_mode,
     language_model_loss,
     start,
-    token_losses,
     train,
 )
 
@@ -250,22 +248,12 @@ def train_condition(
 def losses(
     model: TransformerLM, batches: Iterable[TokenBatch], *, batch_statistics: bool = False
 ) -> dict[str, Any]:
-    """Mean loss per token: over all tokens, over end marks, over the rest, and by length."""
-    parts: dict[str, list[torch.Tensor]] = {"loss": [], "end": [], "length": []}
-    with evaluation_mode(model, batch_statistics=batch_statistics):
-        for batch in batches:
-            parts["loss"].append(token_losses(model, batch))
-            parts["end"].append(batch.targets[batch.mask] == END)
-            lengths = batch.mask.sum(dim=1, keepdim=True).expand_as(batch.mask)
-            parts["length"].append(lengths[batch.mask])
-    loss, end, length = (torch.cat(part) for part in parts.values())
-    group = torch.bucketize(length, torch.tensor(LENGTHS))
-    return {
-        "all": short(loss.mean().item()),
-        "end": short(loss[end].mean().item()),
-        "other": short(loss[~end].mean().item()),
-        "by_length": [short(loss[group == i].mean().item()) for i in range(len(LENGTHS))],
-    }
+    """The losses of the experiment ``text_batches``, to six digits."""
+    found = text_batches.losses(
+        model, batches, batch_statistics=batch_statistics, lengths_up_to=LENGTHS
+    )
+    by_length = [short(value) for value in found.pop("by_length")]
+    return {name: short(value) for name, value in found.items()} | {"by_length": by_length}
 
 
 def short(value: float) -> float:

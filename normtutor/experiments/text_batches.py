@@ -18,7 +18,7 @@ back; :mod:`normtutor.experiments.batch_composition` repeats the comparison with
 another text.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -172,7 +172,11 @@ def train_condition(
 
 
 def losses(
-    model: TransformerLM, batches: Iterable[TokenBatch], *, batch_statistics: bool = False
+    model: TransformerLM,
+    batches: Iterable[TokenBatch],
+    *,
+    batch_statistics: bool = False,
+    lengths_up_to: Sequence[int] = LENGTHS,
 ) -> dict[str, Any]:
     """Mean loss per token: over all tokens, over end marks, over the rest, and by length."""
     parts: dict[str, list[torch.Tensor]] = {"loss": [], "end": [], "length": []}
@@ -183,12 +187,12 @@ def losses(
             lengths = batch.mask.sum(dim=1, keepdim=True).expand_as(batch.mask)
             parts["length"].append(lengths[batch.mask])
     loss, end, length = (torch.cat(part) for part in parts.values())
-    group = torch.bucketize(length, torch.tensor(LENGTHS))
+    group = torch.bucketize(length, torch.tensor(lengths_up_to))
     return {
         "all": loss.mean().item(),
         "end": loss[end].mean().item(),
         "other": loss[~end].mean().item(),
-        "by_length": [loss[group == i].mean().item() for i in range(len(LENGTHS))],
+        "by_length": [loss[group == i].mean().item() for i in range(len(lengths_up_to))],
     }
 
 

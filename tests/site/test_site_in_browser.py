@@ -236,6 +236,27 @@ def test_the_search_finds_a_chapter(visit):
     expect(page.get_by_role("heading", level=1)).to_contain_text("BatchNorm vs LayerNorm")
 
 
+def test_an_arrow_pressed_at_once_keeps_its_place(visit):
+    """The key comes before the results do, on a busy machine or under quick fingers."""
+    page = visit("book/01_internal_covariate_shift")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("batch")
+    results = page.locator(".search-results a").filter(visible=True)
+    expect(results.first).to_be_visible()
+    reached = page.evaluate(
+        """async () => {
+          const field = document.activeElement;
+          field.value = "padding";
+          field.dispatchEvent(new Event("input", { bubbles: true }));
+          field.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
+          await new Promise((resolve) => setTimeout(resolve, 300));
+          return document.activeElement.getAttribute("href");
+        }"""
+    )
+    assert reached is not None and "marked=padding" in reached
+    expect(results.first).to_be_focused()
+
+
 def test_a_result_opens_at_its_paragraph_with_the_words_marked(visit):
     page = visit("search.html?q=running+statistics+momentum".removesuffix(".html"))
     page.goto(page.url.split("book/")[0].split("search")[0] + "search.html?q=running+statistics")

@@ -77,12 +77,19 @@
     const list = document.createElement("ol");
     box.append(status, list);
     form.after(box);
-    let wait = 0;
-    const update = () => show(field.value, list, status, shown);
+    let [wait, answered] = [0, null];
+    // Results that stand already stay: one of them may have the focus.
+    const update = () => {
+      clearTimeout(wait);
+      if (field.value === answered) return;
+      answered = field.value;
+      show(answered, list, status, shown);
+    };
     field.addEventListener("input", () => (clearTimeout(wait), (wait = setTimeout(update, 60))));
     form.parentElement.addEventListener("keydown", (event) => {
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
       if (!step) return;
+      update();
       const stops = [field, ...list.querySelectorAll("a")];
       const next = stops[stops.indexOf(document.activeElement) + step];
       if (next) (event.preventDefault(), next.focus());
