@@ -12,6 +12,7 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK, LAB = ROOT / "requirements.txt", ROOT / "requirements-lab.txt"
@@ -30,10 +31,18 @@ def pins_of(path: Path) -> list[str]:
     return [line for line in text.splitlines() if "==" in line and not line.startswith("#")]
 
 
+def project_table() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def oldest_python() -> str:
+    """The oldest version of Python that the package supports, which every pin must support too."""
+    return str(project_table()["requires-python"]).removeprefix(">=")
+
+
 def chosen_directly(extra: str) -> set[str]:
     """Name what an extra of the package asks for, in itself or through other extras."""
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    project = tomllib.loads(text)["project"]
+    project = project_table()
     names = {name_of(need) for need in project["dependencies"]}
     waiting, seen = [extra], set()
     while waiting:
@@ -52,7 +61,8 @@ def resolve(extras: list[str], constraints: list[str], folder: Path) -> list[str
     held.write_text("\n".join(constraints) + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "uv", "pip", "compile", str(ROOT / "pyproject.toml")]
     command += [word for extra in extras for word in ("--extra", extra)]
-    command += ["--universal", "--python-version", "3.11.7", "--no-header", "--no-annotate"]
+    command += ["--universal", "--python-version", oldest_python()]
+    command += ["--no-header", "--no-annotate"]
     command += ["--fork-strategy", "fewest", "--constraint", str(held), "--quiet"]
     # pip's own settings say where packages come from.
     index = subprocess.run(

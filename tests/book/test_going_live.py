@@ -6,11 +6,13 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".ci"), str(ROOT / "book" / "_ext")]
@@ -155,6 +157,28 @@ def test_the_two_files_of_pins_agree():
     for line in both:
         version = line.split(";")[0].split("==")[1]
         assert versions.get(lock.name_of(line), version) == version, line
+
+
+def pins_too_new_for(python: str, pins: list[str]) -> list[str]:
+    """Name the pinned packages, among those installed, that a version of Python is too old for."""
+    found = []
+    for name in map(lock.name_of, pins):
+        try:
+            supported = metadata.metadata(name).get("Requires-Python") or ""
+        except metadata.PackageNotFoundError:  # such as what only another system needs
+            continue
+        if not SpecifierSet(supported).contains(python):
+            found.append(f"{name} ({supported})")
+    return found
+
+
+def test_the_pins_can_be_installed_on_the_oldest_python():
+    """Its first release too: soupsieve 4.1 once asked for 3.11.5."""
+    oldest = lock.oldest_python()
+    assert re.fullmatch(r"3\.\d+", oldest)
+    pins = lock.pins_of(lock.BOOK)
+    assert pins_too_new_for(f"{oldest}.0", pins) == []
+    assert "numpy (>=3.11)" in pins_too_new_for("3.10.0", pins)
 
 
 def test_what_only_cuda_needs_is_left_out():
