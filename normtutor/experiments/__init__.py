@@ -24,10 +24,12 @@ at ``show text_rates``.
 
 **Larger, on a GPU.** Some experiments have a second size beside the book's: wider, deeper, with
 8,192 tokens a step. ``--scale large`` runs and draws it; its record lies in
-``normtutor/results/large``, apart from the small one.
+``normtutor/results/large``, apart from the small one. ``time`` trains each cell for a few steps and
+says what it will cost. No large record comes with the book: there was no GPU to make one.
 
 .. code-block:: sh
 
+    python -m normtutor.experiments time text_stability_rates --scale large --device cuda
     python -m normtutor.experiments run text_stability_rates --scale large --device cuda
 
 **On a cluster.** Seeds run in parallel through joblib, so that its configuration says where. One
@@ -61,9 +63,9 @@ prints it.
 - ``rows(saved)`` with ``XLABEL``, what its figure shows, or ``best_rates(saved)``.
 
 Where it needs them: ``run_seeds(config, seeds)``, which trains several seeds at once and returns a
-list of records for each; ``LARGE_CONFIG``, the larger size; ``REDUCED``, values of fields for a
-run of seconds in the tests; ``ALONE = True`` for what measures time; ``REFERENCE``, where the line
-of "no difference" stands.
+list of records for each; ``LARGE_CONFIG``, the larger size, or a function that takes its rates from
+another large run; ``REDUCED``, values of fields for a run of seconds in the tests;
+``ALONE = True`` for what measures time; ``REFERENCE``, where the line of "no difference" stands.
 """
 
 from normtutor.experiments.records import Saved, control, load, module_of, names, run_experiment

@@ -20,6 +20,7 @@ from normtutor.experiments.records import (
     results_directory,
     run_experiment,
 )
+from normtutor.experiments.timing import estimate
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,11 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument(
         "--text-file", type=Path, help="a UTF-8 text in place of the book's, for language models"
     )
+    cost = commands.add_parser("time", help="time the cells of an experiment with a few steps each")
+    cost.add_argument("name", choices=names())
+    cost.add_argument("--only", default="", help="only cells whose name contains this")
+    cost.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     show = commands.add_parser("show", help="draw the figure of a saved experiment")
     show.add_argument("name", choices=names())
     show.add_argument("--output", type=Path, help="image file; by default NAME.png")
     for command in (run, show):
         command.add_argument("--directory", type=Path, help="default: normtutor/results")
+    for command in (run, show, cost):
         command.add_argument(
             "--scale",
             choices=SCALES,
@@ -72,6 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif chosen.command == "show":
             output = chosen.output or Path(f"{chosen.name}.png")
             _show(chosen.name, _directory(chosen), output, chosen.scale)
+        elif chosen.command == "time":
+            _time(chosen.name, chosen.scale, chosen.device, chosen.only)
         else:
             _list()
     except (OSError, ValueError) as error:
@@ -110,6 +118,15 @@ def _list() -> None:
         print(f"  {(inspect.getdoc(module) or '').splitlines()[0]}")
         print(f"  chapter {module.CHAPTER}, figure {module.FIGURE}; {cost}")
         print(f"  finding: {module.FINDING}")
+
+
+def _time(name: str, scale: str, device: str, only: str) -> None:
+    total = 0.0
+    for cell in estimate(name, scale, device=device, only=only):
+        print(f"{cell.seconds / 60:8.1f} minutes a seed  {cell.part}", flush=True)
+        total += cell.seconds
+    seeds = len(module_of(name).SEEDS)
+    print(f"{total / 60:8.1f} minutes a seed in all; the experiment has {seeds}")
 
 
 def _directory(chosen: argparse.Namespace) -> Path | None:

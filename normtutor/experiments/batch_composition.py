@@ -28,6 +28,7 @@ the share; or from a LayerNorm model that trains badly, as it does with Post-LN,
 inside the branches. Not checked: more than 300 steps, and a second text.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -47,7 +48,7 @@ from normtutor.data import (
     topic_batches,
 )
 from normtutor.experiments import text_batches
-from normtutor.experiments.records import Saved
+from normtutor.experiments.records import Saved, load
 from normtutor.models import NormFactory, TransformerLM
 from normtutor.training import (
     language_model_loss,
@@ -176,6 +177,22 @@ CONFIG = Config(
         Condition("masked batch", "topic 3/4", 32e-3),
     )
 )
+
+
+def LARGE_CONFIG() -> Config:
+    """The cells of the small size, with the rates that the large run of batch_rates chose."""
+    from normtutor.experiments import batch_rates  # which imports this module
+
+    large, best = (
+        batch_rates.LARGE_CONFIG,
+        batch_rates.best_rates(load("batch_rates", scale="large")),
+    )
+    untuned = dict.fromkeys(batch_rates.UNTUNED, "topic 1/2")
+    shape = {field.name: getattr(large, field.name) for field in dataclasses.fields(Config)}
+    shape["conditions"] = tuple(
+        Condition(norm, kind, best[norm, untuned.get(kind, kind)]) for norm, kind in cells()
+    )
+    return Config(**shape)
 
 
 def corpus_of(config: Config) -> Corpus:

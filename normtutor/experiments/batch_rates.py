@@ -44,6 +44,10 @@ class Config(batch_composition.Config):
 
 
 CONFIG = Config()
+#: About 8,192 tokens a step.
+LARGE_CONFIG = Config(
+    width=256, depth=6, longest=62, batch_size=128, steps=1000, warmup=100, rates=(2e-3, 4e-3)
+)
 REDUCED = {
     "cells": (("layer", "shuffled"), ("masked batch", "length")),
     "rates": (1e-3, 4e-3),

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from normtutor.experiments import package_chunks, qk_norm
-from normtutor.experiments.package_chunks import Size, fingerprint, train_models
+from normtutor.experiments.package_chunks import LARGE, Size, fingerprint, train_models
 from normtutor.experiments.qk_norm import summary
 from normtutor.experiments.records import Saved
 from normtutor.models import CausalAttention, TransformerLM
@@ -68,6 +68,11 @@ class Config:
 
 
 CONFIG = Config(tuple(Condition(remedy, rate) for remedy in REMEDIES for rate in (16e-3, 128e-3)))
+LARGE_CONFIG = Config(
+    tuple(Condition(remedy, rate) for remedy in REMEDIES for rate in (2e-3, 8e-3, 32e-3)),
+    size=LARGE,
+    depth=12,
+)
 REDUCED = {
     "size": Size(width=8, heads=2, steps=4, warmup=2, held_out_chunks=64),
     "conditions": tuple(Condition(remedy, 4e-3) for remedy in REMEDIES),

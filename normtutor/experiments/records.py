@@ -94,7 +94,8 @@ def configuration(name: str, scale: str = "small") -> Any:
         raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {scale!r}.")
     if not hasattr(module, "LARGE_CONFIG"):
         raise ValueError(f"{name!r} has the book's size alone, and no larger one.")
-    return module.LARGE_CONFIG
+    # A function where it takes learning rates from another large run.
+    return module.LARGE_CONFIG() if callable(module.LARGE_CONFIG) else module.LARGE_CONFIG
 
 
 def results_directory() -> Path:
@@ -155,12 +156,7 @@ class Saved:
             options += " --device cuda"
         if "text_file" in environment:
             options += f" --text-file {environment['text_file']}"
-        large = (
-            getattr(module_of(self.name), "LARGE_CONFIG", None)
-            if is_experiment(self.name)
-            else None
-        )
-        if large is not None and self.config == as_plain(large):
+        if _is_large(self):
             options += " --scale large"
         minutes = sum(run["cpu_seconds"] for run in self.runs) / 60
         lines = [
@@ -171,6 +167,14 @@ class Saved:
             f"Rerun: python -m normtutor.experiments run {self.name} {options}",
         ]
         return "\n".join(lines)
+
+
+def _is_large(saved: Saved) -> bool:
+    """Whether a saved run has the larger size of its experiment."""
+    try:
+        return saved.config == as_plain(configuration(saved.name, "large"))
+    except (ValueError, FileNotFoundError):
+        return False  # no such experiment, no such size, or no rates for it yet
 
 
 def _place(environment: dict[str, Any]) -> str:
@@ -252,7 +256,8 @@ def load(name: str, directory: str | Path | None = None, *, scale: str = "small"
     name : str
         One of :func:`names`.
     directory : path, optional
-        By default the book's own record, which comes with the package.
+        By default the book's own record, which comes with the package; that of a larger size lies
+        in a folder of its own beside the others.
     scale : str
         One of :data:`SCALES`: whose configuration the file must have.
 
@@ -264,7 +269,8 @@ def load(name: str, directory: str | Path | None = None, *, scale: str = "small"
         If the file was made with another configuration than the code has now.
     """
     config = as_plain(configuration(name, scale))
-    saved = read(name, results_directory() if directory is None else Path(directory))
+    own = results_directory() if scale == "small" else results_directory() / scale
+    saved = read(name, own if directory is None else Path(directory))
     _refuse_other_config(saved, config)
     return saved
 

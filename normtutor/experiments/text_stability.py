@@ -29,7 +29,7 @@ import numpy as np
 
 from normtutor.experiments import text_stability_rates
 from normtutor.experiments.package_chunks import SMALL, Size, fingerprint
-from normtutor.experiments.records import Saved
+from normtutor.experiments.records import Saved, load
 from normtutor.experiments.text_stability_rates import (
     BUILDS,
     train_build,
@@ -77,6 +77,20 @@ CONFIG = Config(
         Condition("Pre-LN", 12, 4.0, 4e-2),
     )
 )
+
+
+def LARGE_CONFIG() -> Config:
+    """Every build at the rate and the scale that the large run of text_stability_rates chose."""
+    rates = load("text_stability_rates", scale="large")
+    return Config(
+        conditions=tuple(
+            Condition(build, depth, scale, rate)
+            for (build, depth, scale), rate in text_stability_rates.best_rates(rates).items()
+        ),
+        size=text_stability_rates.LARGE_CONFIG.size,
+    )
+
+
 REDUCED = {
     "conditions": (Condition("no norm", 2, 1.0, 1e-3), Condition("Pre-RMSNorm", 2, 1.0, 1e-3)),
     "size": Size(width=8, heads=2, steps=5, warmup=2, held_out_chunks=64, clip=1.0),
@@ -170,4 +184,5 @@ def outcomes(rates: Saved, saved: Saved, depth: int) -> dict[str, Outcome]:
             fresh.get(build, best.get(build, np.array([]))),
         )
         for build in rates.config["builds"]
+        if build in working
     }

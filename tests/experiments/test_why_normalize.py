@@ -7,7 +7,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 from normtutor import experiments
-from normtutor.experiments import final_norm, records, text_stability, text_stability_rates
+from normtutor.experiments import (
+    final_norm,
+    records,
+    text_stability,
+    text_stability_rates,
+    timing,
+)
 from normtutor.experiments.__main__ import main
 from normtutor.experiments.package_chunks import Size, train_models
 from normtutor.experiments.records import Saved
@@ -174,3 +180,49 @@ def test_the_larger_size_has_a_configuration_and_a_record_of_its_own(tmp_path, m
     assert "book's size alone" in capsys.readouterr().err
     with pytest.raises(ValueError, match="scale must be one of"):
         records.configuration("final_norm", "huge")
+
+
+def test_large_runs_take_their_rates_from_the_large_run_that_chose_them(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match="text_stability_rates"):
+        records.configuration("text_stability", "large")
+    rates = saved_rates({("Pre-LN", 4.0, 0.1): 4.2, ("Pre-LN", 4.0, 0.2): 4.0})
+    config = records.as_plain(text_stability_rates.LARGE_CONFIG)
+    records.save(dataclasses.replace(rates, config=config), tmp_path / "large")
+    monkeypatch.setattr(records, "results_directory", lambda: tmp_path)
+    large = records.configuration("text_stability", "large")
+    assert large.conditions == (text_stability.Condition("Pre-LN", 12, 4.0, 0.2),)
+    assert large.size.width == 256 and large.size.clip == 1.0
+
+
+# --- what a run will cost -------------------------------------------------------------------------
+
+
+def test_each_cell_is_timed_by_a_few_steps(monkeypatch, capsys):
+    ran = []
+
+    def fake(config, seed):
+        ran.append((config.cells, config.size.steps))
+        now[0] += 10 + 2 * config.size.steps  # 10 seconds to build and score, 2 a step
+
+    now = [0.0]
+    monkeypatch.setattr(final_norm, "run", fake)
+    cells = final_norm.CONFIG.cells
+    found = list(timing.estimate("final_norm", clock=lambda: now[0]))
+    assert [cost.seconds for cost in found] == [10 + 2 * 300] * len(cells)
+    assert ran[:3] == [((cells[0],), steps) for steps in (2, 2, 6)]
+    assert main(["time", "final_norm", "--only", "norm=layer final=True tied=True scale=4.0"]) == 0
+    assert "norm=layer" in capsys.readouterr().out.splitlines()[0]
+
+
+def test_what_has_no_steps_or_no_such_cell_is_said(capsys):
+    assert main(["time", "loss_landscape", "--only", "x"]) == 1
+    assert main(["time", "final_norm", "--only", "norm=group"]) == 1
+    assert "no cell of 'final_norm'" in capsys.readouterr().err
+
+
+def test_a_stretched_run_of_the_large_size_is_cut_cell_by_cell():
+    config = text_stability_rates.LARGE_CONFIG
+    found = dict(timing.parts(config))
+    assert len(found) == len(config.builds) * len(config.depths)
+    assert found["Post-LN, 24"].builds == ("Post-LN",) and found["Post-LN, 24"].depths == (24,)
+    assert timing.shortened(config, 2).size.steps == 2
