@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from normtutor.experiments.fresh import run_again
 from normtutor.experiments.records import (
     SCALES,
     Saved,
@@ -48,6 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cost.add_argument("name", choices=names())
     cost.add_argument("--only", default="", help="only cells whose name contains this")
     cost.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    again = commands.add_parser("again", help="run a fresh seed: is it where the record says?")
+    again.add_argument("name", choices=names())
+    again.add_argument("--seed", type=int, default=40, help="one that is not on record")
+    again.add_argument("--directory", type=Path, default=Path("again"), help="default: again")
     show = commands.add_parser("show", help="draw the figure of a saved experiment")
     show.add_argument("name", choices=names())
     show.add_argument("--output", type=Path, help="image file; by default NAME.png")
@@ -78,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif chosen.command == "show":
             output = chosen.output or Path(f"{chosen.name}.png")
             _show(chosen.name, _directory(chosen), output, chosen.scale)
+        elif chosen.command == "again":
+            _again(chosen.name, chosen.seed, chosen.directory)
         elif chosen.command == "time":
             _time(chosen.name, chosen.scale, chosen.device, chosen.only)
         else:
@@ -118,6 +125,15 @@ def _list() -> None:
         print(f"  {(inspect.getdoc(module) or '').splitlines()[0]}")
         print(f"  chapter {module.CHAPTER}, figure {module.FIGURE}; {cost}")
         print(f"  finding: {module.FINDING}")
+
+
+def _again(name: str, seed: int, directory: Path) -> None:
+    rows = run_again(name, seed, directory)
+    for row in rows:
+        place = "inside " if row.inside else "OUTSIDE"
+        print(f"{place} {row.value:9.4f} in {row.low:9.4f} to {row.high:9.4f}  {row.name}")
+    inside = sum(row.inside for row in rows)
+    print(f"{inside} of {len(rows)} rows inside; 95 % are expected.")
 
 
 def _time(name: str, scale: str, device: str, only: str) -> None:

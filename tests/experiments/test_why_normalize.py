@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from normtutor import experiments
 from normtutor.experiments import (
     final_norm,
+    fresh,
     records,
     text_stability,
     text_stability_rates,
@@ -226,3 +227,37 @@ def test_a_stretched_run_of_the_large_size_is_cut_cell_by_cell():
     assert len(found) == len(config.builds) * len(config.depths)
     assert found["Post-LN, 24"].builds == ("Post-LN",) and found["Post-LN, 24"].depths == (24,)
     assert timing.shortened(config, 2).size.steps == 2
+
+
+# --- a fresh seed ---------------------------------------------------------------------------------
+
+
+def saved_pair(seed, loss):
+    """A run of two norms, LayerNorm at 4 and no norm at ``loss``, tied, with the last norm."""
+    cells = (("none", False, loss), ("layer", True, 4.0), ("layer", False, 4.0))
+    found = [
+        {
+            **vars(final_norm.Cell(norm, final, tied)),
+            "learning_rate": 0.1,
+            "validation": 4.0,
+            "test": test,
+        }
+        for norm, final, test in cells
+        for tied in (True, False)
+    ]
+    return {"seed": seed, "records": found}
+
+
+def test_a_fresh_seed_is_inside_or_outside_what_the_record_expects():
+    saved = Saved("final_norm", {}, tuple(saved_pair(s, 4.1 + 0.01 * s) for s in range(4)))
+    usual = fresh.compare(saved, Saved("final_norm", {}, (saved_pair(9, 4.12),)))
+    assert len(usual) == 4 and all(row.inside for row in usual)
+    odd = fresh.compare(saved, Saved("final_norm", {}, (saved_pair(9, 4.3),)))
+    assert not any(row.inside for row in odd)
+    with pytest.raises(ValueError, match="one seed"):
+        fresh.expected(np.array([1.0]))
+
+
+def test_a_seed_on_record_is_no_fresh_one(capsys):
+    assert main(["again", "topic_share", "--seed", "10"]) == 1
+    assert "is on record" in capsys.readouterr().err
