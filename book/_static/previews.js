@@ -63,14 +63,14 @@ function place(link, x) {
   const above = lines[0].top - 12;
   const below = innerHeight - lines.at(-1).bottom - 12;
   box.style.setProperty("--room", `${Math.max(above, below)}px`);
-  box.showPopover();
+  if (!isShown()) box.showPopover();
   const { width, height } = box.getBoundingClientRect();
   const left = Math.min(Math.max(8, line.left - 16), document.documentElement.clientWidth - width - 8);
   const top = height <= below || below >= above ? lines.at(-1).bottom + 4 : lines[0].top - height - 4;
   Object.assign(box.style, { left: `${left}px`, top: `${top}px` });
 }
 
-async function show(link, x) {
+async function show(link, x, stillAsked) {
   const address = new URL(link.href);
   const page = await pageOf(address).catch(() => null);
   const target = page?.getElementById(decodeURIComponent(address.hash.slice(1)));
@@ -78,18 +78,27 @@ async function show(link, x) {
   const copy = copyOf(target, address);
   // Pictures have a size once they are there.
   await Promise.allSettled([...copy.querySelectorAll("img")].map((picture) => picture.decode()));
-  if (link !== current) return;
+  // What the page has scrolled by now it says before its next frame.
+  await new Promise(requestAnimationFrame);
+  if (link !== current || !stillAsked()) return;
   box.replaceChildren(copy);
   document.querySelector(".bd-article").append(box);
   place(link, x);
+  // The letters of an equation may come only now, and have another size.
+  document.fonts.ready.then(() => link === current && place(link, x));
 }
 
-function open(link, x = 0) {
+function wait(link, x) {
+  clearTimeout(opening);
+  const asked = (opening = setTimeout(() => show(link, x, () => asked === opening), 300));
+}
+
+function open(link, x) {
   clearTimeout(closing);
   if (link === current) return;
   hide();
   current = link;
-  opening = setTimeout(() => show(link, x), 300);
+  wait(link, x);
 }
 
 /* The mouse may go over to the preview, and rest there. */
@@ -125,13 +134,15 @@ function watchLinks() {
   document.documentElement.addEventListener("pointerleave", close);
   document.addEventListener("focusin", ({ target }) => {
     const link = target.matches(":focus-visible") && linkOf(target);
-    if (link) open(link);
+    if (link) open(link, 0);
     else if (!box.contains(target)) hide();
   });
   document.addEventListener("keydown", (event) => (event.key === "Escape" ? hide() : scrollByKey(event)));
   document.addEventListener("click", ({ target }) => box.contains(target) || hide());
-  // The page may scroll to bring the link that has the focus into view; that comes before.
-  window.addEventListener("scroll", () => isShown() && hide(), { passive: true });
+  // The page may scroll to bring the link that has the focus into view, and its sections then get their
+  // height: the preview waits for the end of that.
+  const scrolled = () => (isShown() ? hide() : current === document.activeElement && wait(current, 0));
+  window.addEventListener("scroll", scrolled, { passive: true });
   window.addEventListener("blur", hide);
 }
 

@@ -1,7 +1,8 @@
 """A browser without a window, for the tests of the site and of its interactive figures.
 
-Playwright drives the Chromium of the machine. Where there is none the tests are skipped; where CI
-is set, or NORMTUTOR_BROWSER=required, they fail.
+Playwright drives the Chromium of the machine. Where there is none the tests are skipped; with
+NORMTUTOR_BROWSER=required they fail. NORMTUTOR_SLOW=6 lets the pages have a sixth of the processor:
+what passes then passes on a busy machine, too.
 """
 
 import json
@@ -17,6 +18,8 @@ NAMES = (
 )
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 REQUIRED = os.environ.get("NORMTUTOR_BROWSER") == "required"
+SLOW = float(os.environ.get("NORMTUTOR_SLOW", "1"))  # how many times slower a page is made
+PATIENCE = 60_000  # milliseconds that anything may take; a machine may be busy
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None and not REQUIRED, reason="no Chromium is installed"
 )
@@ -30,6 +33,16 @@ OPTIONS = [
 
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+
+
+def new_page(browser, **options):
+    """Open an empty page in a context of its own, with Playwright's options for contexts."""
+    context = browser.new_context(**{**DESKTOP, **options})
+    context.set_default_timeout(PATIENCE)
+    page = context.new_page()
+    if SLOW > 1:
+        context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOW})
+    return page
 
 
 class Heard:
@@ -100,6 +113,36 @@ THIN_OUT = """() => {
     element.replaceWith(element.className === "katex" ? "x" : element.textContent);
   }
 }"""
+
+
+# For longer than a page holds a place (30 frames): frames, and no seconds, which a busy machine may
+# take between two of them.
+REST = """element => new Promise(done => {
+  let [before, unmoved, seen] = [NaN, 0, 0];
+  const look = () => {
+    const now = element.getBoundingClientRect().top;
+    unmoved = now === before ? unmoved + 1 : 0;
+    seen += 1;
+    before = now;
+    if (unmoved < 40 && seen < 1000) requestAnimationFrame(look);
+    else done(now);
+  };
+  requestAnimationFrame(look);
+})"""
+
+
+def resting_top(page, found) -> float:
+    """Measure where an element stands in the window, once it no longer moves."""
+    page.wait_for_load_state("load")
+    return found.evaluate(REST)
+
+
+def eventually(found, condition: str, argument=None) -> None:
+    """Wait until a JavaScript function of an element, and of an argument, says yes."""
+    found.page.wait_for_function(
+        f"([element, argument]) => ({condition})(element, argument)",
+        arg=[found.element_handle(), argument],
+    )
 
 
 def read_to_the_end(page) -> None:

@@ -8,11 +8,12 @@ import pytest
 @pytest.fixture(scope="module")
 def browser():
     """Start Chromium."""
-    from browser import CHROMIUM, OPTIONS
-    from playwright.sync_api import sync_playwright
+    from browser import CHROMIUM, OPTIONS, PATIENCE
+    from playwright.sync_api import expect, sync_playwright
 
     if CHROMIUM is None:
         pytest.fail("No Chromium is installed, and this run must have one.", pytrace=False)
+    expect.set_options(timeout=PATIENCE)  # it waits no longer than it must
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
         yield chromium
@@ -22,16 +23,14 @@ def browser():
 @pytest.fixture
 def open_page(browser):
     """Open an empty page in a context of its own, with Playwright's options for contexts."""
-    from browser import DESKTOP
+    from browser import new_page
 
-    contexts = []
+    pages = []
 
     def start(**options):
-        context = browser.new_context(**{**DESKTOP, **options})
-        context.set_default_timeout(20_000)
-        contexts.append(context)
-        return context.new_page()
+        pages.append(new_page(browser, **options))
+        return pages[-1]
 
     yield start
-    for context in contexts:
-        context.close()
+    for page in pages:
+        page.context.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import PHONE, Heard, axe_problems, needs_chromium
+from browser import PHONE, Heard, axe_problems, eventually, needs_chromium
 from bs4 import BeautifulSoup
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
@@ -208,6 +208,18 @@ def middle(locator) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
+def comes_to(locator, x: float, y: float) -> None:
+    """Wait until the middle of an element is at a point."""
+    eventually(
+        locator,
+        """(element, [x, y]) => {
+          const { left, top, width, height } = element.getBoundingClientRect();
+          return Math.hypot(left + width / 2 - x, top + height / 2 - y) < 1.4;
+        }""",
+        [x, y],
+    )
+
+
 BLOCK = "<nt-cells><p>instead</p></nt-cells>"
 
 
@@ -385,9 +397,9 @@ def test_the_geometry_by_pointer(show):
     x, y = middle(point)
     drag((x, y), (-40, 30))
     expect(page.get_by_role("status")).not_to_have_text(start)
-    assert middle(point) == pytest.approx((x - 40, y + 30), abs=1)
+    comes_to(point, x - 40, y + 30)
     page.mouse.move(x, y)  # let go of
-    assert middle(point) == pytest.approx((x - 40, y + 30), abs=1)
+    comes_to(point, x - 40, y + 30)
     corner = page.locator("circle.sphere").bounding_box()
     drag((corner["x"] + 30, corner["y"] + 30), (20, 0))
     expect(turn).not_to_have_attribute("aria-valuetext", "−25°")
@@ -410,7 +422,7 @@ def test_the_geometry_by_touch(show):
         x, y = middle(point)
         swipe(x, y, dx, dy)
         expect(page.get_by_role("status")).not_to_have_text(start)
-        assert middle(point) == pytest.approx((x + dx, y + dy), abs=1)
+        comes_to(point, x + dx, y + dy)
         assert page.evaluate("scrollY") == 0
     # Beside the point a finger that moves up scrolls the page, as it does elsewhere.
     box = page.locator("nt-geometry svg").bounding_box()
@@ -736,7 +748,8 @@ def test_batches_stand_still_for_readers_who_prefer_that(show):
     said(page, "modes", "Batch 27")
     page = show(interactive.show("modes")._repr_html_())
     page.get_by_role("button", name="Play").click()
-    said(page, "modes", "Batch 28")
+    # It may be further when we look.
+    expect(page.get_by_role("status")).to_have_text(re.compile(r"^Batch (2[7-9]|[3-9]\d|\d{3}) "))
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Play")).to_be_visible()
 

@@ -82,15 +82,13 @@ def test_a_query_that_leads_nowhere_is_noticed():
 
 @pytest.fixture(scope="module")
 def page(browser, site, serve):
-    from browser import DESKTOP
+    from browser import new_page
 
-    context = browser.new_context(**DESKTOP)
-    context.set_default_timeout(60_000)
-    page = context.new_page()
+    page = new_page(browser)
     page.goto(f"{serve(site)}search.html?q=norm")
     page.locator(".search-results a").first.wait_for()
     yield page
-    context.close()
+    page.context.close()
 
 
 @needs_chromium

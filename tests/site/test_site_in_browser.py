@@ -4,7 +4,16 @@ import json
 import re
 
 import pytest
-from browser import DESKTOP, PHONE, Heard, axe_problems, needs_chromium, read_to_the_end
+from browser import (
+    DESKTOP,
+    PHONE,
+    Heard,
+    axe_problems,
+    eventually,
+    needs_chromium,
+    read_to_the_end,
+    resting_top,
+)
 from playwright.sync_api import expect
 from site_pages import CHAPTERS, CONTENT, ROOT
 
@@ -304,7 +313,7 @@ def test_the_theme_is_switched_and_remembered(visit):
     page.get_by_role("link", name="Notation").filter(visible=True).first.click()
     page.wait_for_url("**/notation.html")
     expect(html).to_have_attribute("data-theme", "dark")
-    assert page.evaluate(BACKGROUND) != light
+    page.wait_for_function(f"{BACKGROUND} !== '{light}'")
     button.focus()
     page.keyboard.press("Enter")
     expect(html).to_have_attribute("data-theme", "light")
@@ -376,8 +385,9 @@ def test_code_can_be_copied(visit):
     code = cells.first.locator("pre").inner_text()
     cells.first.hover()
     cells.first.get_by_role("button", name="Copy").click()
-    copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied.split() == code.split()
+    same = """(_, code) =>
+      navigator.clipboard.readText().then(text => text.trim().split(/\\s+/).join(" ") === code)"""
+    eventually(cells.first, same, " ".join(code.split()))
 
 
 def test_the_menu_of_chapters_on_a_phone(visit):
@@ -403,13 +413,15 @@ def test_the_menu_of_chapters_can_be_folded_away_for_good(visit, width):
     button.focus()
     page.keyboard.press("Enter")
     expect(menu).to_be_hidden()
-    page.wait_for_timeout(400)
+    page.wait_for_function("localStorage.getItem('menu') === 'folded'")
     expect(button).to_be_focused()
-    assert words.bounding_box()["x"] >= 0 and button.bounding_box()["x"] >= 0
+    for seen in (words, button):
+        eventually(seen, "element => element.getBoundingClientRect().left >= 0")
     page.reload()
     expect(menu).to_be_hidden()
     button.click()
     expect(menu).to_be_visible()
+    page.wait_for_function("localStorage.getItem('menu') === 'open'")
     page.reload()
     expect(menu).to_be_visible()
 
@@ -460,6 +472,7 @@ def test_a_figure_answers_to_keys_where_it_stands(visit, figure):
     page = visit(name)
     element = page.locator(f"nt-{figure}").first
     element.scroll_into_view_if_needed()
+    expect(element.get_by_role("status")).to_have_text(re.compile(r"\w"))
     said = element.get_by_role("status").text_content()
     role, key = FIRST_KEYS[figure]
     if role == "gridcell":
@@ -561,6 +574,7 @@ def test_a_link_shows_what_it_leads_to(visit, kind):
     link.hover()
     expect(preview).to_be_visible()
     expect(preview).to_contain_text(words)
+    page.wait_for_function("document.fonts.status === 'loaded'")
     assert preview.evaluate("box => box.scrollHeight <= box.clientHeight")
     assert preview.evaluate("box => box.scrollWidth <= box.clientWidth")
     inside = "all => all.map(one => getComputedStyle(one).overflowX)"
@@ -584,7 +598,7 @@ def test_a_preview_stays_while_the_mouse_rests_on_it_and_goes_on_escape(visit):
     link.hover()
     expect(preview).to_be_visible()
     box = preview.bounding_box()
-    page.mouse.move(box["x"] + 20, box["y"] + 20, steps=4)
+    page.mouse.move(box["x"] + 20, box["y"] + 20)
     page.wait_for_timeout(600)
     expect(preview).to_be_visible()
     page.mouse.wheel(0, 200)  # the box has nothing to scroll, and keeps the page still
@@ -603,7 +617,7 @@ def test_a_long_preview_can_be_read_with_the_keyboard(visit):
     assert preview.evaluate("box => box.scrollHeight - box.clientHeight") > 40
     page.keyboard.press("ArrowDown")
     expect(preview).to_be_visible()
-    assert preview.evaluate("box => box.scrollTop") == 40
+    eventually(preview, "box => box.scrollTop === 40")
 
 
 def test_a_preview_does_not_open_by_itself(visit):
@@ -631,8 +645,8 @@ def test_a_preview_comes_after_the_network_has_failed_once(open_page, address):
     page.goto(f"{address}book/04_invariance.html")
     link, preview = link_to(page, "bibliography.html#"), page.locator(".preview")
     page.route("**/bibliography.html", lambda route: route.abort())
-    link.hover()
-    page.wait_for_timeout(900)
+    with page.expect_event("requestfailed"):
+        link.hover()
     expect(preview).to_be_hidden()
     page.unroute("**/bibliography.html")
     page.mouse.move(3, 3)
@@ -670,18 +684,6 @@ def top_of(page, name: str) -> float:
     return resting_top(page, page.locator(f"[id='{name}']"))
 
 
-def resting_top(page, found) -> float:
-    page.wait_for_load_state("load")
-    before = None
-    for _ in range(40):
-        page.wait_for_timeout(150)
-        now = found.evaluate("element => element.getBoundingClientRect().top")
-        if now == before:
-            break
-        before = now
-    return now
-
-
 @pytest.mark.parametrize("screen", [DESKTOP, PHONE], ids=["desk", "phone"])
 @pytest.mark.parametrize("name", DEEP)
 def test_a_link_leads_to_its_place_and_back_leads_to_the_reader_s(open_page, address, name, screen):
@@ -713,20 +715,20 @@ def test_the_contents_on_a_phone_lead_to_a_section_and_make_way(visit):
         assert 0 <= top_of(page, target) < 200, entry
 
 
+HAS_A_RING = """element => {
+  const { outlineStyle, outlineWidth } = getComputedStyle(element);
+  return outlineStyle !== "none" && parseFloat(outlineWidth) >= 2;
+}"""
+
+
 def test_what_has_the_focus_can_be_seen(visit):
     page = visit(CHAPTER)
     seen = set()
     for _ in range(25):
         page.keyboard.press("Tab")
-        kind, ringed = page.evaluate(
-            """() => {
-              const { outlineStyle, outlineWidth } = getComputedStyle(document.activeElement);
-              const ring = outlineStyle !== "none" && parseFloat(outlineWidth) >= 2;
-              return [document.activeElement.outerHTML, ring];
-            }"""
-        )
-        seen.add(kind)
-        assert ringed, kind
+        focused = page.locator(":focus")
+        eventually(focused, HAS_A_RING)
+        seen.add(focused.evaluate("element => element.outerHTML"))
     assert len(seen) > 4
 
 
