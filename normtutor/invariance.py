@@ -232,16 +232,28 @@ def _scaled_power_norm_frozen(before: Array) -> Norm:
 # BatchNorm refuses an epsilon of exactly 0 in training; this one vanishes next to any variance.
 _TINY = float(np.finfo(np.float64).tiny)
 
+
+def subject_of(choices: norms.Choices) -> Subject:
+    """Put the norm of a row of the table to the test, in training and with ε as good as 0.
+
+    Parameters
+    ----------
+    choices : Choices
+        As in :data:`normtutor.norms.TABLE` or :data:`normtutor.norms.RELATIVES`.
+    """
+    if choices.source is not norms.Source.WEIGHTS:
+        return Subject(lambda z: choices.formula(z, _TINY))
+    return Subject(lambda z: z, lambda x, w, bias: linear(x, choices.formula(w, _TINY), bias))
+
+
+# In the order of the papers' tables; what a running statistic makes of a norm stands by its side.
+_PLAIN = {name: subject_of(row) for name, row in norms.TABLE.items() if name != "PowerNorm"}
 NORMS: dict[str, Subject] = {
-    "BatchNorm": Subject(lambda z: norms.batch_norm(z, eps=_TINY, feature_axis=-1)[0]),
+    "BatchNorm": _PLAIN["BatchNorm"],
     "BatchNorm, eval": Subject(_batch_norm_evaluation, frozen=True),
-    "WeightNorm": Subject(lambda z: z, weight_normalized),
-    "LayerNorm": Subject(lambda z: norms.layer_norm(z, eps=0.0)[0]),
-    "RMSNorm": Subject(lambda z: norms.rms_norm(z, eps=0.0)[0]),
-    "pRMSNorm": Subject(lambda z: norms.partial_rms_norm(z, p=0.5, eps=0.0)[0]),
-    "InstanceNorm": Subject(lambda z: norms.instance_norm(z, eps=0.0, feature_axis=-1)[0]),
-    "GroupNorm": Subject(lambda z: norms.group_norm(z, num_groups=2, eps=0.0, feature_axis=-1)[0]),
-    "PowerNorm-V": Subject(lambda z: norms.power_norm_v(z, eps=0.0)[0]),
+    **{name: _PLAIN[name] for name in ("WeightNorm", "LayerNorm", "RMSNorm")},
+    **{name: _PLAIN[name] for name in _PLAIN if name != "PowerNorm-V"},
+    "PowerNorm-V": _PLAIN["PowerNorm-V"],
     "PowerNorm, frozen": Subject(_power_norm_frozen, frozen=True),
     "PowerNorm, settled": Subject(_power_norm_following, frozen=True),
     "PowerNorm, scaled": Subject(_scaled_power_norm_frozen, frozen=True),

@@ -11,13 +11,14 @@ number of features and returns a module.
 
 import math
 from collections.abc import Callable, Sequence
+from inspect import signature
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from normtutor import layers
+from normtutor import layers, norms
 from normtutor.wiring import NormFactory, ResidualStep, Wiring, normalize, wiring_named
 
 # The wiring of a layer: of both its steps, or of attention and of the feed-forward network.
@@ -27,19 +28,27 @@ LayerWiring = str | Wiring | tuple[str | Wiring, str | Wiring]
 # --- which norm -----------------------------------------------------------------------------------
 
 
+# What a model calls a norm -> how its layer is built.
+NORM_LAYERS = {
+    row.layer.called: row.layer
+    for row in (norms.TABLE | norms.RELATIVES).values()
+    if row.layer.called
+}
+
+
 def make_norm(norm: str | NormFactory, features: int, *, feature_axis: int = -1) -> nn.Module:
     """Build a norm over ``features`` features.
 
     Parameters
     ----------
     norm : str or function
-        "none", "layer", "rms", "batch", "group", "instance", "power", "power-v" or "tanh"
-        (:class:`normtutor.layers.DynamicTanh`); or a function from the number of features to a
-        module.
+        "none", or what the norm's row of :data:`normtutor.norms.TABLE` or
+        :data:`normtutor.norms.RELATIVES` has it called: "layer", "rms", "batch", "group",
+        "instance", "power", "power-v", "tanh" (:class:`normtutor.layers.DynamicTanh`), ...; or a
+        function from the number of features to a module.
     feature_axis : int
-        −1 for tokens (B, L, H), 1 for images (B, C, H, W). On images "layer" and "rms" would need
-        the features last, so "layer" there is what papers on images call LayerNorm: GroupNorm
-        with one group.
+        −1 for tokens (B, L, H), 1 for images (B, C, H, W). On images "layer" is what papers on
+        images call LayerNorm: GroupNorm with one group.
     """
     if callable(norm):
         return norm(features)
@@ -47,27 +56,17 @@ def make_norm(norm: str | NormFactory, features: int, *, feature_axis: int = -1)
         return nn.Identity()
     if norm == "layer" and feature_axis == 1:
         return layers.GroupNorm(1, features)
-    if norm == "layer":
-        return layers.LayerNorm(features)
-    if norm == "rms" and feature_axis == -1:
-        return layers.RMSNorm(features)
-    if norm == "batch":
-        return layers.BatchNorm(features, feature_axis=feature_axis)
-    if norm == "group":
-        return layers.GroupNorm(4, features, feature_axis=feature_axis)
-    if norm == "instance":
-        return layers.InstanceNorm(features, feature_axis=feature_axis)
-    if norm == "power":
-        return layers.PowerNorm(features, feature_axis=feature_axis)
-    if norm == "power-v":
-        return layers.PowerNorm(features, variant="pn-v", feature_axis=feature_axis)
-    if norm == "tanh" and feature_axis == -1:
-        return layers.DynamicTanh(features)
-    raise ValueError(
-        'norm must be "none", "layer", "rms" (for tokens), "batch", "group", "instance", "power", '
-        f'"power-v" or "tanh" (for tokens), or a function of the number of features; got {norm!r} '
-        f"for feature_axis={feature_axis}."
-    )
+    layer = NORM_LAYERS.get(norm)
+    kind = getattr(layers, layer.name) if layer else None
+    chooses_axis = kind is not None and "feature_axis" in signature(kind).parameters
+    if layer is None or kind is None or not (chooses_axis or feature_axis == -1):
+        raise ValueError(
+            f'norm must be "none", {", ".join(map(repr, NORM_LAYERS))}, or a function of the '
+            f"number of features; got {norm!r} for feature_axis={feature_axis}. Some norms are for "
+            "tokens alone, whose features come last."
+        )
+    axis = {"feature_axis": feature_axis} if chooses_axis else {}
+    return kind(*layer.before, features, **layer.options, **axis)
 
 
 # --- a Transformer language model -----------------------------------------------------------------

@@ -1,14 +1,28 @@
 """The three choices that make a norm: which axes share a statistic, which statistic, from where.
 
-The table that the chapters, the figures and the exercises read.
+The table that the chapters, the figures, the audit of invariances, the models and the exercises
+read: what is said of a norm as a whole stands in its row.
 """
 
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from normtutor.norms.batch_norm import batch_norm
+from normtutor.norms.conditional import film
+from normtutor.norms.dynamic_tanh import dynamic_tanh
+from normtutor.norms.group_norm import group_norm, instance_norm
+from normtutor.norms.layer_norm import layer_norm
+from normtutor.norms.power_norm import power_norm, power_norm_v
+from normtutor.norms.rms_norm import partial_rms_norm, rms_norm
+from normtutor.norms.scale_norm import scale_norm
+from normtutor.norms.weight_norm import weight_norm
 from normtutor.validation import check_groups, partial_count
+
+Array = Any
 
 
 class Statistic(StrEnum):
@@ -42,6 +56,20 @@ class Source(StrEnum):
         return self not in (Source.AVERAGE, Source.NOWHERE)
 
 
+class Layer(NamedTuple):
+    """Who builds the norm in :mod:`normtutor.layers`, and how.
+
+    ``name`` is the class or function there. ``called`` is what :func:`normtutor.models.make_norm`
+    calls it; empty where a layer needs more than its number of features. That number comes behind
+    the arguments ``before`` it.
+    """
+
+    name: str
+    called: str = ""
+    before: tuple[Any, ...] = ()
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
 class Choices(NamedTuple):
     """One row of the table, for x of shape (B, L, H).
 
@@ -51,6 +79,10 @@ class Choices(NamedTuple):
     a dark page: figures, style sheets and scripts all take them from here. Relatives share a colour
     and differ in dashes. ``citation`` is the paper's key in the bibliography; ``parameters`` says
     where γ and β come from, if not from one entry per feature.
+
+    ``formula(x, eps)`` is y in training, with all parameters as they are at the start; for a norm
+    of the weights, x and y are the weights of shape (H, d). ``inverse(x)`` is what each cell of x
+    is multiplied by, of a shape that broadcasts to x's, or None where there is no statistic.
     """
 
     axes: str
@@ -59,45 +91,90 @@ class Choices(NamedTuple):
     light: str
     dark: str
     citation: str
+    layer: Layer
+    formula: Callable[[Array, float], Array]
+    inverse: Callable[[Array], Array] | None
     parameters: str = ""
+
+
+# GroupNorm's number of groups and pRMSNorm's share of entries, on the few features of an example.
+GROUPS, SHARE = 2, 0.25
+
+
+def _in_each_group(x: Array) -> Array:
+    """GroupNorm's inverse statistic, (B, L, H): each group's beside each of its features."""
+    inverse = group_norm(x, num_groups=GROUPS, feature_axis=-1)[1].inverse_std[..., 0]
+    return np.repeat(inverse, x.shape[-1] // GROUPS, axis=-1)
+
+
+def _as_it_starts(x: Array, eps: float = 1e-5) -> tuple[Array, Any, Array]:
+    return power_norm(x, None, None, np.ones(x.shape[-1], dtype=x.dtype), eps=eps)
 
 
 TABLE: dict[str, Choices] = {
     "BatchNorm": Choices(
         *("BL", Statistic.MOMENTS, Source.BATCH_THEN_AVERAGE),
         *("#0a4a86", "#8cc4ee", "ioffe2015"),
+        Layer("BatchNorm", "batch"),
+        lambda x, eps: batch_norm(x, eps=eps, feature_axis=-1)[0],
+        lambda x: batch_norm(x, feature_axis=-1)[1].inverse_std,
     ),
     "LayerNorm": Choices(
         *("H", Statistic.MOMENTS, Source.TOKEN),
         *("#cc4a00", "#fa8e2e", "ba2016"),
+        Layer("LayerNorm", "layer"),
+        lambda x, eps: layer_norm(x, eps=eps)[0],
+        lambda x: layer_norm(x)[1].inverse_std,
     ),
     "InstanceNorm": Choices(
         *("L", Statistic.MOMENTS, Source.SEQUENCE),
         *("#6e4212", "#c59e5e", "ulyanov2016"),
+        Layer("InstanceNorm", "instance"),
+        lambda x, eps: instance_norm(x, eps=eps, feature_axis=-1)[0],
+        lambda x: instance_norm(x, feature_axis=-1)[1].inverse_std[..., 0],
     ),
     "GroupNorm": Choices(
         *("Lh", Statistic.MOMENTS, Source.SEQUENCE),
         *("#0f8563", "#2ee09a", "wu2018"),
+        Layer("GroupNorm", "group", before=(4,)),
+        lambda x, eps: group_norm(x, num_groups=GROUPS, eps=eps, feature_axis=-1)[0],
+        _in_each_group,
     ),
     "RMSNorm": Choices(
         *("H", Statistic.MEAN_SQUARE, Source.TOKEN),
         *("#b338bd", "#b980fb", "zhang2019rms"),
+        Layer("RMSNorm", "rms"),
+        lambda x, eps: rms_norm(x, eps=eps)[0],
+        lambda x: rms_norm(x)[1].inverse_rms,
     ),
     "pRMSNorm": Choices(
         *("h", Statistic.MEAN_SQUARE, Source.TOKEN),
         *("#b338bd", "#b980fb", "zhang2019rms"),
+        Layer("PartialRMSNorm", "partial-rms", options=MappingProxyType({"p": SHARE})),
+        lambda x, eps: partial_rms_norm(x, p=SHARE, eps=eps)[0],
+        lambda x: 1 / partial_rms_norm(x, p=SHARE)[1].rms,
     ),
     "PowerNorm-V": Choices(
         *("BL", Statistic.MEAN_SQUARE, Source.BATCH),
         *("#222222", "#e6e6e6", "shen2020"),
+        Layer("PowerNorm", "power-v", options=MappingProxyType({"variant": "pn-v"})),
+        lambda x, eps: power_norm_v(x, eps=eps)[0],
+        lambda x: power_norm_v(x)[1].inverse_psi,
     ),
     "PowerNorm": Choices(
         *("BL", Statistic.MEAN_SQUARE, Source.AVERAGE),
         *("#222222", "#e6e6e6", "shen2020"),
+        Layer("PowerNorm", "power"),
+        lambda x, eps: _as_it_starts(x, eps)[0],
+        # Of the average that this batch has moved: it divides the next batch.
+        lambda x: 1 / np.sqrt(_as_it_starts(x)[2]),
     ),
     "WeightNorm": Choices(
         *("", Statistic.LENGTH, Source.WEIGHTS),
         *("#6e4212", "#c59e5e", "salimans2016"),
+        Layer("weight_norm"),
+        lambda weight, _: weight_norm(weight)[0],
+        lambda weight: 1 / weight_norm(weight)[1].norm,
     ),
 }
 
@@ -108,17 +185,38 @@ NO_NORM = ("#6a6a6a", "#a8a8a8")
 # and β. A row without axes takes no statistic.
 RELATIVES: dict[str, Choices] = {
     "ScaleNorm": TABLE["RMSNorm"]._replace(
-        statistic=Statistic.LENGTH, citation="nguyen2019", parameters="one g for all features"
+        statistic=Statistic.LENGTH,
+        citation="nguyen2019",
+        layer=Layer("ScaleNorm", "scale"),
+        formula=lambda x, eps: scale_norm(x, np.full(1, x.shape[-1] ** 0.5, x.dtype), eps=eps)[0],
+        inverse=lambda x: scale_norm(x, np.ones(1, x.dtype))[1].inverse_norm,
+        parameters="one g for all features",
     ),
     "AdaLN": TABLE["LayerNorm"]._replace(
-        citation="peebles2023", parameters="γ and β from a condition"
+        citation="peebles2023",
+        layer=Layer("AdaptiveLayerNorm"),
+        parameters="γ and β from a condition",
     ),
     "AdaLN-Zero": TABLE["LayerNorm"]._replace(
-        citation="peebles2023", parameters="γ, β and a gate from a condition"
+        citation="peebles2023",
+        layer=Layer("AdaptiveLayerNormZero"),
+        parameters="γ, β and a gate from a condition",
     ),
     "FiLM": Choices(
         *("", Statistic.NONE, Source.NOWHERE),
-        *(*NO_NORM, "perez2018", "γ and β from a condition"),
+        *(*NO_NORM, "perez2018"),
+        Layer("FiLM"),
+        lambda x, _: film(x, *np.zeros((2, x.shape[0], x.shape[-1]), x.dtype))[0],
+        None,
+        parameters="γ and β from a condition",
+    ),
+    "DyT": Choices(
+        *("", Statistic.NONE, Source.NOWHERE),
+        *(*NO_NORM, "zhu2025"),
+        Layer("DynamicTanh", "tanh"),
+        lambda x, _: dynamic_tanh(x, np.full(1, 0.5, x.dtype))[0],
+        None,
+        parameters="one α for all features, then γ and β",
     ),
 }
 
@@ -128,8 +226,8 @@ def sharing_cells(
     shape: tuple[int, int, int],
     cell: tuple[int, int, int],
     *,
-    num_groups: int = 2,
-    p: float = 0.25,
+    num_groups: int = GROUPS,
+    p: float = SHARE,
 ) -> np.ndarray:
     """Mark the cells of x from which the statistic that normalizes ``cell`` is computed.
 
@@ -148,7 +246,7 @@ def sharing_cells(
     Returns
     -------
     boolean array of shape (B, L, H)
-        All False for WeightNorm and FiLM, which take no statistic of the activations.
+        All False for WeightNorm, FiLM and DyT, which take no statistic of the activations.
 
     Raises
     ------

@@ -6,41 +6,64 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from normtutor import norms
-from normtutor.norms import TABLE, sharing_cells
+from normtutor.norms import RELATIVES, TABLE, Source, Statistic, sharing_cells
+from normtutor.norms.choices import GROUPS, SHARE
 
 SHAPE = (2, 3, 8)
-GROUPS, P = 2, 0.25
+ROWS = TABLE | RELATIVES
 
-# The statistic that normalizes each cell, recomputed by its own norm after one cell was moved.
-INVERSE_STATISTIC = {
-    "BatchNorm": lambda x: norms.batch_norm(x, feature_axis=-1)[1].inverse_std,
-    "LayerNorm": lambda x: norms.layer_norm(x)[1].inverse_std,
-    "InstanceNorm": lambda x: np.squeeze(
-        norms.instance_norm(x, feature_axis=-1)[1].inverse_std, axis=-1
-    ),
-    "GroupNorm": lambda x: np.repeat(
-        norms.group_norm(x, num_groups=GROUPS, feature_axis=-1)[1].inverse_std[..., 0], 4, axis=-1
-    ),
-    "RMSNorm": lambda x: norms.rms_norm(x)[1].inverse_rms,
-    "pRMSNorm": lambda x: 1 / norms.partial_rms_norm(x, p=P)[1].rms,
-    "PowerNorm-V": lambda x: norms.power_norm_v(x)[1].inverse_psi,
-    "PowerNorm": lambda x: 1 / np.sqrt(norms.power_norm(x, None, None, np.ones(8))[2]),
-}
+# What has a statistic of the activations.
+TAKING = {name: row for name, row in ROWS.items() if row.axes}
 
 
-@pytest.mark.parametrize("name", INVERSE_STATISTIC)
+@pytest.mark.parametrize("name", TAKING)
 def test_the_table_says_which_cells_move_a_statistic(name):
     x = np.random.default_rng(0).standard_normal(SHAPE) + 1.0
-    before = np.broadcast_to(INVERSE_STATISTIC[name](x), SHAPE)
+    inverse = TAKING[name].inverse
+    before = np.broadcast_to(inverse(x), SHAPE)
     for moved in np.ndindex(SHAPE):
         shifted = x.copy()
         shifted[moved] += 2.0
-        after = np.broadcast_to(INVERSE_STATISTIC[name](shifted), SHAPE)
+        after = np.broadcast_to(inverse(shifted), SHAPE)
         changed = ~np.isclose(before, after, rtol=1e-12)
         for cell in ((0, 0, 0), (0, 1, 3), (1, 2, 7), (1, 0, 4)):
-            said = sharing_cells(name, SHAPE, cell, num_groups=GROUPS, p=P)[moved]
+            said = sharing_cells(name, SHAPE, cell, num_groups=GROUPS, p=SHARE)[moved]
             assert said == changed[cell], (name, cell, moved)
+
+
+@pytest.mark.parametrize("name", TAKING)
+def test_the_formula_multiplies_by_the_inverse_statistic(name):
+    row = TAKING[name]
+    x = np.random.default_rng(0).standard_normal(SHAPE) + 1.0
+    size = np.sqrt(SHAPE[-1]) if row.statistic is Statistic.LENGTH else 1.0  # ScaleNorm's g
+    if name == "PowerNorm":  # this batch is divided by the average before it, which starts at 1
+        assert_allclose(row.formula(x, 0.0), x)
+        return
+    spread = x - x.mean(axis=axes_of(row), keepdims=True) if row.statistic.centred else x
+    if name == "GroupNorm":
+        groups = x.reshape(2, 3, GROUPS, -1)
+        spread = (groups - groups.mean(axis=(1, 3), keepdims=True)).reshape(SHAPE)
+    assert_allclose(row.formula(x, 1e-5), size * spread * row.inverse(x), rtol=1e-4)
+
+
+def axes_of(row):
+    return tuple("BLH".index(letter) for letter in row.axes.upper())
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_takes_no_statistic_says_so(name):
+    row = ROWS[name]
+    assert (
+        (row.inverse is None) == (row.statistic is Statistic.NONE) == (row.source is Source.NOWHERE)
+    )
+
+
+def test_weight_norm_divides_each_unit_by_its_length():
+    weight = np.random.default_rng(0).standard_normal((5, 3))
+    row = TABLE["WeightNorm"]
+    unit = weight / np.linalg.norm(weight, axis=1, keepdims=True)
+    assert_allclose(row.formula(weight, 0.0), unit)
+    assert_allclose(weight * row.inverse(weight), unit)
 
 
 def test_weight_norm_shares_nothing_of_the_activations():
@@ -66,9 +89,9 @@ def test_the_sizes_of_the_sets():
 def test_the_statistic_named_is_the_statistic_taken():
     """Adding a constant to the shared cells moves a root mean square, not a standard deviation."""
     x = np.random.default_rng(0).standard_normal(SHAPE) + 1.0
-    for name, inverse_statistic in INVERSE_STATISTIC.items():
-        before, after = inverse_statistic(x), inverse_statistic(x + 5.0)
-        centred = TABLE[name].statistic.centred
+    for name, row in TAKING.items():
+        before, after = row.inverse(x), row.inverse(x + 5.0)
+        centred = row.statistic.centred
         assert np.allclose(before, after) == centred, name
         if centred:
             assert_allclose(before, after, rtol=1e-10)
@@ -90,8 +113,6 @@ def test_bad_input(call, says):
 
 
 def test_every_norm_cites_a_paper_that_the_bibliography_has():
-    from normtutor.norms import RELATIVES
-
     entries = (Path(__file__).resolve().parents[2] / "book" / "references.bib").read_text("utf-8")
-    for name, row in (TABLE | RELATIVES).items():
+    for name, row in ROWS.items():
         assert f"{{{row.citation}," in entries, name

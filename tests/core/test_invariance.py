@@ -112,6 +112,19 @@ def test_the_rule_predicts_the_table():
         assert predicted == TYPED[names[name]], name
 
 
+@pytest.mark.parametrize("name", norms.TABLE | norms.RELATIVES)
+def test_the_rule_predicts_what_the_audit_of_a_row_finds(name):
+    row = (norms.TABLE | norms.RELATIVES)[name]
+    subject = invariance.subject_of(row)
+    found = letters(audit(subject.norm, linear=subject.linear, dtypes=[np.float64]))
+    assert found == "".join("y" if rule(row, t) else "n" for t in TRANSFORMATIONS.values())
+
+
+def test_the_audit_has_every_row_of_the_table():
+    audited = {name.split(",")[0] for name in NORMS}
+    assert audited == set(norms.TABLE)
+
+
 # --- each theorem, on shapes and values that hypothesis chooses -----------------------------------
 
 INVARIANT = [

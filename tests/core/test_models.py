@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from normtutor import data, layers, models
+from normtutor import data, layers, models, norms
+from normtutor.norms import choices
 
 SENTENCES = [np.array([2, 5, 6, 7, 8, 2]), np.array([2, 8, 9, 2]), np.array([2, 9, 5, 2])]
 
@@ -33,6 +34,9 @@ def language_model(norm="layer", **settings):
         ("power", -1, layers.PowerNorm),
         ("power-v", -1, layers.PowerNorm),
         ("tanh", -1, layers.DynamicTanh),
+        ("rms", 1, layers.RMSNorm),
+        ("scale", -1, layers.ScaleNorm),
+        ("partial-rms", -1, layers.PartialRMSNorm),
     ],
 )
 def test_norms_by_name(name, axis, kind):
@@ -42,10 +46,28 @@ def test_norms_by_name(name, axis, kind):
     assert norm(torch.randn(shape)).shape == shape
 
 
+def test_every_row_of_the_table_names_its_layer_and_none_is_called_as_another():
+    rows = (norms.TABLE | norms.RELATIVES).values()
+    assert {row.layer.name for row in rows} <= set(layers.__all__)
+    called = [row.layer.called for row in rows if row.layer.called]
+    assert len(called) == len(set(called)) and list(models.NORM_LAYERS) == called
+
+
+@pytest.mark.parametrize("called", models.NORM_LAYERS)
+def test_a_layer_starts_with_the_formula_of_its_row(called):
+    row = next(r for r in (norms.TABLE | norms.RELATIVES).values() if r.layer.called == called)
+    layer = models.make_norm(called, 8).double()
+    if called == "group":
+        layer = layers.GroupNorm(choices.GROUPS, 8, feature_axis=-1).double()
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+    eps = getattr(layer, "eps", None) or torch.finfo(x.dtype).eps
+    torch.testing.assert_close(layer(x).detach(), torch.asarray(row.formula(x.numpy(), eps)))
+
+
 def test_a_factory_and_an_unknown_name():
     assert isinstance(models.make_norm(lambda n: nn.Tanh(), 8), nn.Tanh)
-    with pytest.raises(ValueError, match="'rms' for feature_axis=1"):
-        models.make_norm("rms", 8, feature_axis=1)
+    with pytest.raises(ValueError, match="'scale' for feature_axis=1"):
+        models.make_norm("scale", 8, feature_axis=1)
     with pytest.raises(ValueError, match="norm must be"):
         models.make_norm("lawyer", 8)
 
