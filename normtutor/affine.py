@@ -1,6 +1,6 @@
 r"""The affine step that follows every norm, :math:`y = \gamma \hat x + \beta`, and its backward.
 
-It is the one part that all norms share to the letter. What differs is where γ and β lie: one
+It is the one part that is identical in all norms. What differs is where γ and β lie: one
 value per feature, or one per entry of the trailing axes.
 """
 

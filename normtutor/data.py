@@ -11,7 +11,7 @@ r"""Seeded data. Nothing is downloaded.
 
 The text differs between versions of the packages. A corpus therefore carries the SHA-256 of its
 text, which every saved result records, and a note where the text is not the book's. All tensors
-stand on torch's default device.
+are on torch's default device.
 """
 
 import hashlib
@@ -102,8 +102,8 @@ def image_batches(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield shuffled batches for ever, each of exactly ``batch_size`` images, epoch after epoch.
 
-    The images left over at the end of an epoch sit out until the next shuffle: a last batch of one
-    image would have its own, very noisy, batch statistics.
+    The images left over at the end of an epoch are skipped until the next shuffle: a last batch of
+    one image would have its own, very noisy, batch statistics.
     """
     count = len(split.labels)
     if not 1 <= batch_size <= count:
@@ -155,8 +155,9 @@ class Corpus:
 
     The vocabulary is made from ``train`` alone. ``sha256`` identifies the text.
 
-    - The text of the packages is cut by documents: one is a module, all of it stands in one part,
-      and no sentence stands in two parts. Its topic is its package and subpackage.
+    - The text of the packages is cut by documents: a document is a module, all of it is in one
+    part,
+      and no sentence is in two parts. Its topic is its package and subpackage.
     - A file, or Python's reference, is cut inside documents: each gives its first 80 % to
       ``train``, the next 10 % to ``validation`` and the last 10 % to ``test``, so that the parts
       cover the same topics. Each document is a topic of its own.
@@ -209,7 +210,7 @@ def load_corpus(
         :func:`own_text`, or else the text that ``text`` names.
     text : "packages" or "python"
         The docstrings of the installed packages; or the 79 or so topics of the language reference
-        that comes with this Python, a topic a document.
+        that comes with this Python, each topic a document.
     level : "piece", "word" or "character"
         Pieces of words (:class:`normtutor.pieces.Pieces`), learned from the training part; or
         words, numbers and punctuation marks; or characters. Words and pieces are lower-cased.
@@ -223,7 +224,7 @@ def load_corpus(
 
     Notes
     -----
-    The work is done once a process: later calls with the same text and settings return the same
+    The work is done once per process: later calls with the same text and settings return the same
     corpus. The text of the packages and the pieces are also kept on disk, because to read and to
     learn them takes a minute.
     """
@@ -454,7 +455,7 @@ def sentence_batches(
     - ``"length"``: sentences of about equal length, chosen at random among equals; this is how
       translation systems save padding.
 
-    The sentences left over after the last full batch sit out.
+    The sentences left over after the last full batch are skipped.
     """
     return list(sentence_stream(documents, batch_size, order, rng))
 
@@ -537,8 +538,9 @@ def topic_batches(
 
     A one-topic batch takes a topic with a probability in proportion to its number of sentences and
     draws from it; any other batch draws from all topics. So every sentence is drawn equally often,
-    whatever the share: what changes is who shares a batch. No sentence stands twice in a batch.
-    Topics with fewer than ``batch_size`` sentences fill no batch and sit out at every share.
+    whatever the share: what changes is who shares a batch. No sentence is twice in a batch.
+    Topics with fewer than ``batch_size`` sentences cannot fill a batch and are left out at every
+    share.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Why does a model compute something else in evaluation than in training?
+"""Why does a model compute something different in evaluation than in training?
 
 Every cause is judged by an experiment on a copy of the model: take the cause away, and see how far
-the outputs move. The unit is one for all models and losses: the root mean square of the change,
-over the spread of the outputs among examples.
+the outputs move. The unit is the same for all models and losses: the root mean square of the
+change, divided by the spread of the outputs over the examples.
 """
 
 import copy
@@ -58,7 +58,7 @@ SHARE = 0.05  # a share of the initial values that may remain in a running avera
 
 
 class Finding(NamedTuple):
-    """One cause: where it sits, how far it moves the outputs, what shows it, what to do.
+    """One cause: where it is, how far it moves the outputs, the evidence, and the remedy.
 
     Attributes
     ----------
@@ -95,16 +95,16 @@ class Finding(NamedTuple):
 
 @dataclass
 class Diagnosis:
-    """What :func:`diagnose` found; printed, a report.
+    """What :func:`diagnose` found. It prints as a report.
 
     Attributes
     ----------
     findings : list of Finding
         The strongest first; empty for a model whose modes agree.
     losses : dict
-        Mean losses by a description; empty if the loaders bring no targets.
+        Mean losses, each under a description; empty if the loaders have no targets.
     notes : list of str
-        What could not be looked at, and why.
+        What could not be checked, and why.
     """
 
     findings: list[Finding] = field(default_factory=list)
@@ -138,8 +138,8 @@ def diagnose(
 ) -> Diagnosis:
     """Say which cause makes training and evaluation of ``model`` disagree.
 
-    Pass the model as it stands in your training loop, after ``model.train()`` and after whatever
-    you freeze. Nothing of it is changed: all runs are made on a copy in float32.
+    Pass the model in the state in which your training loop uses it: after ``model.train()`` and
+    after any freezing. The model is not changed: all runs are made on a copy in float32.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def diagnose(
         With the norms of torch.nn or of :mod:`normtutor.layers`.
     train_loader, eval_loader : iterable
         Of batches x, or of tuples or lists (x, target, ...), x a tensor with the examples on its
-        first axis. Not a generator that runs out: each is gone through once.
+        first axis. Not a generator that runs out: each is iterated over once.
     forward : callable, optional
         ``forward(model, x)`` returns the outputs, (B, ...). By default ``model(x)``, its
         ``logits`` or its first entry.
@@ -155,7 +155,7 @@ def diagnose(
         ``loss(outputs, target)``. By default cross entropy for whole-numbered targets, and mean
         squared error for others.
     max_batches : int
-        So many batches of each loader are looked at.
+        How many batches of each loader are used.
     device : torch.device, optional
         Where to run; by default where the model is.
 

@@ -1,6 +1,6 @@
 r"""Parameters and settings of a norm between torch, Keras, Flax and ONNX.
 
-The four write the same norm in four ways. What differs:
+The four libraries store the same norm in four ways. What differs:
 
 ================  ===================  ============================  =============  ==============
 \                 torch                Keras                         Flax           ONNX
@@ -17,8 +17,8 @@ momentum counts   the new value        the old value                 the old val
 features on axis  1                    -1                            -1             1
 ================  ===================  ============================  =============  ==============
 
-The last three rows are the defaults. The layers of this package stand under "torch", whose names
-they have.
+The last three rows are the defaults. The layers of this package use torch's names, so they count
+as "torch".
 """
 
 from collections.abc import Mapping
@@ -109,7 +109,7 @@ def convert(
     Returns
     -------
     dict
-        Parameters and settings under the names of ``target``, values unchanged but for the
+        Parameters and settings under the names of ``target``, values unchanged except for the
         momentum, which counts the old value in some libraries and the new one in others, and the
         running variance. For BatchNorm the axis of the features is always stated, since the
         libraries' defaults differ.

@@ -36,7 +36,7 @@ def t_interval(samples: ArrayLike) -> tuple[FloatArray, FloatArray]:
     Parameters
     ----------
     samples : array of shape (n_seeds, ...)
-        One row a seed. With one row there is no spread to estimate: the half-width is NaN.
+        One row per seed. With one row there is no spread to estimate: the half-width is NaN.
 
     Returns
     -------

@@ -1,14 +1,14 @@
-r"""Which changes of the weights and of the data does a norm not see?
+r"""Which changes of the weights and of the data leave a norm's output unchanged?
 
 A linear map, then a norm: :math:`z = W x + b`, :math:`y = \operatorname{norm}(z)`, for x of shape
-(B, L, d) and W of shape (H, d), one row a unit. Seven transformations of W or x, and for each norm
-the verdict on each: is y the same afterwards?
+(B, L, d) and W of shape (H, d), one row per unit. There are seven transformations of W or x. The
+question for each norm and each of them: is y the same afterwards?
 
 :func:`audit` finds out by trying. It runs the norm before and after on random shapes, scales and
 dtypes. One draw on which y changes by more than rounding refutes the invariance, and a small
 counterexample in whole numbers is kept; as long as no draw does, the verdict is yes. That is
-evidence, not proof: the proofs are in the chapter. :func:`rule` says from the three choices of a
-norm what they come to.
+evidence, not proof: the proofs are in the chapter. :func:`rule` derives the verdicts from the three
+choices of a norm.
 
 >>> def my_norm(z):  # divide each token by the sum of its absolute values
 ...     return z / abs(z).sum(axis=-1, keepdims=True)
@@ -39,7 +39,7 @@ ILL_CONDITIONED, ILL_CONDITIONED_SHARE = 1e4, 0.02
 
 
 class Setup(NamedTuple):
-    """What stands before the norm: data, weights, and a bias or None."""
+    """What comes before the norm: data, weights, and a bias or None."""
 
     x: Array  # (B, L, d)
     weight: Array  # (H, d)
@@ -69,7 +69,7 @@ class Dice:
     sign : int
         1 for positive factors, −1 for negative ones.
     whole : bool
-        Whether to draw whole numbers, for a counterexample that one can recompute by hand.
+        Whether to draw whole numbers, for a counterexample that can be checked by hand.
     """
 
     def __init__(self, rng: np.random.Generator, sign: int = 1, whole: bool = False) -> None:
@@ -134,13 +134,13 @@ def rescale_matrix(setup: Setup, dice: Dice) -> tuple[Setup, Any]:
 
 
 def rescale_vectors(setup: Setup, dice: Dice) -> tuple[Setup, Any]:
-    """Multiply each unit's weights by a factor of its own."""
+    """Multiply each unit's weights by its own factor."""
     factors = dice.factors(setup.weight.shape[0])
     return setup._replace(weight=_times(setup.weight, factors[:, None])), np.sign(factors)
 
 
 def recentre_matrix(setup: Setup, dice: Dice) -> tuple[Setup, Any]:
-    """Add one and the same row to the weights of every unit."""
+    """Add the same row to the weights of every unit."""
     row = dice.shift(setup.weight.shape[1], setup.weight)
     return setup._replace(weight=_plus(setup.weight, row)), 1
 
@@ -151,7 +151,7 @@ def rescale_data(setup: Setup, dice: Dice) -> tuple[Setup, Any]:
 
 
 def recentre_data(setup: Setup, dice: Dice) -> tuple[Setup, Any]:
-    """Add one and the same vector to every token."""
+    """Add the same vector to every token."""
     return setup._replace(x=_plus(setup.x, dice.shift(setup.x.shape[2], setup.x))), 1
 
 
@@ -184,7 +184,7 @@ TRANSFORMATIONS: dict[str, Transformation] = {
 
 
 class Subject(NamedTuple):
-    """How a norm is put to the test; the arguments of :func:`audit`."""
+    """How a norm is tested; the arguments of :func:`audit`."""
 
     norm: Callable[[Array], Any]
     linear: Callable[[Array, Array, Array | None], Array] = linear
@@ -264,11 +264,11 @@ NORMS: dict[str, Subject] = {
 
 
 def rule(choices: norms.Choices, transformation: Transformation) -> bool:
-    """Say whether a norm with these choices does not see a transformation.
+    """Say whether a transformation leaves the output of a norm with these choices unchanged.
 
-    It does not see one whose factor or shift is the same on all cells that share a statistic; and
-    a shift only if the statistic has a mean to take it away. A statistic that does not come from
-    the present data or weights follows nothing.
+    It does if the factor or shift is the same on all cells that share a statistic, and, for a
+    shift, if the norm subtracts a mean. A statistic that is not computed from the present data or
+    weights does not follow any change.
 
     Parameters
     ----------
@@ -323,7 +323,7 @@ def memory_factor(delta: float, updates: Any, alpha: float) -> Any:
 
         \frac{y'}{y} = \frac{\delta}{\sqrt{\alpha^k + (1 - \alpha^k)\, \delta^2}}
 
-    From a running ψ² that had settled on one batch, after k updates on the multiplied batch.
+    ψ² has settled on one batch; then come k updates on the multiplied batch.
 
     Parameters
     ----------
@@ -539,7 +539,7 @@ def audit(
     draws: int = 8,
     seed: int = 0,
 ) -> Row:
-    """Put a norm through the transformations: its row of the table.
+    """Apply every transformation to a norm: its row of the table.
 
     Parameters
     ----------
@@ -569,7 +569,7 @@ def audit(
     Row
         For each transformation a :class:`Cell` with one of the verdicts
 
-        - "yes": on no draw did y move further than 30 times what the last digits of the
+        - "yes": on no draw did y change by more than 30 times what the last digits of the
           inputs do to it, in any dtype (in float64, no further than 7e-11 of its size);
         - "up to eps": y changes, by an amount that falls as the scale of z, or its square,
           grows, as the change due to an ε does;

@@ -2,7 +2,7 @@
 
 Each layer that torch.nn also has is a subclass of it: constructor, parameters, buffers,
 ``state_dict`` and ``repr`` are torch's own, and only ``forward`` is ours. So a layer of this module
-can take the place of torch's in any model, and loads its weights. The layers whose statistics
+can replace torch's in any model, and loads its weights. The layers whose statistics
 cross tokens take a mask as well.
 """
 
@@ -143,9 +143,9 @@ class BatchNorm(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
     Notes
     -----
     ``forward(x, mask=None)``: x of shape (B, C, ...) or (B, L, H), the mask boolean, of x's shape
-    without the feature axis, True on real tokens. Masked positions count in no statistic; the
-    output there is 0 and no gradient passes. The running variance is unbiased over the real
-    tokens. A batch without a real token counts in ``num_batches_tracked`` and changes nothing
+    without the feature axis, True on real tokens. Masked positions are left out of every statistic;
+    the output there is 0 and no gradient passes. The running variance is unbiased over the real
+    tokens. A batch without a real token increases ``num_batches_tracked`` and changes nothing
     else. Raises ValueError for one value per feature in training and for a negative ε.
     ``torch.nn.SyncBatchNorm.convert_sync_batchnorm`` does not know ``feature_axis``: it makes a
     layer whose features are on axis 1. Source: :cite:t:`ioffe2015`.
@@ -253,8 +253,8 @@ class InstanceNorm(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d):
 
     It is ``torch.nn.InstanceNorm1d``, ``InstanceNorm2d`` and ``InstanceNorm3d`` in one, an instance
     of each, and with ``feature_axis=-1`` it serves sequences of shape (B, L, H). Unlike torch's it
-    tells a batched from an unbatched input by two axes only: (C, L) is one example, everything
-    larger is a batch.
+    takes only an input with two axes as unbatched: (C, L) is one example, and anything with more
+    axes is a batch.
 
     Parameters
     ----------
@@ -345,8 +345,8 @@ class GroupNorm(nn.GroupNorm):
 
     Notes
     -----
-    ``forward(x, mask=None)``: shapes and mask as in :class:`BatchNorm`. Raises ValueError where a
-    single value is all there is to normalize. Source: :cite:t:`wu2018`.
+    ``forward(x, mask=None)``: shapes and mask as in :class:`BatchNorm`. Raises ValueError where
+    there is only a single value to normalize. Source: :cite:t:`wu2018`.
     """
 
     def __init__(
@@ -611,8 +611,8 @@ class _Conditional(nn.Module):
 class FiLM(_Conditional):
     r"""FiLM over the formula :func:`normtutor.norms.film`, with the map from the condition.
 
-    Behind a norm without parameters of its own it makes a conditional norm: behind BatchNorm,
-    conditional BatchNorm; behind InstanceNorm, the norm of style transfer.
+    After a norm without parameters of its own it makes a conditional norm: after BatchNorm,
+    conditional BatchNorm; after InstanceNorm, the norm of style transfer.
 
     Parameters
     ----------
@@ -665,7 +665,7 @@ class AdaptiveLayerNorm(_Conditional):
     Notes
     -----
     ``forward(x, condition)``: condition of shape (B, condition_features), for example the sum of
-    the embeddings of a class and a time, behind an activation. The linear map ``projection`` starts
+    the embeddings of a class and a time, after an activation. The linear map ``projection`` starts
     at 0, so that the layer starts as LayerNorm. Source: :cite:t:`peebles2023`.
     """
 
@@ -691,7 +691,7 @@ class AdaptiveLayerNorm(_Conditional):
 
 
 class AdaptiveLayerNormZero(_Conditional):
-    r"""A residual block with AdaLN-Zero: the norm before a branch and the gate behind it.
+    r"""A residual block with AdaLN-Zero: the norm before a branch and the gate after it.
 
     :math:`y = x + g\, f(\mathrm{AdaLN}(x))`, over :func:`normtutor.norms.adaptive_layer_norm` and
     :func:`normtutor.norms.gated_residual`.
@@ -733,7 +733,7 @@ class AdaptiveLayerNormZero(_Conditional):
 
 
 class DynamicTanh(nn.Module):
-    r"""Dynamic tanh over the formula :func:`normtutor.norms.dynamic_tanh`; no norm.
+    r"""Dynamic tanh over the formula :func:`normtutor.norms.dynamic_tanh`; it is not a norm.
 
     Parameters
     ----------
@@ -980,7 +980,7 @@ class PowerNorm(nn.Module):
         The weight of the past in ψ² and in ν.
     affine : bool
     warmup_steps : int
-        In so many batches at first, the batch's own quadratic mean divides.
+        In the first so many batches the divisor is the batch's own quadratic mean.
     variant : {"pn", "pn-v", "authors-code"}
         "pn" is the paper's Algorithm 2, :func:`~normtutor.norms.power_norm`; "pn-v" divides by
         this batch, with the exact gradient, :func:`~normtutor.norms.power_norm_v`;
@@ -998,11 +998,11 @@ class PowerNorm(nn.Module):
     mask as in :class:`BatchNorm`. Buffers: ``running_mean_square``, ψ², which starts at 1, and
     moves in training; ``nu``, which starts at 0 and moves in the backward pass of a training step,
     after it was used; ``num_batches_tracked``. In evaluation nothing moves, and the output is
-    linear in x but for β and the scaling of "authors-code". "pn-v" keeps ψ² for its evaluation.
+    linear in x except for β and the scaling of "authors-code". "pn-v" keeps ψ² for its evaluation.
     In training the gradient of "pn" and "authors-code" is approximate and has no gradient of its
-    own, in the warm-up neither: autograd raises where a second one leads through it. Gradient
-    checkpointing changes it, because the forward pass then runs again after ψ² has moved. Source:
-    :cite:t:`shen2020`.
+    own, not even in the warm-up: autograd raises an error if a second derivative is taken through
+    it. Gradient checkpointing changes it, because the forward pass then runs again after ψ² has
+    moved. Source: :cite:t:`shen2020`.
     """
 
     running_mean_square: Tensor

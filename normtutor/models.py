@@ -96,7 +96,7 @@ class CausalAttention(nn.Module):
         self.value_norm = make_norm(qk_norm if value_norm else "none", width // heads)
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values as they meet, (B, L, H) -> three of (B, heads, L, H/heads)."""
+        """Queries, keys and values by head, (B, L, H) -> three of (B, heads, L, H/heads)."""
         B, L, H = x.shape
         parts = (B, L, 3, self.heads, H // self.heads)
         query, key, value = self.project_in(x).view(parts).permute(2, 0, 3, 1, 4)
@@ -157,7 +157,7 @@ class TransformerLayer(nn.Module):
 class TransformerLM(nn.Module):
     """A causal Transformer language model: token numbers in, scores of the next token out.
 
-    Padding must stand on the right. A real token then never attends to padding, and the *only* way
+    Padding must be on the right. A real token then never attends to padding, and the *only* way
     in which padding can reach a real token is a norm that pools over tokens without a mask.
 
     Parameters
@@ -311,7 +311,7 @@ def admin_initialise(model: TransformerLM, tokens: Tensor) -> None:
     r"""Set the skip vectors of the wiring "admin" from one batch, as :cite:t:`liu2020` do.
 
     With :math:`f_i` the branch of step i, :math:`\omega_i^2 = 1 + \sum_{j<i} \mathrm{Var}\,f_j`:
-    each step then weighs its branch against the stream as an untrained Pre-LN model does.
+    each step then weights its branch against the stream as an untrained Pre-LN model does.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def admin_initialise(model: TransformerLM, tokens: Tensor) -> None:
 
 
 class ResidualBlock(nn.Module):
-    """Two 3-by-3 convolutions and a way around them; a wider block halves the grid."""
+    """Two 3-by-3 convolutions with a skip connection; a wider block halves the grid."""
 
     def __init__(self, c_in: int, c_out: int, norm: str | NormFactory) -> None:
         super().__init__()
@@ -358,7 +358,7 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A small residual network: one convolution, one block a width, mean over the grid, classes.
+    """A small residual network: one convolution, one block per width, mean over the grid, classes.
 
     On images, "layer" is GroupNorm with one group (see :func:`make_norm`).
     """

@@ -85,7 +85,7 @@ class PackageText:
 
     @property
     def note(self) -> str:
-        """A sentence to stand beside the numbers if this is not the text of the book; else ""."""
+        """A sentence to show beside the numbers if this is not the text of the book; else ""."""
         if self.sha256 == BOOK_SHA256:
             return ""
         return (
@@ -312,6 +312,6 @@ def split_by_module(literals: Iterable[tuple[str, str]]) -> dict[str, dict[str, 
 
 
 def part_of(module: str) -> str:
-    """Where a module belongs: its name decides, so that no other module can move it."""
+    """The part of a module: its name alone decides, so that no other module can move it."""
     place = int(hashlib.sha256(module.encode("utf-8")).hexdigest(), 16) % 20
     return {18: "validation", 19: "test"}.get(place, "train")

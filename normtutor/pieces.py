@@ -1,8 +1,8 @@
-"""Byte-pair encoding: words cut into pieces that are frequent in a text.
+"""Byte-pair encoding: words are cut into pieces that are frequent in a text.
 
 A vocabulary of a thousand pieces writes any text of the same alphabet, where one of a thousand
-words would leave every fourth word unknown. The library ``tokenizers`` does the same faster; it
-brings a client for downloads with it, and these few lines learn the pieces of nine megabytes in
+words would leave every fourth word unknown. The library ``tokenizers`` does the same faster, but it
+installs a client for downloads too, and these few lines learn the pieces of nine megabytes in
 seconds.
 """
 

@@ -1,18 +1,17 @@
 """Look into a model while it trains: what flows through it, its gradients, the loss around it.
 
-Two context managers hang hooks on any model, ours or not, and take them off again:
+Two context managers attach hooks to any model, ours or not, and remove them at the end:
 
 - :func:`record_statistics`: mean, variance and quantiles of what enters or leaves a module, on the
   training batches as they come or on one fixed batch;
 - :func:`record_gradients`: the gradients that reach the parameters or the outputs of modules.
 
-Four functions look around the place where a model stands and leave it as it was:
+Five functions examine the loss around a model's present parameters and leave the model unchanged:
 :func:`gradients`, :func:`gradient_shift`, :func:`look_along`, :func:`largest_curvature` and
-:func:`hessian_trace`. Their
-``loss`` is a function of the model alone, ``lambda model: cross_entropy(model(images), labels)``,
-so the batch is part of the question.
+:func:`hessian_trace`. Their ``loss`` is a function of the model alone, ``lambda model:
+cross_entropy(model(images), labels)``, so it fixes the batch too.
 
-What is recorded is a copy in NumPy and keeps no graph alive.
+Everything recorded is copied to NumPy and keeps no graph alive.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,10 +31,10 @@ _looking = 0
 
 @contextmanager
 def undisturbed(model: nn.Module) -> Iterator[None]:
-    """Let the model run, even train, inside; leave no trace of it.
+    """Run or even train the model inside, and restore it at the end.
 
-    Modes, parameters, their ``grad``, buffers and torch's random state come out as they went in,
-    and the hooks of this module record nothing meanwhile. An optimizer's own state is not the
+    Modes, parameters, their ``grad``, buffers and torch's random state are restored, and the hooks
+    of this module record nothing inside. An optimizer's own state is not the
     model's, so make a new optimizer to train inside.
     """
     global _looking
@@ -71,7 +70,7 @@ def undisturbed(model: nn.Module) -> Iterator[None]:
 
 
 class Statistics(NamedTuple):
-    """What one module showed, a row a recorded step."""
+    """The statistics of one module, one row per recorded step."""
 
     steps: np.ndarray  # (rows,): how many training steps the module had seen before
     mean: np.ndarray  # (rows, features)
@@ -127,11 +126,11 @@ def record_statistics(
         The first tensor that enters the module, or the first that it returns.
     fixed : function, optional
         ``fixed(model)`` runs the model on a batch of your choice, always the same. Before a step
-        the statistics are taken there, in the mode the model is in, and the model is left as it
-        was. What changes from row to row is then due to the parameters. Without it each row comes
-        from the step's own batch, and changes with the data too.
+        the statistics are taken there, in the mode the model is in, and the model is restored.
+        What changes from row to row is then due to the parameters. Without it each row comes
+        from the batch of its step, and changes with the data too.
     every : int
-        Record each so many training steps. Calls in evaluation mode do not count.
+        Record one in so many training steps. Calls in evaluation mode do not count.
     quantiles : sequence of float
     feature_axis : int
         1 for (B, H) and (B, C, H, W), −1 for (B, L, H). All other axes are pooled.
@@ -266,7 +265,7 @@ def _statistics(x: Tensor, levels: Sequence[float], feature_axis: int) -> tuple[
 
 
 class Gradients(NamedTuple):
-    """The gradients of one parameter or output, a row a recorded backward pass."""
+    """The gradients of one parameter or output, one row per recorded backward pass."""
 
     steps: np.ndarray  # (rows,)
     norm: np.ndarray  # (rows,)
@@ -312,7 +311,7 @@ def record_gradients(
     of : "parameters" or "output"
         "output" records the gradient with respect to the first tensor that a module returns.
     every : int
-        Record each so many backward passes that reach the tensor.
+        Record one in so many backward passes that reach the tensor.
     keep : bool
         Keep the gradients themselves, flattened, beside their norms.
 
@@ -396,13 +395,13 @@ def _gradients_here(model: nn.Module, loss: LossOfModel) -> tuple[float, Vectors
 
 
 def gradients(model: nn.Module, loss: LossOfModel) -> Vectors:
-    """Gradient of ``loss(model)`` with respect to each parameter; ``.grad`` stays as it was."""
+    """Gradient of ``loss(model)`` with respect to each parameter; ``.grad`` does not change."""
     with undisturbed(model):
         return _gradients_here(model, loss)[1]
 
 
 class Shift(NamedTuple):
-    """How the gradient of some parameters differs before and after others have moved."""
+    """How the gradient of some parameters changes when others have moved."""
 
     distance: float  # ‖G' − G‖
     relative: float  # ‖G' − G‖ / ‖G‖
@@ -448,7 +447,7 @@ def gradient_shift(
 
 
 class Along(NamedTuple):
-    """The loss and its gradient on a straight line from where the model stands."""
+    """The loss and its gradient on a straight line from the model's parameters."""
 
     lengths: np.ndarray  # (points,): multiples of the direction that were subtracted
     loss: np.ndarray  # (points,)
@@ -499,7 +498,7 @@ def _norm(vectors: Vectors) -> float:
 
 
 class Curvature(NamedTuple):
-    """An eigenvalue of the Hessian, and how well it is known."""
+    """An eigenvalue of the Hessian, and how accurately it is known."""
 
     value: float
     residual: float  # ‖Hv − λv‖ for the unit vector v found: 0 for an exact eigenvector
@@ -530,7 +529,7 @@ def largest_curvature(
     seed : int
         Of the random vector at the start. The model's own random state is left alone.
     scales : mapping of parameter name -> float, optional
-        The eigenvalue of SHS in place of H, where the diagonal matrix S holds each parameter's
+        The eigenvalue of SHS instead of H, where the diagonal matrix S holds each parameter's
         scale; 0 leaves a parameter out, and so does leaving out its name. With the length ‖W‖ of
         each matrix as its scale this is the curvature for *relative* changes of the matrices.
         Unlike that of H it stays the same when a matrix whose length does not matter, because a

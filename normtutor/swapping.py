@@ -1,10 +1,10 @@
-"""Put the layers of :mod:`normtutor.layers` in the places of a model's own norms, and back.
+"""Replace a model's own norms with the layers of :mod:`normtutor.layers`, and undo it.
 
-The norms of ``torch.nn`` are known by their class. All others, such as those of Hugging Face and
-timm, are known by what they do: from the parameters and attributes of a module follow the few
-layers of ours that it may be, and each is run beside a copy of the module, forward and backward,
-on random numbers with random parameters. The one that agrees takes its place; where none does, the
-module is refused.
+The norms of ``torch.nn`` are recognized by their class. All others, such as those of Hugging Face
+and timm, are recognized by their behavior: the parameters and attributes of a module leave only a
+few of our layers that it could be, and each of these is compared with a copy of the module, forward
+and backward, on random numbers with random parameters. The one that agrees replaces the module; if
+none does, the module is refused.
 """
 
 import copy
@@ -39,14 +39,14 @@ class Change(NamedTuple):
 
 
 class Swapped:
-    """What :func:`swap_norms` did; printed, a report; with :meth:`undo`, the way back.
+    """What :func:`swap_norms` did. It prints as a report; :meth:`undo` puts the old norms back.
 
     In a ``with`` statement the model has our norms inside and its own afterwards.
 
     Attributes
     ----------
     changed : list of Change
-        A module that the model uses under several names stands here once for each name.
+        A module that the model uses under several names is listed once for each name.
     refused : dict
         The name of a module that looks like a norm and was left alone, and the reason.
     """
@@ -109,23 +109,23 @@ def swap_norms(
 ) -> Swapped:
     """Replace the norms of ``model`` by those of :mod:`normtutor.layers`, in place.
 
-    Ours take over the very parameters, buffers, hooks and the training flag, so that an optimizer
-    that exists goes on, and the keys of the ``state_dict`` stay. The outputs stay the same to
-    rounding.
+    Our layers share the old ones' parameters and buffers, and keep hooks and training flag, so that
+    an existing optimizer still works and the keys of the ``state_dict`` do not change. The outputs
+    are the same up to rounding.
 
     Parameters
     ----------
     model : torch.nn.Module
         Of torch, transformers, timm or your own.
     make : callable, optional
-        Called with our equal of each norm, returns what is to stand there instead, for example
+        Called with our equivalent of each norm; returns the layer to use instead, for example
         ``lambda norm: layers.RMSNorm(norm.normalized_shape)``. It gets the old norm's training
         flag, device and dtype.
     only : class, tuple of classes, or callable, optional
         Which norms to look at: by the class of the model's own module, or ``only(name, module)``.
     strict : bool
         Raise ValueError, with nothing changed, if a module that looks like a norm is not
-        understood. If False it stays and stands in the report.
+        understood. If False the module stays and is listed in the report.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def swap_norms(
 
     Notes
     -----
-    Known by class: the norms of torch.nn and its weight_norm. Known by what they do: the RMSNorm
+    Recognized by class: the norms of torch.nn and its weight_norm. By behavior: the RMSNorm
     of Llama, Mistral, Qwen, T5, OLMo 2 and Gemma, LayerNorm without parameters as in OLMo, the
     LayerNorm of nanoGPT, LayerNorm over the channels as in ConvNeXt, and timm's norms with an
     activation inside, which stays. ``torch.nn.TransformerEncoderLayer`` has a fast path in
@@ -489,19 +489,19 @@ class _Activated(nn.Module):
 
 
 class ActivatedBatchNorm(_Activated, layers.BatchNorm):
-    """BatchNorm with an activation behind it."""
+    """BatchNorm followed by an activation."""
 
 
 class ActivatedGroupNorm(_Activated, layers.GroupNorm):
-    """GroupNorm with an activation behind it."""
+    """GroupNorm followed by an activation."""
 
 
 class ActivatedLayerNorm(_Activated, layers.LayerNorm):
-    """LayerNorm with an activation behind it."""
+    """LayerNorm followed by an activation."""
 
 
 class ActivatedRMSNorm(_Activated, layers.RMSNorm):
-    """RMSNorm with an activation behind it."""
+    """RMSNorm followed by an activation."""
 
 
 _ACTIVATED: dict[type[nn.Module], type[nn.Module]] = {

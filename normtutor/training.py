@@ -2,7 +2,7 @@
 
 A run is described by two seeds: one draws the initial weights and the dropout, the other the order
 of the data. :func:`start` sets both and returns the generator for the order. :func:`train` trains
-one model; :func:`train_together` trains several that are built alike, faster and to the same end.
+one model; :func:`train_together` trains several that are built alike: faster, with the same result.
 """
 
 import math
@@ -40,7 +40,7 @@ def start(seed: int, *, order_seed: int | None = None) -> np.random.Generator:
 
 @contextmanager
 def on_device(name: str) -> Iterator[None]:
-    """Make the device called ``name`` torch's default: models, data and all else go there.
+    """Make the device called ``name`` torch's default: models, data and everything else go there.
 
     Raises
     ------
@@ -95,7 +95,8 @@ def language_model_loss(model: TransformerLM, batch: TokenBatch) -> Tensor:
 
 
 def masked_language_model_loss(model: TransformerLM, batch: TokenBatch) -> Tensor:
-    """The same mean with padding weighed by 0 instead of left out, as :func:`train_together` needs.
+    """The same mean with padding weighted by 0 instead of left out, as :func:`train_together`
+    needs.
 
     It spends time on the scores of padding; without padding it costs what the other does.
     """
@@ -198,7 +199,7 @@ def train(
     Parameters
     ----------
     batches : iterable
-        At least ``steps`` batches; what is in one is the business of ``loss``.
+        At least ``steps`` batches, in whatever form ``loss`` takes.
     loss : function
         ``loss(model, batch)`` returns the mean loss of the batch.
     optimizer : "adamw" or "sgd"
@@ -283,7 +284,7 @@ def train_together(
 ) -> list[History]:
     """Train several models of one build at once, in place; return a :class:`History` for each.
 
-    Every model comes out as :func:`train` would have left it, but for rounding: ``torch.func``
+    Every model ends as :func:`train` would have left it, except for rounding: ``torch.func``
     stacks the parameters of the models along a new first axis, ``vmap`` runs the loss over that
     axis, and one optimizer steps the stack, each entry by itself. Small models gain most, because
     the time of a small model goes into starting operations, and there are now as many as for one.
@@ -291,24 +292,24 @@ def train_together(
     Parameters
     ----------
     models : sequence of torch.nn.Module
-        Equal but for their weights and buffers; usually one a seed.
+        Equal except for their weights and buffers; usually one per seed.
     batches : sequence of iterables
-        One stream of batches a model. The batches of one step must have equal shapes: images,
+        One stream of batches per model. The batches of one step must have equal shapes: images,
         :func:`normtutor.data.chunk_batches`, or sentences padded to a fixed length.
     loss : function
         As for :func:`train`, but without shapes that depend on values: for language models,
         :func:`masked_language_model_loss`.
-    learning_rate : float, or a sequence of one a model
+    learning_rate : float, or a sequence with one per model
     steps, warmup, optimizer, weight_decay, evaluate, evaluate_every, clip
         As for :func:`train`.
 
     Notes
     -----
-    A model whose loss is no longer finite stays as it was then, as with :func:`train`; the others
-    go on. Running statistics of BatchNorm move as they should. PowerNorm is refused in training: a
-    buffer of it moves in the backward pass, where vmap cannot follow. Dropout draws other masks
-    for each model, but not those that :func:`train` would draw: such runs agree only as two seeds
-    do. Hooks would see the values of all models at once.
+    A model whose loss is no longer finite is not changed any more, as with :func:`train`; the
+    others continue. Running statistics of BatchNorm move as they should. PowerNorm is refused in
+    training: a buffer of it moves in the backward pass, where vmap cannot follow. Dropout draws
+    other masks for each model, but not those that :func:`train` would draw: such runs agree only as
+    two seeds do. Hooks would see the values of all models at once.
     """
     rates = _rates(learning_rate, len(models))
     _check_alike(models, batches)

@@ -1,4 +1,4 @@
-"""Checks of what a caller passes in. Each error says the rule, what came, and the likely fix."""
+"""Checks of arguments. Each error states the rule, what was passed, and the likely fix."""
 
 import math
 import warnings
@@ -66,7 +66,8 @@ def _named(value: Any) -> str:
 def check_parameter(parameter: Array | None, name: str, shape: tuple[int, ...], x: Array) -> None:
     """Raise an error unless ``parameter`` is None or a floating-point array of ``shape`` like x.
 
-    TypeError for what is no array or of another library than x, ValueError for another shape.
+    TypeError if it is not an array or belongs to another library than x, ValueError for a wrong
+    shape.
     """
     if parameter is None:
         return
@@ -94,11 +95,11 @@ def check_parameter(parameter: Array | None, name: str, shape: tuple[int, ...], 
 def check_running_stats(
     mean: Array | None, variance: Array | None, weight: Array | None, bias: Array | None
 ) -> None:
-    """Raise ValueError where γ and β were plainly passed as the running statistics.
+    """Raise ValueError where γ and β were clearly passed as the running statistics.
 
-    torch.nn.functional has the statistics before the parameters. Two signs tell: parameters
-    require a gradient and statistics do not, and a variance is not negative. The values are only
-    looked at where that costs no wait for another device.
+    torch.nn.functional has the statistics before the parameters. Two signs reveal this: parameters
+    require a gradient and statistics do not, and a variance is not negative. The values are checked
+    only where that does not have to wait for another device.
     """
     order = (
         "torch.nn.functional's order is (x, running_mean, running_var, weight, bias); here it is "
@@ -210,11 +211,11 @@ def check_mask(mask: Array | None, x: Array, feature_axis: int) -> Array | None:
 
 
 def warn_if_inverted(mask: Array) -> None:
-    """Warn where a mask of shape (B, L) is True on padding, by the looks of it.
+    """Warn where a mask of shape (B, L) seems to be True on padding.
 
-    It hides the first position of most sequences, and either hides one sequence whole, as the
+    It hides the first position of most sequences, and either hides one sequence completely, as the
     inverse does with the longest, or hides more than it shows. A batch that is padded on the left
-    does neither. Looked at only where the values are there, on this machine's own memory.
+    does neither. Checked only where the values are in this machine's own memory.
     """
     if mask.ndim != 2 or 0 in mask.shape:
         return

@@ -1,4 +1,4 @@
-r"""Where the norm stands in a residual step, and how the step is weighted.
+r"""Where the norm is in a residual step, and how the step is weighted.
 
 A Transformer layer is two residual steps, one around attention and one around the feed-forward
 network. Every published wiring of such a step is a case of one formula. With a sublayer :math:`F`,
@@ -37,7 +37,7 @@ def one(layer: int, depth: int) -> float:
 
 @dataclass(frozen=True)
 class Wiring:
-    r"""One row of the table: which norms stand where, and the factors.
+    r"""One row of the table: which norms are where, and the factors.
 
     Parameters
     ----------
@@ -46,8 +46,8 @@ class Wiring:
     skip, branch, inside : function
         a, b and s: functions of the layer, from 1, and the number of layers.
     learned : "", "skip" or "branch"
-        Which factor is trained. "skip" makes a a vector, one entry a feature; "branch" leaves b a
-        number. Either starts at the value that its function gives.
+        Which factor is trained. "skip" makes a a vector with one entry per feature; "branch"
+        leaves b a number. Either starts at the value that its function gives.
     weights : function
         From the layer and the number of layers to three factors on the sublayer's initial weights:
         on what makes the attention scores (query and key), on the other matrices that read the

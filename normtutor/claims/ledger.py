@@ -76,7 +76,7 @@ def near(value: float, tolerance: float) -> Range:
 
 
 def over_seeds(values: ArrayLike) -> Interval:
-    """The mean of one number a seed, with its 95% interval."""
+    """The mean of one number per seed, with its 95% interval."""
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1 or len(numbers) < 2 or not np.isfinite(numbers).all():
         raise ValueError(f"over_seeds needs two finite numbers or more, one a seed; got {numbers}.")
@@ -172,7 +172,7 @@ def verdict_of(evidence: Iterable[Finding | Unsettled]) -> str:
 class Place(NamedTuple):
     """Where the book explains it: a chapter's file without its ending, and one of its headings.
 
-    The heading stands on the chapter's own page, or with ``in_depth`` on its depth page.
+    The heading is on the chapter's own page, or with ``in_depth`` on its depth page.
     """
 
     chapter: str

@@ -8,7 +8,7 @@ The command line lists, runs and draws them:
     python -m normtutor.experiments run text_batches --directory rerun
     python -m normtutor.experiments show text_batches --directory rerun
 
-A run that is interrupted goes on where it stopped. Without ``--directory`` it goes on with the
+An interrupted run continues where it stopped. Without ``--directory`` it continues the
 book's own record in ``normtutor/results``, where nothing is missing.
 
 **On a text of your own, on a GPU.** The experiments with language models take any UTF-8 text and a
@@ -19,8 +19,8 @@ CUDA device, and then need a directory of their own:
     python -m normtutor.experiments run text_batches --text-file corpus.txt --device cuda \\
         --directory my_results
 
-The learning rates stay the book's. To choose new ones, run ``text_rates`` in the same way, and look
-at ``show text_rates``.
+The learning rates remain those of the book. To choose new ones, run ``text_rates`` in the same way,
+and look at ``show text_rates``.
 
 **Larger, on a GPU.** Some experiments have a second size beside the book's: wider, deeper, with
 8,192 tokens a step. ``--scale large`` runs and draws it; its record lies in
@@ -48,11 +48,11 @@ line moves them onto a Dask cluster:
 All machines need the same Python and the same normtutor. Ray registers a backend of its own with
 joblib (``ray.util.joblib.register_ray()``, then ``backend="ray"``); the tests cover Dask alone.
 
-**What else it could be.** :func:`~normtutor.experiments.records.control` gives, for each
+**Controls.** :func:`~normtutor.experiments.records.control` gives, for each
 experiment, what else could explain its result, what was checked and what was not; ``show NAME``
 prints it.
 
-**To write one.** One file an experiment; what states a ``FINDING`` is one. It holds
+**To write an experiment.** Each is one module, recognized by its ``FINDING``. It has
 
 - a docstring with one paragraph that begins with "Control:", for
   :func:`~normtutor.experiments.records.control`;

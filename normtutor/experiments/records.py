@@ -35,7 +35,7 @@ Record = dict[str, Any]
 def names() -> tuple[str, ...]:
     """Name the experiments: the modules of this package that state a ``FINDING``.
 
-    Only who asks for the list opens them all: a chapter that loads one run depends on one.
+    Only a call for the list imports them all: a chapter that loads one run depends on one.
     """
     modules = sorted(Path(__file__).parent.glob("[a-z]*.py"))
     return tuple(
@@ -219,7 +219,7 @@ def _processor() -> str:
 
 
 def save(saved: Saved, directory: Path) -> Path:
-    """Write the file whole or not at all: first beside its place, then moved there."""
+    """Write the file completely or not at all: first under another name, then moved."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{saved.name}.json"
     content = {"experiment": saved.name, "config": saved.config, "runs": saved.runs}
@@ -319,7 +319,7 @@ def run_experiment(
 ) -> Saved:
     """Run the seeds that are not saved yet, and save each as soon as it is finished.
 
-    An interrupted run goes on where it stopped: finished seeds are neither lost nor repeated.
+    An interrupted run continues where it stopped: finished seeds are neither lost nor repeated.
     Seeds run in parallel through joblib, so joblib's own configuration says where. One line moves
     a run onto a cluster, here of Dask:
 
@@ -335,7 +335,7 @@ def run_experiment(
     seeds, config : optional
         By default the ``SEEDS`` and the ``CONFIG`` of the experiment.
     jobs : int, optional
-        Seeds that run at the same time, -1 for one a core. By default what joblib is configured
+        Seeds that run at the same time, -1 for one per core. By default what joblib is configured
         for, and else one. An experiment that measures time runs one after the other.
     directory : path, optional
         By default the book's own record, which comes with the package.

@@ -1,8 +1,8 @@
 """The formulas of the norms, forward and backward, for NumPy, torch and JAX arrays.
 
 Every norm follows one pattern: ``y, cache = norm(x, weight, bias)`` and
-``grads = norm_backward(grad_y, cache)``. Where there are running statistics they go in as
-arguments and come out as a third result.
+``grads = norm_backward(grad_y, cache)``. Running statistics, where a norm has them, are
+passed as arguments and returned as a third result.
 """
 
 from normtutor.norms.batch_norm import RunningStats, batch_norm, batch_norm_backward

@@ -8,7 +8,7 @@ r"""BatchNorm: each feature is centred and scaled by its mean and variance over 
     y_i = \gamma \hat x_i + \beta
 
 where i runs over the n values of one feature in the batch. In evaluation μ and σ² are running
-averages, and the layer is an affine map of each value by itself.
+averages, and the layer is a fixed affine map of each value.
 """
 
 from typing import Any, NamedTuple
@@ -42,7 +42,7 @@ class RunningStats(NamedTuple):
 
 @passes_jit
 class BatchNormCache(NamedTuple):
-    """What :func:`batch_norm_backward` needs of the forward pass."""
+    """What :func:`batch_norm_backward` needs from the forward pass."""
 
     x_hat: Array
     inverse_std: Array
@@ -97,8 +97,8 @@ def batch_norm(
     eps : float
         ε, inside the root.
     mask : boolean array of x's shape without its feature axis, optional
-        True on real tokens: (B, L) for x of shape (B, L, H). What stands elsewhere takes no part
-        in any statistic; there y is 0 and no gradient passes.
+        True on real tokens: (B, L) for x of shape (B, L, H). All other positions are left out of
+        every statistic; there y is 0 and no gradient passes.
     feature_axis : int
 
     Returns
@@ -106,7 +106,7 @@ def batch_norm(
     y : array of x's shape and dtype
     cache : BatchNormCache
     running : RunningStats
-        The updated ``mean`` and ``var``. A batch without a real token leaves them as they were.
+        The updated ``mean`` and ``var``. A batch without a real token does not change them.
 
     Raises
     ------

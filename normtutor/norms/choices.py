@@ -1,4 +1,4 @@
-"""The three choices that make a norm: which axes share a statistic, which statistic, from where.
+"""The three choices that define a norm: which axes share a statistic, which one, and its source.
 
 The table that the chapters, the figures, the audit of invariances, the models and the exercises
 read: what is said of a norm as a whole stands in its row.

@@ -32,7 +32,7 @@ Array = Any
 
 @passes_jit
 class FiLMCache(NamedTuple):
-    """What :func:`film_backward` needs of the forward pass."""
+    """What :func:`film_backward` needs from the forward pass."""
 
     x: Array
     scale: Array
@@ -50,7 +50,7 @@ class FiLMGrads(NamedTuple):
 
 @passes_jit
 class AdaptiveLayerNormCache(NamedTuple):
-    """What :func:`adaptive_layer_norm_backward` needs of the forward pass."""
+    """What :func:`adaptive_layer_norm_backward` needs from the forward pass."""
 
     norm: LayerNormCache
     modulation: FiLMCache
@@ -58,7 +58,7 @@ class AdaptiveLayerNormCache(NamedTuple):
 
 @passes_jit
 class GatedResidualCache(NamedTuple):
-    """What :func:`gated_residual_backward` needs of the forward pass."""
+    """What :func:`gated_residual_backward` needs from the forward pass."""
 
     branch: Array
     gate: Array
@@ -89,9 +89,9 @@ def _sum_positions(x: Array, feature_axis: int, like: Array) -> Array:
 def film(
     x: Array, scale: Array, shift: Array, *, feature_axis: int = -1
 ) -> tuple[Array, FiLMCache]:
-    r"""Scale and shift each feature of an example as its condition says: :math:`y = (1 + s) x + t`.
+    r"""Scale and shift each feature as the example's condition says: :math:`y = (1 + s) x + t`.
 
-    It removes nothing: it stands behind a norm, in the place of γ and β.
+    It removes nothing. It follows a norm and replaces its γ and β.
 
     **Axes of the statistics:** none. One s and one t per example and feature.
 
@@ -236,7 +236,7 @@ def adaptive_layer_norm_backward(grad_y: Array, cache: AdaptiveLayerNormCache) -
 
 
 def gated_residual(x: Array, branch: Array, gate: Array) -> tuple[Array, GatedResidualCache]:
-    r"""Add a branch as far as a gate per example and feature opens: :math:`y = x + g f`.
+    r"""Add a branch, multiplied by a gate per example and feature: :math:`y = x + g f`.
 
     The end of a block with AdaLN-Zero: with a gate of 0 the block is the identity.
 
@@ -245,7 +245,7 @@ def gated_residual(x: Array, branch: Array, gate: Array) -> tuple[Array, GatedRe
     Parameters
     ----------
     x, branch : array of shape (B, ..., H)
-        The stream, and what attention or the feed-forward network made of it.
+        The stream, and the output of attention or of the feed-forward network.
     gate : array of shape (B, H)
         g.
 
@@ -291,8 +291,8 @@ def gated_residual_backward(grad_y: Array, cache: GatedResidualCache) -> GatedRe
         \frac{\partial L}{\partial f} = g \frac{\partial L}{\partial y}, \qquad
         \frac{\partial L}{\partial g} = \sum \frac{\partial L}{\partial y} f,
 
-    the sum over the positions of an example. Where all gates are 0 no gradient reaches the branch
-    in the first step, but the gates have one.
+    the sum over the positions of an example. Where all gates are 0, no gradient reaches the branch
+    in the first step, but the gates do get one.
     """
     check_cache(cache, GatedResidualCache, "gated_residual")
     branch, gate = cache

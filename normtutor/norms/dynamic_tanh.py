@@ -1,4 +1,4 @@
-r"""Dynamic tanh (DyT): no norm, for it has no statistic, but it stands where one stood.
+r"""Dynamic tanh (DyT): it has no statistic, so it is not a norm, but it is used in place of one.
 
 .. math::
 
@@ -19,7 +19,7 @@ Array = Any
 
 @passes_jit
 class DynamicTanhCache(NamedTuple):
-    """What :func:`dynamic_tanh_backward` needs of the forward pass."""
+    """What :func:`dynamic_tanh_backward` needs from the forward pass."""
 
     x: Array
     tanh: Array
@@ -40,10 +40,10 @@ class DynamicTanhGrads(NamedTuple):
 def dynamic_tanh(
     x: Array, alpha: Array, weight: Array | None = None, bias: Array | None = None
 ) -> tuple[Array, DynamicTanhCache]:
-    r"""Squash every entry by itself: :math:`y = \gamma \tanh(\alpha x) + \beta`.
+    r"""Squash every entry separately: :math:`y = \gamma \tanh(\alpha x) + \beta`.
 
-    It removes nothing: no entry sees another. Large entries are bounded, as behind a norm; the
-    scale of small ones passes through, as it does not behind a norm.
+    It removes nothing, because no entry depends on another. Large entries are bounded, as after a
+    norm; the scale of small ones passes through, which a norm would remove.
 
     **Axes of the statistics:** none.
 

@@ -40,7 +40,7 @@ Array = Any
 
 @passes_jit
 class GroupNormCache(NamedTuple):
-    """What :func:`group_norm_backward` needs of the forward pass."""
+    """What :func:`group_norm_backward` needs from the forward pass."""
 
     x_hat: Array
     inverse_std: Array
@@ -224,7 +224,7 @@ def instance_norm(
     weight, bias : array of shape (C,), optional
     running_mean, running_var : array of shape (C,), optional
         Averages over the examples, the variance unbiased. They are used in evaluation if given,
-        which turns the layer into BatchNorm's evaluation; most models do without them.
+        and the layer then computes what BatchNorm does in evaluation; most models do not use them.
     training, momentum, eps, mask, feature_axis
         As in :func:`~normtutor.norms.batch_norm`.
 
@@ -237,7 +237,7 @@ def instance_norm(
     Raises
     ------
     ValueError
-        If the example's own statistics are wanted and there is one position; if only one of the
+        If the example's own statistics are used and there is only one position; if only one of the
         running statistics is given; if a shape does not fit.
     TypeError
         If an array does not hold real floating-point numbers, or the mask is not boolean.

@@ -28,7 +28,7 @@ Array = Any
 
 @passes_jit
 class LayerNormCache(NamedTuple):
-    """What :func:`layer_norm_backward` needs of the forward pass."""
+    """What :func:`layer_norm_backward` needs from the forward pass."""
 
     x_hat: Array
     inverse_std: Array
@@ -60,7 +60,7 @@ def layer_norm(
     :math:`\mu` and the biased variance :math:`\sigma^2` are those of the token itself.
 
     **Axes of the statistics:** the trailing axes named by ``normalized_shape``; every other
-    position has statistics of its own.
+    position has its own statistics.
 
     Parameters
     ----------

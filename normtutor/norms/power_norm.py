@@ -32,7 +32,7 @@ Array = Any
 
 @passes_jit
 class PowerNormCache(NamedTuple):
-    """What :func:`power_norm_backward` needs of the forward pass."""
+    """What :func:`power_norm_backward` needs from the forward pass."""
 
     x_hat: Array
     inverse_psi: Array  # of the statistic that the backward pass divides by
@@ -181,7 +181,7 @@ def power_norm(
     :math:`y = \gamma x / \sqrt{\psi_{t-1}^2 + \varepsilon} + \beta`, after which, in training,
     :math:`\psi_t^2 = \alpha \psi_{t-1}^2 + (1 - \alpha) \psi_B^2`. In the first ``warmup_steps``
     batches y is that of :func:`power_norm_v`, and :math:`\psi_t^2` is the plain average of
-    :math:`\psi_B^2` so far. In evaluation y is linear in x but for β.
+    :math:`\psi_B^2` so far. In evaluation y is linear in x except for β.
 
     **Axes of the statistic:** every axis but ``feature_axis``, and the past batches.
 
@@ -208,7 +208,7 @@ def power_norm(
     y : array of x's shape and dtype
     cache : PowerNormCache
     running_mean_square : array of shape (H,)
-        :math:`\psi_t^2`. A batch without a real token leaves it as it was, and so does a feature
+        :math:`\psi_t^2`. It does not change if the batch has no real token, nor for a feature
         whose mean square is not finite.
 
     Raises
@@ -222,8 +222,8 @@ def power_norm(
     Notes
     -----
     From :cite:t:`shen2020`, Algorithm 2. The warm-up's average is ours: the paper does
-    not say how ψ starts. torch.nn has no such layer. Autograd through this forward takes ψ as a
-    constant; the paper's gradient is :func:`power_norm_backward`.
+    not say how ψ starts. torch.nn has no such layer. Autograd through this forward pass treats ψ as
+    a constant; the paper's gradient is :func:`power_norm_backward`.
 
     Examples
     --------
@@ -294,8 +294,8 @@ def power_norm_backward(
         \frac{\partial L}{\partial x} = \frac{1}{\psi_{t-1}} (g - \nu_{t-1} \hat x), \qquad
         \nu_t = \nu_{t-1} \bigl(1 - (1 - \alpha) \Gamma\bigr) + (1 - \alpha) \Lambda .
 
-    In the warm-up, where :math:`\psi` is the batch's own, Λ stands in place of
-    :math:`\nu_{t-1}`, which makes the gradient exact; ν gathers all the same. In evaluation ψ is a
+    In the warm-up, where :math:`\psi` is the batch's own, Λ replaces
+    :math:`\nu_{t-1}`, which makes the gradient exact; ν is still averaged. In evaluation ψ is a
     constant: :math:`\partial L / \partial x = g / \psi`, and ν stays.
 
     Parameters
@@ -312,7 +312,7 @@ def power_norm_backward(
     grads : PowerNormGrads
         ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (H,).
     nu : array of shape (H,)
-        :math:`\nu_t`. Where it would not be finite it stays as it was.
+        :math:`\nu_t`. Where it would not be finite it keeps its old value.
     """
     check_cache(cache, PowerNormCache, "power_norm")
     x_hat, inverse_psi, weight, bias, mask, feature_axis, training, exact = cache

@@ -1,7 +1,8 @@
 """PowerNorm as its authors published it in code, which differs from their paper.
 
 The pieces are :mod:`normtutor.norms.rms_norm` over groups of features and
-:mod:`normtutor.norms.power_norm`; what is written here is only how the code joins and bends them.
+:mod:`normtutor.norms.power_norm`; this module only contains how the published code combines and
+changes them.
 """
 
 from typing import Any, NamedTuple
@@ -34,7 +35,7 @@ Array = Any
 
 @passes_jit
 class AuthorsCodeCache(NamedTuple):
-    """What :func:`power_norm_authors_code_backward` needs of the forward pass.
+    """What :func:`power_norm_authors_code_backward` needs from the forward pass.
 
     In training, where ν counts padding, ``power`` holds every token and has no mask of its own.
     """
@@ -71,8 +72,8 @@ def power_norm_authors_code(
     4. The backward pass divides by :math:`\psi_B` of this batch, not by :math:`\psi_{t-1}`, and
        uses ν from the first step on.
     5. With a mask :math:`\psi_B` is that of the real tokens, but ν averages over padding too, where
-       no gradient arrives and :math:`\hat x` is what stands there, divided like the rest, or 0
-       where that is not finite. ``nu_counts_padding=False`` leaves padding out.
+       no gradient arrives and :math:`\hat x` is the padding's own value, divided like the rest, or
+       0 where that is not finite. ``nu_counts_padding=False`` leaves padding out.
 
     **Axes of the statistics:** the features of a group for the scaling; every axis but
     ``feature_axis``, and the past batches, for ψ.
@@ -103,8 +104,8 @@ def power_norm_authors_code(
     -----
     Restated from the code that accompanies :cite:t:`shen2020`. Equal to it
     at the real tokens, if the loss reads no padding. At padding y is 0 here and no gradient
-    passes; there both are what the same formulas give. Not taken over: one number that is not
-    finite spoils ν for good, and a batch of padding spoils ψ.
+    passes; in the published code both follow the same formulas. Two faults are not reproduced: one
+    number that is not finite ruins ν for good, and a batch of padding ruins ψ.
 
     Examples
     --------

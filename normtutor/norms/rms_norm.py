@@ -30,7 +30,7 @@ Array = Any
 
 @passes_jit
 class RMSNormCache(NamedTuple):
-    """What :func:`rms_norm_backward` needs of the forward pass."""
+    """What :func:`rms_norm_backward` needs from the forward pass."""
 
     x_hat: Array
     inverse_rms: Array
@@ -81,8 +81,9 @@ def rms_norm(
         Multiply by 1 + γ, so that γ starts at 0 and weight decay pulls the factor towards 1. Gemma,
         all versions to 3, has it.
     cast_before_weight : bool
-        Round x̂ to x's dtype before it is multiplied by γ. Llama, Mistral, Qwen 2 and 3 and T5 do;
-        Gemma and OLMo 2 multiply in float32 and round once. Only half-precision input shows it.
+        Round x̂ to x's dtype before it is multiplied by γ. Llama, Mistral, Qwen 2 and 3, and T5 do;
+        Gemma and OLMo 2 multiply in float32 and round once. It makes a difference only for
+        half-precision input.
 
     Returns
     -------
@@ -152,7 +153,7 @@ def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> RMSNormGrads:
         \left( g - \hat x\, \overline{g \hat x} \right).
 
     It is LayerNorm's backward pass without the term :math:`\overline g`. Where γ is an offset from
-    1, :math:`1 + \gamma` stands in its place; a rounding counts as the identity.
+    1, :math:`1 + \gamma` replaces it; a rounding is treated as the identity.
 
     Parameters
     ----------
@@ -179,7 +180,7 @@ def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> RMSNormGrads:
 
 @passes_jit
 class PartialRMSNormCache(NamedTuple):
-    """What :func:`partial_rms_norm_backward` needs of the forward pass."""
+    """What :func:`partial_rms_norm_backward` needs from the forward pass."""
 
     x_hat: Array
     rms: Array
@@ -266,7 +267,7 @@ def partial_rms_norm_backward(grad_y: Array, cache: PartialRMSNormCache) -> RMSN
         \frac{\partial L}{\partial x_i} = \frac{1}{r + \varepsilon}
         \left( g_i - [i \le k]\; \frac{x_i}{k\, r} \sum_j g_j \hat x_j \right).
 
-    Only the entries that enter the estimate feel its gradient.
+    Only the entries used for the estimate receive its gradient.
     """
     check_cache(cache, PartialRMSNormCache, "partial_rms_norm")
     x_hat, rms, eps, k, weight, bias = cache

@@ -1,4 +1,4 @@
-r"""ScaleNorm: each token is given one learned length. No mean is subtracted.
+r"""ScaleNorm: every token gets the same learned length. No mean is subtracted.
 
 .. math::
 
@@ -26,7 +26,7 @@ Array = Any
 
 @passes_jit
 class ScaleNormCache(NamedTuple):
-    """What :func:`scale_norm_backward` needs of the forward pass."""
+    """What :func:`scale_norm_backward` needs from the forward pass."""
 
     x_hat: Array
     inverse_norm: Array
@@ -41,7 +41,7 @@ class ScaleNormGrads(NamedTuple):
 
 
 def scale_norm(x: Array, g: Array, *, eps: float = 1e-5) -> tuple[Array, ScaleNormCache]:
-    r"""Remove the length of each token and give all the same one.
+    r"""Remove the length of each token and give all tokens the same one.
 
     :math:`y = g\, x / \sqrt{\sum_i x_i^2 + \varepsilon}`.
 

@@ -4,7 +4,7 @@ r"""WeightNorm: each unit's weight vector is split into a direction and a length
 
     w = g \, \frac{v}{\lVert v \rVert}
 
-The activations are left alone; what is normalized is the parameter.
+It normalizes the parameter, not the activations.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ Array = Any
 
 @passes_jit
 class WeightNormCache(NamedTuple):
-    """What :func:`weight_norm_backward` needs of the forward pass."""
+    """What :func:`weight_norm_backward` needs from the forward pass."""
 
     direction: Array
     norm: Array
