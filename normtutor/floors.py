@@ -29,6 +29,7 @@ FLOORS = {
     "current_models": 7,
     "experiments": 7,
     "benchmark": 8,
+    "gpu_speed": 8,
     "claims": 8,
     "grading": 8,
     "plotting": 8,
