@@ -1,9 +1,12 @@
-"""The claims ledger on the site: its script on its own page, and its tally on the index."""
+"""The claims ledger on the site: its script, its entries as targets of links, its tally."""
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.domains.std import StandardDomain
 
 PAGE = "book/claims"
 MARK = "<!-- tally of the claims -->"
@@ -27,6 +30,17 @@ def put_tally(app: Sphinx, docname: str, source: list[str]) -> None:
         source[0] = source[0].replace(MARK, tally_in_words())
 
 
+def name_claims(app: Sphinx, doctree: nodes.document) -> None:
+    """Let pages link to a claim as to a heading: ``[the ledger](#claim-unit-sphere)``."""
+    if app.env.docname != PAGE:
+        return
+    domain = cast(StandardDomain, app.env.get_domain("std"))
+    for raw in doctree.findall(nodes.raw):
+        for name in re.findall(r'id="(claim-[a-z-]+)"', raw.astext()):
+            domain.anonlabels[name] = PAGE, name
+            domain.labels[name] = PAGE, name, name.removeprefix("claim-").replace("-", " ")
+
+
 def add_script(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
 ) -> None:
@@ -38,5 +52,6 @@ def add_script(
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", put_tally)
+    app.connect("doctree-read", name_claims)
     app.connect("html-page-context", add_script)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

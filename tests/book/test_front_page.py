@@ -52,9 +52,35 @@ def test_the_findings_are_figures_with_a_sentence_and_a_link_each():
     assert FRONT.index("{dropdown} Twelve reasons") < place < FRONT.index("## The chapters")
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if not row.startswith("Which ε")])
-def test_an_answer_of_the_guide_says_what_kind_of_evidence_it_has(row):
-    text = ROWS[row].lower()
-    evidence = any(f"*{kind}" in text for kind in KINDS) or "[chapter" in text
-    assert evidence
-    assert len(ROWS[row].split()) <= 110
+def guide_problems(row: str) -> list[str]:
+    """Say what a row of the guide lacks: a kind of evidence, the setting that matters."""
+    problems = []
+    if not re.search(rf"\*({'|'.join(KINDS)})\b", row, re.IGNORECASE):
+        problems.append("no kind of evidence")
+    if row.count("*Setting that matters:*") != 1:
+        problems.append("no setting that matters, or two")
+    elif len(row.split("*Setting that matters:*")[1].split()) < 2:
+        problems.append("a setting without a word about it")
+    if len(row.split()) > 120:
+        problems.append("too long")
+    return problems
+
+
+# The last row is a table of settings.
+ANSWERS = [row for row in ROWS if not row.startswith("Which ε")]
+
+
+def test_the_guide_has_twenty_rows_of_which_the_last_is_a_table_of_settings():
+    assert len(ROWS) == len(ANSWERS) + 1 >= 20
+
+
+@pytest.mark.parametrize("row", ANSWERS)
+def test_a_row_of_the_guide_names_its_evidence_and_the_setting_that_matters(row):
+    assert guide_problems(ROWS[row]) == []
+
+
+def test_a_row_that_lacks_something_is_noticed():
+    assert guide_problems("BatchNorm. *Setting that matters:* the axes. *Reported.*") == []
+    assert guide_problems("BatchNorm. *Setting that matters:* the axes.") != []
+    assert guide_problems("BatchNorm, [chapter 3](03.ipynb). *Measured:* so.") != []
+    assert guide_problems("BatchNorm. *Measured:* so. *Setting that matters:*") != []

@@ -1,13 +1,19 @@
-"""The page of questions: its code runs, its answers are short, and there are enough of them."""
+"""The page of questions: its code runs, its answers are short and lead to their evidence."""
 
+import posixpath
 import re
 from pathlib import Path
 
+import nbformat
 import pytest
 import torch
+from myst_parser.mdit_to_docutils.base import default_slugify
 from torch import nn
 
-PAGE = (Path(__file__).resolve().parents[2] / "book" / "questions.md").read_text(encoding="utf-8")
+from normtutor import claims
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
+PAGE = (BOOK / "questions.md").read_text(encoding="utf-8")
 ENTRIES = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
 CODE = {
     question: block
@@ -39,14 +45,109 @@ def test_the_way_to_use_batch_statistics_uses_them_and_changes_nothing():
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
+def prose_of(answer: str) -> str:
+    """An answer without its code, and without the line that says where the question was asked."""
+    prose = re.sub(r"```.*?```", "", answer, flags=re.DOTALL)
+    return re.sub(r"\(Asked in .*?\.\)(?=\s|$)", "", prose, flags=re.DOTALL).strip()
+
+
+def sentences(prose: str) -> int:
+    """Count what ends with a full stop, a question mark or an exclamation mark."""
+    plain = re.sub(r"`[^`]*`|\]\([^)]*\)", "X", prose)
+    return len(re.findall(r"[.!?][)\"*]*(?=\s+[^a-z\s]|\s*$)", plain))
+
+
+def shape_problems(answer: str) -> list[str]:
+    """Say what is wrong with the length of an answer."""
+    problems = []
+    blocks = re.findall(r"```python\n(.*?)```", answer, re.DOTALL)
+    prose = prose_of(answer)
+    if not blocks and not 3 <= sentences(prose) <= 8:
+        problems.append(f"{sentences(prose)} sentences and no code")
+    if not 15 <= len(prose.split()) <= 170:
+        problems.append(f"{len(prose.split())} words")
+    for block in blocks:
+        if len([line for line in block.splitlines() if line.strip()]) > 12:
+            problems.append("more than 12 lines of code")
+        if max(map(len, block.splitlines())) > 100:
+            problems.append("a line of code is too long")
+    if len(blocks) > 1 or "```" in prose:
+        problems.append("more than one piece of code, or code that does not run")
+    return problems
+
+
 @pytest.mark.parametrize("question", ENTRIES)
-def test_an_answer_is_short(question):
-    prose = re.sub(r"```.*?```", "", ENTRIES[question], flags=re.DOTALL)
-    assert 15 <= len(prose.split()) <= 170
-    for block in re.findall(r"```python\n(.*?)```", ENTRIES[question], re.DOTALL):
-        assert len([line for line in block.splitlines() if line.strip()]) <= 12
-        assert max(map(len, block.splitlines())) <= 100
-    assert "```" not in prose
+def test_an_answer_has_three_to_eight_sentences_or_a_short_piece_of_code(question):
+    assert shape_problems(ENTRIES[question]) == []
+
+
+def test_an_answer_of_another_length_is_noticed():
+    words = "One two three four five six seven eight nine ten eleven twelve thirteen fourteen. "
+    assert shape_problems(words + words + "Fine. (Asked in [a#1](https://a.org/b.c).)") == []
+    assert shape_problems(words + "Only two. (Asked in [a#1](https://a.org/b.c).)") != []
+    assert shape_problems(9 * (words[:40] + ". ")) != []
+    code = "```python\n{}```\n"
+    assert shape_problems(words + "Two, with code.\n" + code.format(12 * "x = 1\n")) == []
+    assert shape_problems(words + "Two, with code.\n" + code.format(13 * "x = 1\n")) != []
+
+
+def sources() -> dict[str, str]:
+    """The words of each page of the book, and of its figures' names, by path."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in BOOK.glob("*.md")}
+    for path in [*BOOK.glob("*.ipynb"), *BOOK.glob("in_depth/*.ipynb")]:
+        cells = nbformat.read(path, as_version=4).cells
+        words = [cell.source for cell in cells if cell.cell_type == "markdown"]
+        figures = [cell.metadata.get("mystnb", {}).get("figure", {}) for cell in cells]
+        words += [f":name: {figure['name']}" for figure in figures if "name" in figure]
+        texts[path.relative_to(BOOK).as_posix()] = "\n\n".join(words)
+    return texts
+
+
+SOURCES = sources()
+LABELS = {
+    label
+    for text in SOURCES.values()
+    for label in re.findall(r"^ *:(?:label|name): *(\S+)|^\((\S+)\)=$", text, re.MULTILINE)
+    for label in label
+    if label
+} | {f"claim-{claim.name}" for claim in claims.CLAIMS}
+HEADINGS = {
+    page: {default_slugify(head) for head in re.findall(r"^##+ (.*)$", text, re.MULTILINE)}
+    for page, text in SOURCES.items()
+}
+
+
+def places(answer: str) -> tuple[list[str], list[str]]:
+    """The places in the book that an answer leads to: those that exist, and those that do not."""
+    prose = prose_of(answer)
+    labels = re.findall(r"\{(?:prf:ref|numref|eq|ref)\}`(?:[^`<]*<)?([\w-]+)>?`", prose)
+    links = re.findall(r"\]\(([\w./]*)#([^)]+)\)", prose)
+    labels += [anchor for page, anchor in links if not page]
+    found = [(label, label in LABELS) for label in labels]
+    found += [
+        (f"{page}#{anchor}", anchor in HEADINGS.get(posixpath.normpath(page), ()))
+        for page, anchor in links
+        if page
+    ]
+    return [name for name, good in found if good], [name for name, good in found if not good]
+
+
+@pytest.mark.parametrize("question", ENTRIES)
+def test_an_answer_leads_to_the_place_with_the_evidence(question):
+    good, gone = places(ENTRIES[question])
+    assert gone == []
+    assert good != []
+
+
+def test_a_link_to_a_page_or_to_a_place_that_is_gone_is_no_evidence():
+    assert places("See [chapter 3](03_batch_norm_vs_layer_norm.ipynb).") == ([], [])
+    assert places("(Asked in [a#1](https://a.org/b#c).)") == ([], [])
+    good, gone = places(
+        "{prf:ref}`thm-rms-convert` and {ref}`so <ex-no-such>`, [see](#claim-unit-sphere), "
+        "[a](02_family_of_norms.ipynb#what-to-do), [b](02_family_of_norms.ipynb#no-such-heading)"
+    )
+    assert good == ["thm-rms-convert", "claim-unit-sphere", "02_family_of_norms.ipynb#what-to-do"]
+    assert gone == ["ex-no-such", "02_family_of_norms.ipynb#no-such-heading"]
 
 
 MESSAGES = {
@@ -68,6 +169,19 @@ MESSAGES = {
         lambda: nn.LayerNorm(4).half()(torch.randn(2, 4))
     ),
 }
+
+
+DEPRECATED = (
+    "torch.nn.utils.weight_norm is deprecated in favor of "
+    "torch.nn.utils.parametrizations.weight_norm"
+)
+
+
+def test_the_warning_stands_on_the_page_as_torch_writes_it():
+    assert f'### "FutureWarning: {DEPRECATED}"' in PAGE
+    with pytest.warns(FutureWarning) as caught:
+        nn.utils.weight_norm(nn.Linear(2, 2))
+    assert str(caught[0].message).replace("`", "") == f"{DEPRECATED}."
 
 
 @pytest.mark.parametrize("message", MESSAGES)

@@ -763,6 +763,7 @@ def test_the_first_page_keeps_its_height(visit, size):
     assert abs(page.evaluate(height) - before) <= 2  # rounding
 
 
-def test_the_guide_prints_on_two_pages(visit):
-    printed = visit("book/which_norm").pdf(format="A4")
+@pytest.mark.parametrize("paper", ["A4", "Letter"])
+def test_the_guide_prints_on_two_pages(visit, paper):
+    printed = visit("book/which_norm").pdf(format=paper)
     assert len(re.findall(rb"/Type /Page\n", printed)) in (1, 2)
