@@ -4,14 +4,15 @@ The executed copy of a notebook lies in ``_build/executed`` under the notebook's
 metadata say, under ``execution``, what it depends on: its code; the files of this repository that
 it opened or imported, saved runs included, with their digest; the versions of the packages that it
 imported. The kernel itself reports them, so that nothing has to be declared, and a change in the
-grader, in a test or in a sentence executes nothing. ``cpu_seconds`` is what the kernel and the
-processes that it started took; ``_build/cpu_seconds.json`` lists it for every chapter:
-``{"book/01_internal_covariate_shift.ipynb": 8.41, ...}``.
+grader, in a test, in a sentence or in a comment executes nothing. ``cpu_seconds`` is what the
+kernel and the processes that it started took; ``_build/cpu_seconds.json`` lists it for every
+chapter: ``{"book/01_internal_covariate_shift.ipynb": 8.41, ...}``.
 
 Usage: python .ci/chapters.py [NOTEBOOK ...]   (all those in the table of contents without names)
 """
 
 import argparse
+import ast
 import asyncio
 import functools
 import hashlib
@@ -113,13 +114,23 @@ def versions() -> dict[str, str]:
     }
 
 
+def content_of(path: Path) -> bytes:
+    """Give what a file means to a kernel: of a module its code, whatever its comments and lines."""
+    content = path.read_bytes() if path.is_file() else b"missing"
+    if path.suffix != ".py":
+        return content
+    try:
+        return ast.dump(ast.parse(content)).encode()
+    except (SyntaxError, ValueError):
+        return content
+
+
 def digest_behind(files: Iterable[str], packages: Iterable[str], root: Path = ROOT) -> str:
     """Hash the files of the repository and the versions of the packages behind a chapter."""
     digest = hashlib.sha256(f"{platform.python_version()} {platform.platform()}".encode())
     for name in sorted(files):
-        path = root / name
-        content = path.read_bytes() if path.is_file() else b"missing"
-        digest.update(name.encode() + b"\0" + hashlib.sha256(content).digest())
+        content = hashlib.sha256(content_of(root / name)).digest()
+        digest.update(name.encode() + b"\0" + content)
     for name in sorted(packages):
         digest.update(f"{name}\0{versions().get(name, '')}\0".encode())
     return digest.hexdigest()

@@ -13,84 +13,62 @@
 - :mod:`~normtutor.plotting.wiring`: where the norm stands in a residual block.
 """
 
-from normtutor.intervals import t_interval
-from normtutor.plotting.batches import dose_figure, modes_figure
-from normtutor.plotting.covariate_shift import (
-    dots,
-    drift_figure,
-    rate_panels_figure,
-    spreads_figure,
-    training_curves_figure,
-    training_map_figure,
-)
-from normtutor.plotting.family import (
-    books_figure,
-    differences_figure,
-    shared_axes,
-    sharing_cells_figure,
-    undo_figure,
-)
-from normtutor.plotting.general import curves, grid_map, histograms, intervals, repeats
-from normtutor.plotting.geometry import half_plane_figure, keys_figure, sphere_figure
-from normtutor.plotting.graph import graph_figure
-from normtutor.plotting.invariance import patterns_figure, verdicts_figure
-from normtutor.plotting.style import (
-    INK,
-    NO_NORM,
-    NORM_COLOURS,
-    PALE,
-    PALETTE,
-    STYLE,
-    norm_colour,
-    use_book_style,
-)
-from normtutor.plotting.text import Trained, final_norm_figure, working_rates_figure
-from normtutor.plotting.wiring import (
-    first_steps_figure,
-    layer_gradients_figure,
-    wiring_labels,
-    wirings_figure,
-)
+from importlib import import_module
+from typing import Any
 
-__all__ = [
-    "INK",
-    "NORM_COLOURS",
-    "NO_NORM",
-    "PALE",
-    "PALETTE",
-    "STYLE",
-    "Trained",
-    "books_figure",
-    "curves",
-    "differences_figure",
-    "dose_figure",
-    "dots",
-    "drift_figure",
-    "final_norm_figure",
-    "first_steps_figure",
-    "graph_figure",
-    "grid_map",
-    "half_plane_figure",
-    "histograms",
-    "intervals",
-    "keys_figure",
-    "layer_gradients_figure",
-    "modes_figure",
-    "norm_colour",
-    "patterns_figure",
-    "rate_panels_figure",
-    "repeats",
-    "shared_axes",
-    "sharing_cells_figure",
-    "sphere_figure",
-    "spreads_figure",
-    "t_interval",
-    "training_curves_figure",
-    "training_map_figure",
-    "undo_figure",
-    "use_book_style",
-    "verdicts_figure",
-    "wiring_labels",
-    "wirings_figure",
-    "working_rates_figure",
-]
+# A subject is imported when one of its figures is asked for: a chapter is executed again when what
+# it imports has changed, and it should not import the figures of the others.
+_NAMES = {
+    "normtutor.intervals": ["t_interval"],
+    "normtutor.plotting.batches": ["dose_figure", "modes_figure"],
+    "normtutor.plotting.covariate_shift": [
+        "dots",
+        "drift_figure",
+        "rate_panels_figure",
+        "spreads_figure",
+        "training_curves_figure",
+        "training_map_figure",
+    ],
+    "normtutor.plotting.family": [
+        "books_figure",
+        "differences_figure",
+        "shared_axes",
+        "sharing_cells_figure",
+        "undo_figure",
+    ],
+    "normtutor.plotting.general": ["curves", "grid_map", "histograms", "intervals", "repeats"],
+    "normtutor.plotting.geometry": ["half_plane_figure", "keys_figure", "sphere_figure"],
+    "normtutor.plotting.graph": ["graph_figure"],
+    "normtutor.plotting.invariance": ["patterns_figure", "verdicts_figure"],
+    "normtutor.plotting.style": [
+        "INK",
+        "NORM_COLOURS",
+        "NO_NORM",
+        "PALE",
+        "PALETTE",
+        "STYLE",
+        "norm_colour",
+        "use_book_style",
+    ],
+    "normtutor.plotting.text": ["Trained", "final_norm_figure", "working_rates_figure"],
+    "normtutor.plotting.wiring": [
+        "first_steps_figure",
+        "layer_gradients_figure",
+        "wiring_labels",
+        "wirings_figure",
+    ],
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})

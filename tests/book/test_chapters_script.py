@@ -105,6 +105,23 @@ def test_prose_captions_and_tags_execute_nothing_and_are_seen(repository):
     assert chapters.kept(path, folder, repository) is None
 
 
+def test_a_comment_in_a_module_executes_nothing(tmp_path):
+    module = tmp_path / "module.py"
+
+    def digest(text: str) -> str:
+        module.write_text(text)
+        return chapters.digest_behind(["module.py"], [], tmp_path)
+
+    assert digest("a = 1\n") == digest("# Why one?\n\na = 1  # for one\n")
+    assert digest("a = 1\n") != digest("a = 2\n")
+    assert digest("a =") != digest("a = =")  # no module, but still a file
+    other = tmp_path / "data.txt"
+    other.write_text("# 1")
+    before = chapters.digest_behind(["data.txt"], [], tmp_path)
+    other.write_text("# 2")
+    assert chapters.digest_behind(["data.txt"], [], tmp_path) != before
+
+
 def test_another_version_of_a_package_executes_what_imports_it(monkeypatch):
     monkeypatch.setattr(chapters, "versions", lambda: {"numpy": "numpy 2.0", "torch": "torch 2.9"})
     before = chapters.digest_behind([], ["numpy"])

@@ -2,6 +2,8 @@
 
 import ast
 import itertools
+import subprocess
+import sys
 from pathlib import Path
 
 import matplotlib
@@ -178,6 +180,32 @@ def test_no_figure_runs_a_model():
         and node.value.id == "norms"
     }
     assert used == {"NO_NORM", "TABLE", "sharing_cells"}  # the table, never a formula
+
+
+def test_a_figure_brings_no_other_subject():
+    """Otherwise a chapter is executed again for a figure that it does not draw."""
+    code = (
+        "import sys; from normtutor import plotting; plotting.sphere_figure; plotting.INK;"
+        "print(*(name for name in sys.modules if name.startswith('normtutor.plotting.')))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert set(answer.stdout.split()) == {
+        "normtutor.plotting.geometry",
+        "normtutor.plotting.style",
+    }
+
+
+def test_every_public_name_is_found_where_it_is_said_to_be():
+    assert plotting.__all__ == sorted(set(plotting.__all__)) and set(plotting.__all__) <= set(
+        dir(plotting)
+    )
+    for name in plotting.__all__:
+        found = getattr(plotting, name)
+        assert getattr(found, "__module__", "normtutor").startswith(("normtutor", "builtins"))
+    with pytest.raises(AttributeError, match="has no attribute 'curve'"):
+        plotting.curve  # noqa: B018
 
 
 # --- intervals over seeds
