@@ -9,12 +9,16 @@ from collections import Counter
 from pathlib import Path
 
 import nbformat
+import pybtex.database
 import pytest
 import yaml
 
 from normtutor import norms
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "book" / "_ext"))
+import bibliography  # noqa: E402
+
 BOOK = ROOT / "book"
 MAIN_LINES = sorted(BOOK.glob("[0-9]*.ipynb"))
 DEPTH_PAGES = sorted((BOOK / "in_depth").glob("*.ipynb"))
@@ -366,6 +370,43 @@ def test_bad_citations_are_noticed():
     with pytest.raises(ValueError, match="twice"):
         entries_of(entry + entry)
     assert cited_keys("see {cite:p}`a, b` and :cite:t:`c`") == {"a", "b", "c"}
+
+
+@pytest.fixture(scope="module")
+def works():
+    return pybtex.database.parse_string(read(BOOK / "references.bib"), "bibtex").entries
+
+
+def test_every_entry_says_what_was_read_of_it(works):
+    assert works.keys() == entries_of(read(BOOK / "references.bib")).keys()
+    for key, work in works.items():
+        assert bibliography.marks_of(work), key
+
+
+@pytest.mark.parametrize("field", ["", "  read = {the cover},", "  read = {paper, the cover},"])
+def test_a_mark_that_is_missing_or_unknown_is_noticed(field):
+    text = f"@misc{{a,\n  title = {{T}},\n{field}\n}}\n"
+    work = pybtex.database.parse_string(text, "bibtex").entries["a"]
+    with pytest.raises(ValueError, match="a: read = "):
+        bibliography.marks_of(work)
+
+
+def test_the_style_ends_each_entry_with_what_was_read(works):
+    text = read(BOOK / "references.bib")
+    formatted = bibliography.WithWhatWasRead().format_bibliography(
+        pybtex.database.parse_string(text, "bibtex")
+    )
+    ends = {entry.key: str(entry.text) for entry in formatted}
+    assert ends.keys() == works.keys()
+    for key, work in works.items():
+        assert ends[key].endswith(bibliography.words_for(work))
+    assert ends["shen2020"].endswith("Read: the abstract; code or documentation.")
+
+
+def test_the_page_explains_every_mark():
+    page = " ".join(read(BOOK / "bibliography.md").replace("'", "\u2019").lower().split())
+    for words in bibliography.MARKS.values():
+        assert f"*{words}*" in page, words
 
 
 # --- the index and the README ---------------------------------------------------------------------

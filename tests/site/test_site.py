@@ -300,6 +300,13 @@ def test_docstrings_cite_the_bibliography(site):
     } or len(links) >= 5
 
 
+def test_the_bibliography_says_what_was_read_of_each_work(site):
+    entries = parsed(site / "book" / "bibliography.html").select("div.citation")
+    assert len(entries) == (ROOT / "book" / "references.bib").read_text().count("\n@")
+    without = [entry["id"] for entry in entries if "Read: " not in entry.select("em")[-1].text]
+    assert without == []
+
+
 def test_nothing_of_the_search_of_sphinx_is_left(site):
     assert not list(site.rglob("searchindex.js"))
     assert "searchtools" not in (site / "search.html").read_text(encoding="utf-8")
