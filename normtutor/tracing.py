@@ -29,16 +29,19 @@ def known_value(n: Any) -> float | None:
         return None
 
 
+def is_compiled(x: Any) -> bool:
+    """Whether ``torch.compile`` is reading the code, with x as a stand-in for a tensor."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor) and bool(torch.compiler.is_compiling())
+
+
 def spare_gradient(x: Any) -> Any:
     """Return x, cut off from autograd in code that ``torch.compile`` compiles.
 
     For a value whose gradient is 0 in exact arithmetic: the compiled backward pass then does not
     read all of the input once more to find that out.
     """
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, torch.Tensor) and torch.compiler.is_compiling():
-        return x.detach()
-    return x
+    return x.detach() if is_compiled(x) else x
 
 
 _UNKNOWN_TO_JAX: list[type] = []

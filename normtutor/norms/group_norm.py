@@ -22,7 +22,7 @@ from normtutor.norms.batch_norm import (
     batch_norm,
     batch_norm_backward,
 )
-from normtutor.tracing import passes_jit
+from normtutor.tracing import is_compiled, passes_jit
 from normtutor.validation import (
     check_cache,
     check_feature_axis,
@@ -144,7 +144,13 @@ def group_norm(
     mu, variance = _group_moments(wide, num_groups, mask, feature_axis)
     inverse_std = 1 / xp.sqrt(variance + eps)
     x_hat = xp.reshape((_split(wide, feature_axis, num_groups) - mu) * inverse_std, wide.shape)
-    y = affine(x_hat, weight, bias, (feature_axis,))
+    if num_groups == channels and is_compiled(x):
+        # With a copy of γ and β for each example, the compiled backward pass sums over positions
+        # once, for the statistics and for γ and β together, and over the examples at the end.
+        copies = [p if p is None else xp.tile(p, (x.shape[0], 1)) for p in (weight, bias)]
+        y = affine(x_hat, *copies, (0, feature_axis))
+    else:
+        y = affine(x_hat, weight, bias, (feature_axis,))
     if mask is not None:
         x_hat, y = xp.where(mask, x_hat, 0.0), xp.where(mask, y, 0.0)
     cache = GroupNormCache(x_hat, inverse_std, weight, bias, mask, feature_axis, num_groups)

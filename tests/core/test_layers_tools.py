@@ -13,6 +13,8 @@ import pytest
 import torch
 from layer_checks import assert_equal, assert_same, randn, random_mask, randomize, results
 from torch import Tensor, nn
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
 from torch.utils.checkpoint import checkpoint
 
 from normtutor import layers
@@ -494,6 +496,36 @@ def test_compiled_layers_still_refuse_bad_input():
             Exception, match=r"more than one value per feature|must have 4 features"
         ):
             compiled(torch.randn(shape))
+
+
+def lengths_summed_in_the_backward_pass(layer: nn.Module, *shape: int) -> list[list[int]]:
+    """The lengths of the axes over which compiled code sums what is as large as the input."""
+    torch._dynamo.reset()
+    graphs: list[torch.fx.GraphModule] = []
+
+    def keep(graph, _):
+        graphs.append(graph)
+        return make_boxed_func(graph.forward)
+
+    compiled = torch.compile(layer, backend=aot_autograd(fw_compiler=keep, bw_compiler=keep))
+    x = randn(*shape).requires_grad_()
+    (compiled(x) * randn(*shape, seed=1)).sum().backward()
+    found = []
+    for node in graphs[-1].graph.nodes:
+        if node.op == "call_function" and "sum" in str(node.target):
+            summed = node.args[0].meta["val"].shape
+            if summed.numel() == x.numel():
+                found.append([summed[axis] for axis in node.args[1] if summed[axis] > 1])
+    return found
+
+
+@pytest.mark.parametrize("feature_axis", [1, -1])
+def test_the_compiled_instance_norm_sums_over_the_positions_alone(feature_axis):
+    """Sums over the examples too would have to read the input and the gradient once more."""
+    layer = layers.InstanceNorm(5, affine=True, feature_axis=feature_axis).double()
+    shape = (3, 5, 4) if feature_axis == 1 else (3, 4, 5)
+    found = lengths_summed_in_the_backward_pass(layer, *shape)
+    assert found and all(lengths == [4] for lengths in found), found
 
 
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler")
