@@ -37,7 +37,8 @@ from normtutor.experiments import (
     loss_landscape,
     noisy_batch_norm,
 )
-from normtutor.experiments.descent import descend, he, split, xavier
+from normtutor.experiments.descent import descend, he, xavier
+from normtutor.experiments.rates import split
 from normtutor.models import MLP
 from normtutor.training import start
 

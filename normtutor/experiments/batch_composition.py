@@ -48,7 +48,7 @@ from normtutor.data import (
     topic_batches,
 )
 from normtutor.experiments import text_batches
-from normtutor.experiments.records import Saved, load
+from normtutor.experiments.records import Saved, load, short
 from normtutor.models import NormFactory, TransformerLM
 from normtutor.training import (
     language_model_loss,
@@ -269,13 +269,8 @@ def losses(
     found = text_batches.losses(
         model, batches, batch_statistics=batch_statistics, lengths_up_to=LENGTHS
     )
-    by_length = [short(value) for value in found.pop("by_length")]
-    return {name: short(value) for name, value in found.items()} | {"by_length": by_length}
-
-
-def short(value: float) -> float:
-    """Six significant digits are enough for a saved file."""
-    return float(f"{value:.6g}")
+    by_length = [short(value, 6) for value in found.pop("by_length")]
+    return {name: short(value, 6) for name, value in found.items()} | {"by_length": by_length}
 
 
 def recalibrate(model: TransformerLM, batches: Iterable[TokenBatch]) -> None:
@@ -300,7 +295,7 @@ def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, 
         "learning_rate": condition.learning_rate,
         "diverged": diverged,
         "curve": [
-            short(float(np.mean(curve[i : i + BLOCK])))
+            short(float(np.mean(curve[i : i + BLOCK])), 6)
             for i in range(0, len(curve) - BLOCK + 1, BLOCK)
         ],
         **losses(model, sample_of(config, "test")),

@@ -19,7 +19,8 @@ import numpy as np
 
 from normtutor.experiments import batch_composition
 from normtutor.experiments.batch_composition import Condition, fingerprint
-from normtutor.experiments.records import Saved
+from normtutor.experiments.rates import smallest
+from normtutor.experiments.records import Saved, short
 from normtutor.training import mean_token_loss
 
 __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
@@ -81,7 +82,7 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
             if diverged:
                 return np.inf
             loss = mean_token_loss(model, batch_composition.sample_of(config, "validation"))
-            return batch_composition.short(loss) if np.isfinite(loss) else np.inf
+            return short(loss, 6) if np.isfinite(loss) else np.inf
 
         for rate, loss in sorted(climb(loss_at, config.rates, config.most).items()):
             diverged = not np.isfinite(loss)
@@ -99,17 +100,15 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 
 def best_rates(saved: Saved) -> dict[tuple[str, str], float]:
     """(norm, kind) -> the rate with the smallest mean loss, of those that all seeds tried."""
-    tried: dict[tuple[str, str], dict[float, list[float]]] = {}
+    tried: dict[tuple[str, str], dict[float, list[float | None]]] = {}
     for run_ in saved.runs:
         for record in run_["records"]:
             by_rate = tried.setdefault((record["norm"], record["kind"]), {})
-            loss = np.inf if record["loss"] is None else record["loss"]
-            by_rate.setdefault(record["learning_rate"], []).append(loss)
-    return {
-        cell: min(
-            (float(np.mean(losses)), rate)
-            for rate, losses in by_rate.items()
-            if len(losses) == len(saved.runs)
-        )[1]
+            by_rate.setdefault(record["learning_rate"], []).append(record["loss"])
+    chosen = {
+        cell: smallest(
+            {r: losses for r, losses in by_rate.items() if len(losses) == len(saved.runs)}
+        )
         for cell, by_rate in tried.items()
     }
+    return {cell: rate for cell, rate in chosen.items() if rate is not None}

@@ -24,7 +24,8 @@ from torch.nn import functional as F
 
 from normtutor import probes
 from normtutor.data import image_batches, load_digits
-from normtutor.experiments.descent import best_rate, finite, initialise, split
+from normtutor.experiments.descent import finite, initialise
+from normtutor.experiments.rates import best_rate, split
 from normtutor.experiments.records import Saved
 from normtutor.models import MLP
 from normtutor.training import start

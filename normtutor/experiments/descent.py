@@ -1,18 +1,15 @@
 """Plain gradient descent with a constant rate, for the experiments that look at single steps.
 
-Besides: the initial weights that an activation calls for, and the choice of a rate on seeds that
-are then left out.
+Besides: the initial weights that an activation calls for.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from normtutor.experiments.records import Saved
 from normtutor.training import classification_loss
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -84,26 +81,3 @@ def descend(
             for p, gradient in zip(parameters, gradients, strict=True):
                 p.sub_(gradient, alpha=rate)
     return losses + [math.inf] * (steps - len(losses))
-
-
-# --- which rate -----------------------------------------------------------------------------------
-
-
-def split(saved: Saved, tuning: Sequence[int]) -> tuple[Saved, Saved]:
-    """The runs on which a rate is chosen, and the runs on which the choice is reported."""
-    chosen = tuple(run for run in saved.runs if run["seed"] in tuning)
-    others = tuple(run for run in saved.runs if run["seed"] not in tuning)
-    return Saved(saved.name, saved.config, chosen), Saved(saved.name, saved.config, others)
-
-
-def best_rate(
-    saved: Saved,
-    tuning: Sequence[int],
-    rates: Sequence[float],
-    key: str = "validation_loss",
-    **where: Any,
-) -> float:
-    """The rate with the smallest mean of ``key`` over the seeds of ``tuning``."""
-    runs, _ = split(saved, tuning)
-    means = [np.nan_to_num(runs.values(key, rate=r, **where), nan=np.inf).mean() for r in rates]
-    return rates[int(np.argmin(means))]

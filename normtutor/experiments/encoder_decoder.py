@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from normtutor.experiments.records import Saved
+from normtutor.experiments.records import Saved, short
 from normtutor.training import start, train_together
 
 CHAPTER = "07_pre_ln_and_post_ln"
@@ -225,11 +225,6 @@ def measure(model: Sorter, batch: SequencePair) -> dict[str, float | None]:
     right = (scores.argmax(-1) == batch.targets).float().mean().item()
     finite = math.isfinite(loss)
     return {"loss": short(loss) if finite else None, "accuracy": right if finite else None}
-
-
-def short(value: float) -> float:
-    """Four significant digits are enough for a saved file."""
-    return float(f"{value:.4g}")
 
 
 def build(config: Config, wiring: str, depth: int, width: int, seed: int) -> Sorter:

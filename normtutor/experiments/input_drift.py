@@ -22,7 +22,8 @@ from torch import nn
 
 from normtutor import probes
 from normtutor.data import Digits, image_batches, load_digits
-from normtutor.experiments.descent import best_rate, descend, initialise, split
+from normtutor.experiments.descent import descend, initialise
+from normtutor.experiments.rates import best_rate, split
 from normtutor.experiments.records import Saved
 from normtutor.models import MLP
 from normtutor.training import image_scores, start

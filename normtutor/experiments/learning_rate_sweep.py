@@ -17,7 +17,8 @@ import torch
 from torch import nn
 
 from normtutor.data import Digits, image_batches, load_digits
-from normtutor.experiments.descent import best_rate, finite, initialise, split
+from normtutor.experiments.descent import finite, initialise
+from normtutor.experiments.rates import best_rate, split
 from normtutor.experiments.records import Saved
 from normtutor.models import MLP
 from normtutor.training import classification_loss, image_scores, start, train

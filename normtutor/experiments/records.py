@@ -31,6 +31,15 @@ import numpy as np
 Record = dict[str, Any]
 
 
+def short(value: float, digits: int = 4) -> float:
+    """``value`` to a few significant digits, so that a saved file stays small.
+
+    >>> short(0.123456)
+    0.1235
+    """
+    return float(f"{value:.{digits}g}")
+
+
 @functools.cache
 def names() -> tuple[str, ...]:
     """Name the experiments: the modules of this package that state a ``FINDING``.

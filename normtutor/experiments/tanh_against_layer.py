@@ -18,8 +18,8 @@ import numpy as np
 from torch import Tensor
 
 from normtutor.experiments import text_chunks
-from normtutor.experiments.records import Saved
-from normtutor.experiments.text_chunks import Text, corpus_of, fingerprint, short
+from normtutor.experiments.records import Saved, short
+from normtutor.experiments.text_chunks import Text, corpus_of, fingerprint
 from normtutor.layers import DynamicTanh
 from normtutor.models import TransformerLM
 from normtutor.training import evaluation_mode

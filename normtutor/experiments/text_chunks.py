@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from normtutor.data import Corpus, TokenBatch, chunk_batches, epochs, load_corpus
+from normtutor.experiments.records import short
 from normtutor.models import TransformerLM
 from normtutor.training import (
     History,
@@ -115,11 +116,6 @@ def loss_of(model: TransformerLM, batches: Sequence[TokenBatch], history: Histor
     if history.diverged:
         return None
     return short(mean_token_loss(model, batches), 5)
-
-
-def short(value: float, digits: int = 4) -> float:
-    """``value`` to a few significant digits, so that a saved file stays small."""
-    return float(f"{value:.{digits}g}")
 
 
 def end_of(curve: Sequence[float], steps: int = 20) -> float:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from normtutor.data import TokenBatch
 from normtutor.experiments import detach_norm
+from normtutor.experiments.records import short as rounded
 from normtutor.models import TransformerLM, admin_initialise
 from normtutor.training import History, masked_language_model_loss, start, train_together
 from normtutor.wiring import Wiring
@@ -125,8 +126,8 @@ def gradient_norms(model: TransformerLM, batch: TokenBatch) -> list[float]:
 
 
 def short(value: float | None) -> float | None:
-    """Five significant digits are enough for a saved file."""
-    return None if value is None else float(f"{value:.5g}")
+    """Five significant digits are enough for a saved file; None where there is no number."""
+    return None if value is None else rounded(value, 5)
 
 
 def run_rates(

@@ -16,6 +16,7 @@ from normtutor.experiments import (
     input_drift,
     loss_landscape,
     noisy_batch_norm,
+    rates,
     scale_and_rate,
     statistics_outside,
 )
@@ -86,12 +87,21 @@ def test_a_rate_is_chosen_on_the_tuning_seeds_alone():
         return {"seed": seed, "records": records}
 
     saved = Saved("example", {}, (run(0, 2.0, 1.0), run(1, 2.0, 1.0), run(2, 0.0, 9.0)))
-    assert descent.best_rate(saved, (0, 1), (0.1, 1.0), "loss") == 1.0
-    assert descent.best_rate(saved, (2,), (0.1, 1.0), "loss") == 0.1
-    tuning, reported = descent.split(saved, (0, 1))
+    assert rates.best_rate(saved, (0, 1), (0.1, 1.0), "loss") == 1.0
+    assert rates.best_rate(saved, (2,), (0.1, 1.0), "loss") == 0.1
+    tuning, reported = rates.split(saved, (0, 1))
     assert tuning.seeds == [0, 1] and reported.seeds == [2]
     lost = Saved("example", {}, (run(0, 2.0, None),))
-    assert descent.best_rate(lost, (0,), (0.1, 1.0), "loss") == 0.1
+    assert rates.best_rate(lost, (0,), (0.1, 1.0), "loss") == 0.1
+
+
+def test_a_rate_that_diverged_is_never_chosen():
+    nothing = {"rate": 0.1, "loss": None}, {"rate": 1.0, "loss": np.inf}
+    saved = Saved("example", {}, ({"seed": 0, "records": list(nothing)},))
+    with pytest.raises(ValueError, match=r"of the rates \(0.1, 1.0\) every one diverged"):
+        rates.best_rate(saved, (0,), (0.1, 1.0), "loss")
+    assert rates.smallest({}) is None
+    assert rates.smallest({0.2: [1.0, 1.0], 0.1: [0.5, 1.5], 0.4: [0.0, np.nan]}) == 0.1
 
 
 def test_drift_of_a_path_that_is_known():
