@@ -163,7 +163,8 @@ def build_site(build: Path, executed: Path) -> bool:
     print("Site: one style sheet, icons, pictures, the package's wheel", flush=True)
     finish(build)
     done.write_text(digest)
-    print(f"Ready after {time.monotonic() - started:.0f} s: open {os.path.relpath(index)}")
+    print(f"Ready after {time.monotonic() - started:.0f} s: {os.path.relpath(index)}")
+    print("make serve shows it; opened as files, pages lack their interactive figures")
     return True
 
 

@@ -200,6 +200,17 @@ function prepareForPaper() {
   window.addEventListener("load", () => (window.requestIdleCallback ?? setTimeout)(fetchFonts));
 }
 
+/* A browser loads no modules from a folder, so that the interactive figures stay empty there. */
+function sayHowToServe() {
+  if (location.protocol !== "file:") return;
+  for (const figure of document.querySelectorAll("article *")) {
+    if (!figure.localName.startsWith("nt-") || customElements.get(figure.localName)) continue;
+    const note = document.createElement("p");
+    note.append("You opened this page as a file; the figure needs a server. Run ", Object.assign(document.createElement("code"), { textContent: "make serve" }), " in the book's folder.");
+    figure.prepend(note);
+  }
+}
+
 watchWide();
 followScrolling();
 followReading();
@@ -213,3 +224,4 @@ window.addEventListener("resize", watchWide);
 document.fonts.addEventListener("loadingdone", watchWide);
 window.addEventListener("pagehide", rememberPlace);
 window.addEventListener("load", returnToPlace);
+window.addEventListener("load", sayHowToServe);

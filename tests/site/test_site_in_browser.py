@@ -245,6 +245,12 @@ def test_the_search_finds_a_chapter(visit):
     expect(page.get_by_role("heading", level=1)).to_contain_text("BatchNorm vs LayerNorm")
 
 
+def test_a_page_opened_as_a_file_says_how_to_see_its_figures(open_page, site):
+    page = open_page()
+    page.goto((site / "book" / "02_family_of_norms.html").as_uri())
+    expect(page.locator("nt-cells")).to_contain_text("make serve")
+
+
 def test_an_arrow_pressed_at_once_keeps_its_place(visit):
     """The key comes before the results do, on a busy machine or under quick fingers."""
     page = visit("book/01_internal_covariate_shift")
