@@ -156,8 +156,7 @@ class Corpus:
     The vocabulary is made from ``train`` alone. ``sha256`` identifies the text.
 
     - The text of the packages is cut by documents: a document is a module, all of it is in one
-    part,
-      and no sentence is in two parts. Its topic is its package and subpackage.
+      part, and no sentence is in two parts. Its topic is its package and subpackage.
     - A file, or Python's reference, is cut inside documents: each gives its first 80 % to
       ``train``, the next 10 % to ``validation`` and the last 10 % to ``test``, so that the parts
       cover the same topics. Each document is a topic of its own.

@@ -4,6 +4,7 @@ import html
 import re
 import zlib
 from collections import Counter
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,8 @@ def hide_check_markers(app: Sphinx, doctree: nodes.document, docname: str) -> No
 def list_modules(app: Sphinx, docname: str, source: list[str]) -> None:
     """Describe every module of a package where a page says ``<!-- modules of PACKAGE -->``.
 
-    There is one for each finding, or for each subject, and a new one should not be forgotten.
+    There is one for each finding, or for each subject, and a new one should not be forgotten. Where
+    it says ``<!-- other functions of PACKAGE -->`` come those that it does not describe elsewhere.
     """
 
     def listing(mark: re.Match[str]) -> str:
@@ -108,7 +110,14 @@ def list_modules(app: Sphinx, docname: str, source: list[str]) -> None:
         blocks = [f".. automodule:: {name}" for name in names if name not in source[0]]
         return "\n".join(["```{eval-rst}", *blocks, "```"])
 
+    def functions(mark: re.Match[str]) -> str:
+        public = import_module(mark[1]).__all__
+        names = [name for name in public if not re.search(rf":: (\w+\.)*{name}\b", source[0])]
+        blocks = [f".. autofunction:: {name}" for name in names]
+        return "\n".join(["```{eval-rst}", f".. py:currentmodule:: {mark[1]}", *blocks, "```"])
+
     source[0] = re.sub(r"<!-- modules of ([a-z.]+) -->", listing, source[0])
+    source[0] = re.sub(r"<!-- other functions of ([a-z.]+) -->", functions, source[0])
 
 
 def load_interactive_figures(
