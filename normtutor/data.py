@@ -554,7 +554,7 @@ def topic_batches(
         raise ValueError(f"share must lie between 0 and 1; got {share}.")
     if len(documents) != len(topics):
         raise ValueError(
-            "there must be one topic a document; got "
+            "there must be one topic per document; got "
             f"{len(documents)} documents and {len(topics)} topics."
         )
     of_topic: dict[str, list[Sentence]] = {}

@@ -134,7 +134,7 @@ def convert(
     unknown = [name for name in state if name not in said and name not in IGNORED]
     if unknown:
         raise ValueError(
-            f"{', '.join(unknown)} is no name that {source} has for {norm}. Its names are: "
+            f"{', '.join(unknown)} is not a name that {source} uses for {norm}. Its names are: "
             f"{', '.join(said)}."
         )
     plain = {said[name]: value for name, value in state.items() if name not in IGNORED}
@@ -156,7 +156,7 @@ def convert(
             if axis != 1:
                 raise ValueError(
                     f"ONNX has the features of BatchNorm on axis 1; got {axis}. Transpose before "
-                    "and behind it."
+                    "and after it."
                 )
             del plain["feature_axis"]
     if plain.get("running_var") is not None and values_per_feature is not None:

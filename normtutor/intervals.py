@@ -45,7 +45,7 @@ def t_interval(samples: ArrayLike) -> tuple[FloatArray, FloatArray]:
     values = np.asarray(samples, dtype=np.float64)
     if values.ndim == 0 or values.shape[0] == 0:
         raise ValueError(
-            f"t_interval needs at least one row, one a seed; got an array of shape {values.shape}"
+            f"t_interval needs at least one row, one per seed; got an array of shape {values.shape}"
         )
     seeds = values.shape[0]
     mean = values.mean(axis=0)

@@ -301,7 +301,7 @@ def _wiring_of_each_layer(
     )
     if len(every) != depth:
         raise ValueError(
-            f"a sequence of wirings needs one entry a layer; got {len(every)} for depth={depth}."
+            f"a sequence of wirings needs one entry per layer; got {len(every)} for depth={depth}."
         )
     pairs = (entry if isinstance(entry, tuple) else (entry, entry) for entry in every)
     return [(wiring_named(a), wiring_named(b)) for a, b in pairs]

@@ -175,7 +175,7 @@ def swap_norms(
             report.refused[name] = str(refusal)
     if report.refused and (strict or not report.changed):
         raise ValueError(
-            f"{len(report.refused)} modules look like norms and are not understood; nothing was "
+            f"{len(report.refused)} modules look like norms but are not understood; nothing was "
             "changed. Pass strict=False to leave them as they are, or name with only= what is to "
             f"change.\n{report}"
         )
@@ -303,7 +303,7 @@ def _agreeing(module: nn.Module, candidates: list[nn.Module]) -> int:
             break
     if not found:
         raise _Refusal(
-            "it does what no layer of ours does"
+            "none of our layers computes the same"
             + (f"; called with x alone it raises {errors[-1]}" if errors else "")
         )
     return min(found, key=lambda i: found[i])

@@ -233,7 +233,7 @@ def warn_if_inverted(mask: Array) -> None:
     if shortest == 0 or (share is not None and share < 0.5):
         warnings.warn(
             f"the mask hides the first position of {1 - first:.0%} of the sequences, so it is "
-            "probably inverted: here True marks real tokens. Turn it round with ~mask, as torch's "
+            "probably inverted: here True marks real tokens. Invert it with ~mask, as torch's "
             "key_padding_mask needs, or build it with normtutor.masks.real_tokens.",
             stacklevel=4,
         )

@@ -34,7 +34,7 @@ def without_normalization() -> Evidence:
     remedies = experiments.load("remedies")
 
     def best(wiring: str) -> np.ndarray:
-        """The smallest mean loss over the rates, one a seed at that rate."""
+        """The smallest mean loss over the rates, one per seed at that rate."""
         rates = remedies.config["rates"]
         losses = [remedies.values("loss", wiring=wiring, learning_rate=rate) for rate in rates]
         return np.array(min(losses, key=np.mean))
@@ -107,7 +107,7 @@ def bounded_logits() -> Evidence:
     saved = experiments.load("qk_norm")
 
     def largest(norm: str) -> np.ndarray:
-        """The largest logit at the end of training at the largest rate, one a seed."""
+        """The largest logit at the end of training at the largest rate, one per seed."""
         return saved.values("largest", qk_norm=norm, learning_rate=0.128)[:, -1]
 
     bound = saved.values("bound", qk_norm="rms", learning_rate=0.128)

@@ -79,7 +79,9 @@ def over_seeds(values: ArrayLike) -> Interval:
     """The mean of one number per seed, with its 95% interval."""
     numbers = np.asarray(values, dtype=np.float64)
     if numbers.ndim != 1 or len(numbers) < 2 or not np.isfinite(numbers).all():
-        raise ValueError(f"over_seeds needs two finite numbers or more, one a seed; got {numbers}.")
+        raise ValueError(
+            f"over_seeds needs two finite numbers or more, one per seed; got {numbers}."
+        )
     mean, half_width = t_interval(numbers)
     return Interval(float(mean), float(half_width))
 

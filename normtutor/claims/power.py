@@ -31,7 +31,7 @@ def _gap_of_modes(norm: str, share: float) -> Interval:
 
 
 def _on_text(norm: str, order: str, size: int, mode: str = "kept_") -> np.ndarray:
-    """Test loss on batches as in training, one a seed; ``mode`` "batch_" is training mode."""
+    """Test loss on batches as in training, one per seed; ``mode`` "batch_" is training mode."""
     return power_text.values(experiments.load("power_text"), f"{mode}all", norm, order, size)
 
 

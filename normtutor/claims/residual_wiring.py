@@ -59,7 +59,7 @@ def _at_the_start(wiring: str, depth: int) -> dict[str, np.ndarray]:
 
 
 def _bottom_over_top(wiring: str, depth: int) -> np.ndarray:
-    """log2 of the lowest layer's gradient over the highest layer's, one a seed."""
+    """log2 of the lowest layer's gradient over the highest layer's, one per seed."""
     gradients = _at_the_start(wiring, depth)["gradients"]
     return np.log2(gradients[:, 0] / gradients[:, -1])
 
@@ -315,7 +315,7 @@ def wide_and_shallow() -> Evidence:
 
 
 def _final_losses(experiment: str, rate: float, **where: object) -> np.ndarray:
-    """Test loss of sorting at one learning rate, one a seed; chance is ln 10 = 2.30."""
+    """Test loss of sorting at one learning rate, one per seed; chance is ln 10 = 2.30."""
     saved = experiments.load(experiment)
     return saved.values("loss", learning_rate=rate, **where)
 

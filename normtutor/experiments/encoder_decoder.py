@@ -168,7 +168,7 @@ def sorting_loss(model: Sorter, batch: SequencePair) -> Tensor:
 
 
 def profile(model: Sorter, batch: SequencePair) -> dict[str, Any]:
-    """One backward pass, layer by layer: lists with one entry a layer, the first layer first.
+    """One backward pass, layer by layer: lists with one entry per layer, the first layer first.
 
     "encoder" and "decoder" are gradient norms at the last feed-forward matrix, "encoder output" and
     "decoder output" those at what the layer hands on, and "cross" is the variance of what

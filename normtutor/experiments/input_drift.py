@@ -201,7 +201,7 @@ def rows(saved: Saved) -> dict[str, np.ndarray]:
 
 
 def chosen_records(saved: Saved, norm: str, scale: float, rate: float) -> list[dict[str, Any]]:
-    """The records of one network at one rate, one a seed."""
+    """The records of one network at one rate, one per seed."""
     return [
         record
         for run in saved.runs

@@ -126,7 +126,7 @@ class Saved:
 
     name: str
     config: dict[str, Any]
-    runs: tuple[dict[str, Any], ...]  # one a seed, in the order of the seeds
+    runs: tuple[dict[str, Any], ...]  # one per seed, in the order of the seeds
 
     @property
     def seeds(self) -> list[int]:

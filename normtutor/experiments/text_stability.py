@@ -161,7 +161,7 @@ class Outcome(NamedTuple):
     norm: str  # its name in the table of norms, or "none"
     tried: list[float]
     working: list[float]
-    best: np.ndarray  # test losses, one a seed; empty where no rate reached the end
+    best: np.ndarray  # test losses, one per seed; empty where no rate reached the end
 
 
 def outcomes(rates: Saved, saved: Saved, depth: int) -> dict[str, Outcome]:

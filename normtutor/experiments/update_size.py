@@ -201,7 +201,7 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 
 
 def exponents(saved: Saved, wiring: str, key: str) -> np.ndarray:
-    """The power of depth with which "gradient", "top" or "change" grows, one a seed."""
+    """The power of depth with which "gradient", "top" or "change" grows, one per seed."""
     depths = saved.config["depths"]
     values = [saved.values(key, part="first step", wiring=wiring, depth=n) for n in depths]
     return np.polyfit(np.log(depths), np.log(np.stack(values)), 1)[0]

@@ -109,7 +109,7 @@ def surgeries(depth: int) -> dict[str, list[list[int]]]:
 
 
 def operate(model: TransformerLM, batch: TokenBatch) -> dict[str, list[float | None]]:
-    """Loss and accuracy after each surgery: "without" and "swapped" have one entry a layer."""
+    """Loss and accuracy after each surgery: "without" and "swapped" have one entry per layer."""
     found: dict[str, list[float | None]] = {}
     for kind, orders in surgeries(len(model.layers)).items():
         scores = [score(rearranged(model, order), batch) for order in orders]

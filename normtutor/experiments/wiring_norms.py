@@ -70,7 +70,7 @@ def fingerprint(config: Config) -> dict[str, str]:
 
 
 def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
-    """All seeds; the models of one condition train together, one a seed and learning rate."""
+    """All seeds; the models of one condition train together, one per seed and learning rate."""
     found: list[list[dict[str, Any]]] = [[] for _ in seeds]
     for condition in config.conditions:
         pairs = [(seed, rate) for seed in seeds for rate in config.rates]

@@ -83,7 +83,7 @@ def tasks_in(path: Path) -> list[Task]:
     """The TASKS of an instructor's file, which never goes near a submission's process."""
     spec = importlib.util.spec_from_file_location("own_tasks", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise ValueError(f"own tasks stand in a Python file; there is none at {path}.")
+        raise ValueError(f"tasks of your own belong in a Python file; there is none at {path}.")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return list(module.TASKS)

@@ -247,7 +247,7 @@ def test_impossible_one_topic_batches_are_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="share must lie between 0 and 1; got 1"):
         data.topic_batches(MADE_UP, LABELS, 4, 1.5, rng)
-    with pytest.raises(ValueError, match="one topic a document; got 5 documents and 1 topics"):
+    with pytest.raises(ValueError, match="one topic per document; got 5 documents and 1 topics"):
         data.topic_batches(MADE_UP, ("a",), 4, 0.5, rng)
     with pytest.raises(ValueError, match="no topic has 19 sentences"):
         data.topic_batches(MADE_UP, LABELS, 19, 0.5, rng)

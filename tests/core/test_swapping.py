@@ -289,9 +289,9 @@ def replaced() -> nn.Module:
 
 
 REFUSED = [
-    (OddNorm(8), "does what no layer of ours does"),
+    (OddNorm(8), "none of our layers computes the same"),
     (GatedNorm(8), "called with x alone it raises TypeError.*gate"),
-    (DetachedNorm(8), "does what no layer of ours does"),
+    (DetachedNorm(8), "none of our layers computes the same"),
     (RenamedNorm(8), "its parameters are gamma"),
     (FrozenBatchNorm2d(8), "perhaps frozen"),
     (nn.SyncBatchNorm(8), "several processes"),

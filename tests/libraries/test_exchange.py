@@ -173,7 +173,7 @@ def test_the_defaults_are_those_of_the_libraries():
     [
         (({}, "BatchNorm", "torch", "caffe"), "unknown library 'caffe'. Choose one of: torch"),
         (({}, "Batchnorm", "torch", "keras"), "unknown norm 'Batchnorm'"),
-        (({"gamma": 1}, "LayerNorm", "torch", "keras"), "gamma is no name that torch has"),
+        (({"gamma": 1}, "LayerNorm", "torch", "keras"), "gamma is not a name that torch uses"),
         (({"momentum": None}, "BatchNorm", "torch", "flax"), "which only torch has"),
         (({"axis": -1}, "BatchNorm", "keras", "onnx"), "features of BatchNorm on axis 1; got -1"),
     ],
