@@ -400,7 +400,7 @@ def test_the_style_ends_each_entry_with_what_was_read(works):
     assert ends.keys() == works.keys()
     for key, work in works.items():
         assert ends[key].endswith(bibliography.words_for(work))
-    assert ends["shen2020"].endswith("Read: the abstract; code or documentation.")
+    assert ends["liu2020"].endswith("Read: the abstract; code or documentation.")
 
 
 def test_the_page_explains_every_mark():
