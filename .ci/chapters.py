@@ -43,9 +43,11 @@ EXECUTED = "executed"  # the folder below the build folder
 CELL_TIMEOUT = 600  # seconds; a whole chapter takes 30 on a quiet core, and CI is not quiet
 LINES_OF_A_FAILURE = 50
 
-# Runs in the kernel before the first cell: what is opened from now on is remembered.
+# Runs in the kernel before the first cell: what is opened from now on is remembered, and figures
+# are drawn for two widths of the page.
 WATCH = """
-import sys as _sys
+import os as _os, sys as _sys
+_os.environ["NORMTUTOR_BOTH_DRAWINGS"] = "yes"
 _opened_files = set()
 _sys.addaudithook(
     lambda event, arguments: event == "open"
@@ -53,14 +55,15 @@ _sys.addaudithook(
     and _opened_files.add(arguments[0])
 )
 """
-# The value that the kernel reports after the last cell.
+# The value that the kernel reports after the last cell. A reader's kernel draws each figure once.
 REPORT = """__import__("json").dumps({
     "opened": sorted(_opened_files),
     "modules": {
         name: getattr(module, "__file__", None) or ""
         for name, module in list(_sys.modules.items())
     },
-    "cpu_seconds": sum(__import__("os").times()[:4]),
+    "cpu_seconds": sum(__import__("os").times()[:4])
+    - getattr(_sys.modules.get("normtutor.plotting.drawings"), "seconds", 0.0),
 })"""
 
 kernel_numbers = itertools.count()

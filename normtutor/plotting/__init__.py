@@ -1,6 +1,7 @@
 """Figures: each function draws arrays or records that it is given, and never runs a model.
 
 - :mod:`~normtutor.plotting.style`: colours, sizes and fonts, in one place.
+- :mod:`~normtutor.plotting.drawings`: a figure's wide and its narrow drawing.
 - :mod:`~normtutor.plotting.general`: curves, intervals, histograms, maps of a grid.
 - :mod:`~normtutor.plotting.batches`: what shares a batch.
 - :mod:`~normtutor.plotting.covariate_shift`: with and without a norm; the tests of covariate shift.
@@ -29,6 +30,7 @@ _NAMES = {
         "training_curves_figure",
         "training_map_figure",
     ],
+    "normtutor.plotting.drawings": ["on_narrow"],
     "normtutor.plotting.family": [
         "books_figure",
         "differences_figure",
@@ -46,6 +48,7 @@ _NAMES = {
         "NO_NORM",
         "PALE",
         "PALETTE",
+        "SHADES",
         "STYLE",
         "norm_colour",
         "use_book_style",

@@ -123,7 +123,7 @@ def intervals(
     reference: float | None = 0.0,
     colours: Mapping[str, str] | None = None,
 ) -> Axes:
-    """Draw, one row an entry, the mean over seeds as a dot in its 95% t-interval as a bar.
+    """Draw, one row an entry, the mean over seeds in its 95% t-interval, and the seeds below.
 
     Made for differences that are paired by seed: an interval that misses the reference line
     is a difference that the seeds agree on.
@@ -169,6 +169,9 @@ def intervals(
             color=chosen[text],
             label=text,
         )
+        # Each seed, a little below.
+        below = np.full(values.shape, position + 0.24)
+        ax.plot(values, below, "o", color=chosen[text], markersize=3, alpha=0.55, label="_seeds")
     _label_rows(ax, list(rows), xlabel, reference)
     return ax
 

@@ -10,10 +10,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from normtutor.plotting.style import INK, NORM_COLOURS, PALE
-
-# Pale enough for black text, and cells with the same number look alike.
-_SHADES = ("#ffffff", "#cfe2f3", "#f7d9c4", "#cdeadf", "#ecd5ee", "#f1e3b5", "#d9d9d9", "#b9cbe0")
+from normtutor.plotting.style import INK, NORM_COLOURS, PALE, TINTS
 
 
 def patterns_figure(grids: Mapping[str, ArrayLike], *, split: int, columns: int = 3) -> Figure:
@@ -42,16 +39,17 @@ def patterns_figure(grids: Mapping[str, ArrayLike], *, split: int, columns: int 
             ax.axis("off")
             continue
         cells = np.asarray(numbers)
+        # Pale enough for black text, and cells with the same number look alike.
         ax.pcolormesh(
-            cells % len(_SHADES),
-            cmap=ListedColormap(_SHADES),
+            cells % len(TINTS),
+            cmap=ListedColormap(TINTS),
             vmin=-0.5,
-            vmax=len(_SHADES) - 0.5,
+            vmax=len(TINTS) - 0.5,
             edgecolors="#ffffff",
             linewidth=1,
         )
         for (row, column), number in np.ndenumerate(cells):
-            ax.text(column + 0.5, row + 0.5, number + 1, ha="center", va="center", fontsize=9)
+            ax.text(column + 0.5, row + 0.5, number + 1, ha="center", va="center", fontsize=9.5)
         ax.axhline(split, color=INK, linewidth=1.5)
         ax.set(
             xticks=[],

@@ -1,7 +1,8 @@
 """The style of the book's figures: one place for colours, sizes and fonts.
 
 A norm has the same colour in every chapter, and a figure reads on a phone, in print and for
-colour-blind readers. Figures keep a white background on dark pages too.
+colour-blind readers. `DARK` says what each colour becomes on a dark page; a figure with another
+colour, such as a heat map, keeps its colours there and lies on a white card.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from cycler import cycler
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from normtutor import norms
@@ -37,6 +39,34 @@ PALETTE = {
 }
 PALE = "#e4e7eb"  # a cell or a region that is there but not meant
 INK = "#222222"
+WARM = "#a33c00"  # words about a part of a drawing
+
+# Colours of ordered things, such as the steps of a training run: the later, the paler.
+SHADES = ("#440154", "#424086", "#2c728e", "#1fa088", "#5ec962")
+# Grounds of cells that hold a number: white where there is nothing, then one a group.
+TINTS = ("#ffffff", "#cfe2f3", "#f7d9c4", "#cdeadf", "#ecd5ee", "#f1e3b5", "#d9d9d9", "#b9cbe0")
+
+# What a colour becomes on a dark page: the site's drawings are written once more, in these.
+_DARK_SHADES = ("#f4e61e", "#a5db36", "#3dbc74", "#22a08a", "#3b7c9b")
+_DARK_TINTS = (
+    *("#121212", "#1d3b57", "#5a3018", "#16483a", "#51275a", "#4c4316", "#444444", "#3a5270"),
+)
+DARK = {
+    **{row.light: row.dark for row in norms.TABLE.values()},
+    norms.NO_NORM[0]: norms.NO_NORM[1],
+    INK: "#e6e6e6",
+    PALE: "#33393f",
+    WARM: "#ffad70",
+    # Greys, from pale to strong.
+    "#c9ced6": "#454b54",
+    "#9aa0a8": "#737a84",
+    "#8a9099": "#7b828c",
+    "#70767e": "#979ea8",
+    "#555b63": "#b0b7c0",
+    "#5a5a5a": "#b4b4b4",
+    **dict(zip(SHADES, _DARK_SHADES, strict=True)),
+    **dict(zip(TINTS, _DARK_TINTS, strict=True)),
+}
 
 STYLE: dict[Any, Any] = {
     "figure.figsize": (5.0, 3.3),  # inches; at 11 pt it still reads when a phone shrinks it
@@ -75,7 +105,10 @@ def use_book_style() -> None:
     if shell is not None and hasattr(shell, "kernel"):
         from matplotlib_inline.backend_inline import set_matplotlib_formats
 
-        set_matplotlib_formats("svg", metadata={"Date": None})
+        from normtutor.plotting import drawings
+
+        set_matplotlib_formats("svg")
+        shell.display_formatter.formatters["image/svg+xml"].for_type(Figure, drawings.shown)
 
 
 def norm_colour(name: str) -> str:

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, MultipleLocator
 from numpy.typing import ArrayLike
 
 from normtutor.intervals import t_interval
-from normtutor.plotting.style import INK, PALE, PALETTE, FloatArray
+from normtutor.plotting.style import INK, PALE, PALETTE, WARM, FloatArray
 
 
 def _number(value: float) -> str:
@@ -87,7 +87,7 @@ def wirings_figure(
         for place, (x, y) in heights.items():
             if place in row.norms:
                 ax.text(
-                    x, y, "norm", ha="center", va="center", color="white", fontsize=9,
+                    x, y, "norm", ha="center", va="center", color="white", fontsize=9.5,
                     bbox=norm_box, gid=place,
                 )  # fmt: skip
         sublayer = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": INK}
@@ -95,7 +95,7 @@ def wirings_figure(
         if row.final_norm:
             final = {"boxstyle": "round,pad=0.25", "facecolor": PALE, "edgecolor": INK}
             ax.text(
-                stream, 5.0, "norm", ha="center", va="center", fontsize=9, bbox=final, gid="final"
+                stream, 5.0, "norm", ha="center", va="center", fontsize=9.5, bbox=final, gid="final"
             )
         for part, (x, y, side) in {
             "skip": (stream - 0.1, 1.85, "right"),
@@ -104,7 +104,7 @@ def wirings_figure(
             "weights": (branch, 0.0, "center"),
         }.items():
             if part in labels:
-                ax.text(x, y, labels[part], ha=side, va="center", fontsize=9, color="#a33c00")
+                ax.text(x, y, labels[part], ha=side, va="center", fontsize=9.5, color=WARM)
         ax.set_xlim(-0.75, 2.25)
         ax.set_ylim(-0.2, 5.4)
     return fig

@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,10 @@ import pytest
 from matplotlib.collections import PathCollection, PolyCollection
 from numpy.testing import assert_allclose, assert_array_equal
 
-from normtutor import norms, plotting
-from normtutor.plotting import pictures
+from normtutor import norms, plotting, wiring
+from normtutor.plotting import drawings, pictures
+from normtutor.plotting.style import DARK as DARK_PAGE
+from normtutor.plotting.style import INK, TINTS, WARM
 
 
 @pytest.fixture(autouse=True)
@@ -140,6 +143,30 @@ def test_every_norm_of_the_table_has_a_colour():
     assert plotting.norm_colour("LayerNorm") == plotting.NORM_COLOURS["LayerNorm"]
     with pytest.raises(KeyError, match="no colour is reserved for 'Norm'"):
         plotting.norm_colour("Norm")
+
+
+def colours_in(text):
+    return set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", text))
+
+
+def test_every_colour_of_a_figure_has_one_for_dark_pages():
+    assert {*plotting.NORM_COLOURS.values(), plotting.NO_NORM, *plotting.SHADES} <= set(DARK_PAGE)
+    drawn = {name: wiring.WIRINGS[name] for name in ("pre", "deepnorm")}
+    figure = plotting.wirings_figure(drawn, columns=2)
+    drawing = drawings.svg(figure)
+    assert colours_in(drawing) - set(DARK_PAGE) == set() and len(colours_in(drawing)) > 3
+
+
+@pytest.mark.parametrize("light", [INK, *plotting.SHADES, WARM])
+def test_what_reads_on_a_white_page_reads_on_a_dark_one(light):
+    assert contrast(DARK_PAGE[light], DARK_PAGE["#ffffff"]) >= 3
+    assert contrast(DARK_PAGE[INK], DARK_PAGE["#ffffff"]) > 10
+
+
+@pytest.mark.parametrize("tint", TINTS)
+def test_numbers_read_on_their_cells(tint):
+    assert contrast(INK, tint) >= 4.5
+    assert contrast(DARK_PAGE[INK], DARK_PAGE[tint]) >= 4.5
 
 
 def test_figures_are_white_cards():
@@ -289,6 +316,9 @@ def test_intervals_draw_the_mean_and_its_bar():
         assert_allclose(bar.get_segments()[0], [[mean - half, position], [mean + half, position]])
     assert [tick.get_text() for tick in ax.get_yticklabels()] == list(data)
     assert ax.get_xlabel() == "difference (nats/token)"
+    seeds = [line for line in ax.lines if line.get_label() == "_seeds"]
+    for line, values in zip(seeds, data.values(), strict=True):
+        assert_array_equal(line.get_xdata(), values)
     line = next(line for line in ax.lines if line.get_linewidth() == 1)
     assert_array_equal(line.get_xdata(), [0.5, 0.5])
     top, bottom = ax.transData.transform([(0, 0), (0, 1)])[:, 1]

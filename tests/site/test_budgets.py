@@ -54,7 +54,7 @@ def measured(html: str) -> dict[str, float]:
         box.get_text() for box in article.select("div.cell_output pre") if not is_folded(box)
     ]
     drawings = [tag for tag in article.find_all(is_interactive) if not is_folded(tag)]
-    images = [tag for tag in article.select("img") if not is_folded(tag)]
+    images = [tag for tag in article.select("img:not(.only-dark)") if not is_folded(tag)]
     folded = [tag for tag in article.select(FOLDS) if not is_folded(tag)]
     folded_words = sum(len(tag.get_text(" ").split()) for tag in folded)
     all_words = len(article.get_text(" ").split())

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
 from docutils import nodes
 from docutils.utils import new_document
 from site_pages import MEASURED
@@ -13,8 +14,11 @@ ROOT = Path(__file__).resolve().parents[2]
 EXTENSIONS = ROOT / "book" / "_ext"
 sys.path.insert(0, str(EXTENSIONS))
 
+import drawings  # noqa: E402
 import equations  # noqa: E402
 import light_pages  # noqa: E402
+
+from normtutor.plotting.drawings import CLOSES, OPENS  # noqa: E402
 
 needs_katex = pytest.mark.skipif(not equations.KATEX.exists(), reason="KaTeX is not installed")
 
@@ -140,14 +144,74 @@ def test_a_page_gets_one_style_sheet_and_keeps_its_other_links():
     assert light_pages.with_one_style("<title>T</title>", "site.css") == "<title>T</title>"
 
 
-def test_pictures_keep_their_place_and_wait(tmp_path):
-    (tmp_path / "a.svg").write_text('<svg xmlns="x" width="72pt" height="36pt" viewBox="0 0 1 1">')
-    (tmp_path / "b.png").write_bytes(b"")
-    text = '<img alt="A" src="a.svg"/><img src="b.png"><img width="3" src="c.svg">'
-    assert light_pages.with_waiting_pictures(text, tmp_path / "page.html") == (
-        '<img loading="lazy" width="96" height="48" alt="A" src="a.svg"/>'
+def test_pictures_wait():
+    text = '<img src="b.png"><img width="3" src="c.svg">'
+    assert light_pages.with_waiting_pictures(text) == (
         '<img loading="lazy" src="b.png"><img width="3" src="c.svg">'
     )
+
+
+INK = drawings.INK
+DRAWING = (
+    '<svg xmlns="x" width="72pt" height="36pt"><path style="fill: {}; stroke: #222222"/></svg>'
+)
+NARROW = DRAWING.replace("72pt", "48pt")
+
+
+def parsed(page: str) -> BeautifulSoup:
+    return BeautifulSoup(page, "html.parser")
+
+
+def figure_in(folder: Path, colour: str, narrow: str = "") -> Path:
+    (folder / "_images").mkdir(exist_ok=True)
+    picture = folder / "_images" / "a.svg"
+    embedded = f"{OPENS}{narrow.format(colour)}{CLOSES}</svg>" if narrow else "</svg>"
+    picture.write_text(DRAWING.format(colour).replace("</svg>", embedded))
+    return picture
+
+
+def test_a_figure_is_there_for_both_widths_and_both_themes(tmp_path):
+    picture = figure_in(tmp_path, "#ffffff", NARROW)
+    made: dict = {}
+    page = drawings.with_drawings(
+        '<img alt="A" src="_images/a.svg" />', tmp_path / "page.html", made
+    )
+    light, dark = parsed(page).select("picture")
+    assert light.source["srcset"] == "_images/a.narrow.svg"
+    assert dark.source["srcset"] == "_images/a.dark.narrow.svg"
+    assert (light.img["src"], light.img["class"]) == ("_images/a.svg", ["only-light"])
+    assert (dark.img["src"], dark.img["class"]) == ("_images/a.dark.svg", ["only-dark"])
+    for part in (light, dark):
+        assert part.source["media"] == drawings.PHONE
+        assert (part.source["width"], part.source["height"]) == ("64", "48")
+        assert (part.img["width"], part.img["height"]) == ("96", "48")
+        assert part.img["alt"] == "A" and part.img["loading"] == "lazy"
+    files = made[picture]
+    assert files[".svg"] == DRAWING.format("#ffffff")
+    assert files[".narrow.svg"] == NARROW.format("#ffffff")
+    assert f"fill: {drawings.DARK['#ffffff']}" in files[".dark.svg"]
+    assert f"stroke: {drawings.DARK[INK]}" in files[".dark.narrow.svg"]
+    assert "#ffffff" not in files[".dark.svg"] and INK not in files[".dark.svg"]
+
+
+def test_a_figure_with_one_drawing_needs_no_sources(tmp_path):
+    figure_in(tmp_path, "#ffffff")
+    page = drawings.with_drawings('<img src="_images/a.svg">', tmp_path / "page.html", {})
+    assert not parsed(page).select("picture, source") and len(parsed(page).select("img")) == 2
+
+
+@pytest.mark.parametrize("content", ["#123456", '#ffffff"/><image href="data:', "#fde725"])
+def test_a_figure_whose_colours_have_no_dark_counterpart_lies_on_a_card(tmp_path, content):
+    picture = figure_in(tmp_path, content, NARROW)
+    made: dict = {}
+    page = drawings.with_drawings('<img src="_images/a.svg">', tmp_path / "page.html", made)
+    (image,) = parsed(page).select("img")
+    assert image["class"] == ["card"] and set(made[picture]) == {".svg", ".narrow.svg"}
+
+
+def test_other_pictures_stay_as_they_are(tmp_path):
+    text = '<img src="_static/logo.svg"><img src="_images/missing.svg"><img src="_images/a.png">'
+    assert drawings.with_drawings(text, tmp_path / "page.html", {}) == text
 
 
 def test_the_lock_file_pins_what_is_asked_for_and_names_no_host():

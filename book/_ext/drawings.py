@@ -1,0 +1,83 @@
+"""The drawings of a figure on the site: wide and narrow, each for a light and for a dark page.
+
+A chapter's figure comes as one file with two drawings in it (``normtutor.plotting.drawings``). Here
+they are taken apart, and written once more in the colours of a dark page. A drawing with a colour
+that has no dark counterpart, a heat map for instance, keeps its colours, on a card.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from normtutor.plotting.drawings import separate
+from normtutor.plotting.style import DARK, INK
+
+PHONE = "screen and (max-width: 576px)"
+
+PICTURE = re.compile(r'<img [^>]*?src="([^"]+)\.svg"[^>]*>')
+COLOUR = re.compile(r'((?:fill|stroke|stop-color)(?:: ?|="))(#[0-9a-f]{6})')
+
+
+def pixels(drawing: str) -> tuple[int, int] | None:
+    """Read the size of an SVG drawing, which is in points: 72 of them are 96 pixels."""
+    found = re.search(r'<svg [^>]*?width="([0-9.]+)pt" height="([0-9.]+)pt"', drawing)
+    return (round(float(found[1]) / 0.75), round(float(found[2]) / 0.75)) if found else None
+
+
+def darkened(drawing: str) -> str | None:
+    """Write a drawing in the colours of a dark page; None where a colour has no counterpart."""
+    if "<image" in drawing or any(colour not in DARK for _, colour in COLOUR.findall(drawing)):
+        return None
+    # What is drawn without a colour is black.
+    drawing = drawing.replace("<svg ", f'<svg fill="{INK}" ', 1)
+    return COLOUR.sub(lambda match: match[1] + DARK[match[2]], drawing)
+
+
+def drawings_of(picture: Path) -> dict[str, str]:
+    """Make the files of a figure: by the ending of their names, what is in them."""
+    wide, narrow = separate(picture.read_text(encoding="utf-8"))
+    files = {".svg": wide} | ({".narrow.svg": narrow} if narrow else {})
+    dark = {f".dark{ending}": darkened(drawing) for ending, drawing in files.items()}
+    # A figure is dark in both widths, or in none.
+    return files | {
+        name: drawing for name, drawing in dark.items() if all(dark.values()) and drawing
+    }
+
+
+def element(image: str, files: dict[str, str], theme: str, kind: str) -> str:
+    """Show a drawing of a theme ("" or ".dark"), the narrow one on a telephone."""
+    stem = image.split('src="')[1].split('.svg"')[0]
+
+    def size(ending: str) -> str:
+        width, height = pixels(files[ending]) or (0, 0)
+        return f'width="{width}" height="{height}"'
+
+    image = re.sub(r' (?:class|width|height|loading)="[^"]*"', "", image)
+    image = image.replace(f'src="{stem}.svg"', f'src="{stem}{theme}.svg"')
+    image = image.replace("<img ", f'<img class="{kind}" loading="lazy" {size(f"{theme}.svg")} ')
+    narrow = f"{theme}.narrow.svg"
+    if narrow not in files:
+        return image
+    source = f'<source media="{PHONE}" srcset="{stem}{narrow}" {size(narrow)}/>'
+    return f"<picture>{source}{image}</picture>"
+
+
+def with_drawings(page: str, path: Path, made: dict[Path, dict[str, str]]) -> str:
+    """Let a page show the drawing that fits, and remember by figure the files that this needs."""
+
+    def shown(match: re.Match[str]) -> str:
+        picture = (path.parent / f"{match[1]}.svg").resolve()
+        if picture.parent.name != "_images" or not picture.exists():
+            return match[0]
+        if picture not in made:
+            made[picture] = drawings_of(picture)
+        files = made[picture]
+        if ".dark.svg" not in files:
+            return element(match[0], files, "", "card")
+        return "".join(
+            element(match[0], files, theme, kind)
+            for theme, kind in (("", "only-light"), (".dark", "only-dark"))
+        )
+
+    return PICTURE.sub(shown, page)

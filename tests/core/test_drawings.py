@@ -1,0 +1,96 @@
+"""The two drawings of a figure: the narrow one fits a telephone, and leaves no trace."""
+
+import re
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.pyplot as plt
+import pytest
+
+from normtutor import plotting
+from normtutor.plotting import drawings
+
+LONG = "difference of the losses of two networks that differ in where they are normalized (nats)"
+
+
+@pytest.fixture(autouse=True)
+def book_style():
+    with plt.rc_context():
+        plotting.use_book_style()
+        yield
+    plt.close("all")
+
+
+def figure_with(words: str):
+    figure, ax = plt.subplots(figsize=(5.0, 3.0))
+    ax.plot([0, 1], [0, 1])
+    ax.set_xlabel(words)
+    return figure
+
+
+def width_of(drawing: str) -> float:
+    return float(re.search(r'width="([0-9.]+)pt"', drawing)[1]) / 72
+
+
+def test_a_notebook_shows_one_drawing(monkeypatch):
+    monkeypatch.delenv(drawings.BOTH, raising=False)
+    shown = drawings.shown(figure_with("step"))
+    assert drawings.separate(shown) == (shown, None)
+    assert shown.count("<svg") == 1
+
+
+def test_the_site_gets_a_narrow_drawing_too(monkeypatch):
+    monkeypatch.setenv(drawings.BOTH, "yes")
+    figure = figure_with("step")
+    alone = drawings.svg(figure)
+    shown = drawings.shown(figure)
+    wide, narrow = drawings.separate(shown)
+    assert wide == alone == drawings.svg(figure)
+    assert width_of(wide) == pytest.approx(5.12, abs=0.1)
+    assert width_of(narrow) == pytest.approx(4.22, abs=0.1)
+    # Letters are as large as on the wide one.
+    sizes = [set(re.findall(r"scale\((0\.\d+) -", drawing)) for drawing in (wide, narrow)]
+    assert sizes[0] == sizes[1]
+    # Whatever shows the file whole shows the wide drawing: the other is no part of the picture.
+    assert shown.startswith(wide[: wide.rindex("</svg>")])
+
+
+def test_a_figure_that_is_narrow_already_has_one_drawing(monkeypatch):
+    monkeypatch.setenv(drawings.BOTH, "yes")
+    figure, _ = plt.subplots(figsize=(drawings.NARROW, 2.0))
+    assert drawings.separate(drawings.shown(figure))[1] is None
+
+
+def test_long_lines_are_broken_on_the_narrow_drawing_alone():
+    figure = figure_with(LONG[:60])
+    label = figure.axes[0].xaxis.label
+    with drawings.narrowed(figure):
+        assert "\n" in label.get_text()
+        assert label.get_window_extent().width <= figure.bbox.width
+    assert label.get_text() == LONG[:60]
+    assert list(figure.get_size_inches()) == [5.0, 3.0]
+
+
+def test_a_figure_says_what_else_changes():
+    figure = figure_with("step")
+    ax = figure.axes[0]
+
+    def fewer_ticks(figure):
+        before = ax.get_xticks()
+        ax.set_xticks([0, 1])
+        return lambda: ax.set_xticks(before)
+
+    ticks = list(ax.get_xticks())
+    plotting.on_narrow(figure, fewer_ticks)
+    with drawings.narrowed(figure):
+        assert list(ax.get_xticks()) == [0, 1]
+    assert list(ax.get_xticks()) == ticks
+
+
+def test_a_change_is_undone_where_drawing_fails():
+    figure = figure_with("step")
+    with pytest.raises(ZeroDivisionError), drawings.narrowed(figure):
+        raise ZeroDivisionError
+    assert list(figure.get_size_inches()) == [5.0, 3.0]
