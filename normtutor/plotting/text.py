@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
@@ -12,6 +13,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike
 
 from normtutor.intervals import t_interval
+from normtutor.plotting.drawings import on_narrow
 from normtutor.plotting.style import INK, NO_NORM, norm_colour
 
 
@@ -89,7 +91,25 @@ def working_rates_figure(
         fontsize=10,
     )
     ax.set_title(title)
+    on_narrow(fig, _words_on_two_lines)
     return fig
+
+
+def _words_on_two_lines(figure: Figure) -> Callable[[], None]:
+    """Leave more of a narrow figure to the learning rates."""
+    (ax,) = figure.axes
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    words = [(text, text.get_text()) for text in ax.texts]
+    ax.set_yticks(range(len(names)), [textwrap.fill(name, 12) for name in names])
+    for text, line in words:
+        text.set_text(line.replace(" ± ", "\n± ").replace(", ", ",\n"))
+
+    def undo() -> None:
+        ax.set_yticks(range(len(names)), names)
+        for text, line in words:
+            text.set_text(line)
+
+    return undo
 
 
 def _in_words(losses: ArrayLike) -> str:
