@@ -38,7 +38,10 @@ class Cells extends InteractiveFigure {
     td[role="gridcell"] { cursor: pointer; }
     td.shared { background: color-mix(in srgb, var(--norm) 24%, var(--nt-ground)); }
     td.chosen { box-shadow: inset 0 0 0 3px currentColor; font-weight: 700; }
-    td.padding { font-style: italic; text-decoration: line-through; }
+    td.padding {
+      font-style: italic;
+      background-image: repeating-linear-gradient(135deg, transparent 0 5px, var(--nt-line) 5px 6px);
+    }
     td.moved { font-weight: 700; box-shadow: inset 0 0 0 3px var(--norm); }
     td.moved::before { content: "\\25B8"; float: left; }
     @media (prefers-reduced-motion: no-preference) {
@@ -51,7 +54,7 @@ class Cells extends InteractiveFigure {
     @media (max-width: 34rem) {
       .pair { gap: 0.4rem; justify-content: space-between; }
       section { padding: 0.75rem 0.5rem; }
-      td { min-width: 2.35rem; padding: 0 0.1rem; font-size: 0.72rem; height: 2.5rem; }
+      td { min-width: 2.1rem; padding: 0 0.1rem; font-size: 0.72rem; height: 2.5rem; }
       th span { display: none; }
       td.moved::before { content: none; }
       th { padding: 0.1rem; font-size: 0.75rem; }

@@ -61,6 +61,7 @@ class Geometry extends InteractiveFigure {
     .reach { fill: transparent; }
     .layer-tip { fill: var(--layer); }
     .rms-tip { fill: var(--rms); }
+    @media (max-width: 34rem) { svg text { font-size: 14px; } }
     @media (max-width: 40rem) { .both { grid-template-columns: minmax(0, 1fr); } }
   `;
 

@@ -78,6 +78,7 @@ class Invariance extends InteractiveFigure {
     @media (max-width: 34rem) {
       .row { grid-template-columns: 1fr 1fr; }
       .row svg { grid-column: 1 / -1; }
+      svg text { font-size: 15px; }
       .sliders label { grid-template-columns: 8.5rem 1fr 3.5rem; }
       .sliders label.idle { display: none; }
     }

@@ -67,7 +67,10 @@ class Playground extends InteractiveFigure {
       .two { gap: 0.6rem; }
       .settings { grid-template-columns: 1fr; }
       .settings select { max-width: 60%; }
-      .chips { flex-wrap: nowrap; overflow-x: auto; padding-bottom: 0.3rem; }
+      .chips {
+        flex-wrap: nowrap; overflow-x: auto; padding-bottom: 0.3rem;
+        scrollbar-color: var(--nt-muted) transparent; scrollbar-width: thin;
+      }
       .chips button { flex: none; }
     }
     @media print { .chips, .bar, .guesses, details { display: none; } }
