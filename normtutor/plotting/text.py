@@ -100,7 +100,8 @@ def _words_on_two_lines(figure: Figure) -> Callable[[], None]:
     (ax,) = figure.axes
     names = [label.get_text() for label in ax.get_yticklabels()]
     words = [(text, text.get_text()) for text in ax.texts]
-    ax.set_yticks(range(len(names)), [textwrap.fill(name, 12) for name in names])
+    ax.set_yticks(range(len(names)), [textwrap.fill(name, 14) for name in names])
+    figure.set_figheight(0.52 * len(names) + 1.0)
     for text, line in words:
         text.set_text(line.replace(" ± ", "\n± ").replace(", ", ",\n"))
 

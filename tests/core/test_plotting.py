@@ -678,7 +678,7 @@ def test_a_narrow_figure_of_working_rates_breaks_its_words_and_undoes_it():
     (ax,) = figure.axes
     before = [text.get_text() for text in ax.texts]
     with drawings.narrowed(figure):
-        assert ax.get_yticklabels()[0].get_text() == "no norm,\nscaled\nweights"
+        assert ax.get_yticklabels()[0].get_text() == "no norm,\nscaled weights"
         assert "5.10\n± " in ax.texts[0].get_text()
     assert [text.get_text() for text in ax.texts] == before
     assert ax.get_yticklabels()[0].get_text() == "no norm, scaled weights"
