@@ -1,4 +1,4 @@
-"""Choose the versions in requirements.txt and requirements-lab.txt: `make lock`.
+"""Choose the versions in requirements.txt, requirements-lab.txt and Binder's torch: `make lock`.
 
 uv finds one set of versions for every Python and system that the package supports. What is pinned
 stays as it is where it can; with --upgrade, everything becomes as new as it can be.
@@ -16,6 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK, LAB = ROOT / "requirements.txt", ROOT / "requirements-lab.txt"
+BINDER = ROOT / ".binder" / "requirements.txt"
 # The libraries of CUDA belong to one build of torch for Linux; pip adds them where they are needed.
 LEFT_OUT = re.compile(r"^(nvidia-|cuda-|triton\b)")
 NAME = re.compile(r"^([A-Za-z0-9._-]+)")
@@ -86,6 +87,12 @@ def written(title: str, direct: set[str], lines: list[str], last: str = "") -> s
     return "\n".join([*parts, "", "# What those need:", *rest]) + "\n" + last
 
 
+def with_torch_of(pins: list[str], binder: str) -> str:
+    """Give Binder the torch of the book, built for processors."""
+    (torch,) = (line for line in pins if name_of(line) == "torch")
+    return re.sub(r"^torch==.*$", f"{torch}+cpu", binder, flags=re.MULTILINE)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--upgrade", action="store_true")
@@ -98,6 +105,8 @@ def main() -> int:
     last = "\n# The package itself, so that a change in it is seen at once.\n-e .\n"
     title = "What the book is built with, exactly."
     BOOK.write_text(written(title, chosen_directly("test"), book, last), encoding="utf-8")
+    binder = with_torch_of(book, BINDER.read_text(encoding="utf-8"))
+    BINDER.write_text(binder, encoding="utf-8")
     lab = [line for line in both if line not in book]
     title = "What `make lab` adds to requirements.txt, exactly."
     LAB.write_text(written(title, chosen_directly("lab"), lab), encoding="utf-8")

@@ -72,7 +72,9 @@ def hold_punctuation(app: Sphinx, doctree: nodes.document, docname: str) -> None
         if found := PUNCTUATION.match(after.astext()):
             rest = nodes.Text(after.astext()[found.end() :])
             held = nodes.inline("", "", node.deepcopy(), nodes.Text(found[0]), classes=["held"])
-            after.parent.replace(after, rest)
+            # A text equals another one that says the same: look for this very one.
+            parent = after.parent
+            parent[next(i for i, child in enumerate(parent.children) if child is after)] = rest
             node.parent.replace(node, held)
 
 

@@ -15,7 +15,17 @@ from sphinx.util import logging
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / ".ci"))
 import chapters
 
+from normtutor.claims.page import MYST
+
 logger = logging.getLogger(__name__)
+
+
+def prefer_myst(notebook: nbformat.NotebookNode) -> None:
+    """Take the MyST of an output that has it; its Markdown is for programs that know no more."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if MYST in output.get("data", {}):
+                output.data["text/markdown"] = output.data.pop(MYST)
 
 
 def put_outputs(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -29,6 +39,7 @@ def put_outputs(app: Sphinx, docname: str, source: list[str]) -> None:
             app.env.note_dependency(str(copy))
         if executed := chapters.kept(path, build):
             notebook = chapters.with_outputs(nbformat.reads(source[0], as_version=4), executed)
+            prefer_myst(notebook)
             source[0] = nbformat.writes(notebook)
             return
     if path in chapters.notebooks_in_toc() and app.config.executed_builds:

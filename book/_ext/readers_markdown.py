@@ -9,7 +9,7 @@ stands inside a quote or a list.
 
 import html
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import urljoin
 
@@ -24,6 +24,7 @@ class Code:
     caption: str = ""  # of the figure that it draws
     interactive: bool = False
     folded: bool = False  # it belongs to a solution
+    output: str = ""  # what it puts out, if that is text in MyST
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ ENTITY = re.compile(r"&(?=#?\w+;)")
 # What would begin a list, a heading or a quote.
 OPENING = re.compile(r"^(\d+)([.)])(?=\s|$)|^([-+#>])")
 MARKS_OF_A_LINE = re.compile(r"(?<!\\)((?:\\\\)*)%.*")
+# What a page says to readers without scripts; it needs no saying beside a link.
+NEEDS = re.compile(r"^This figure needs [^.]*\.\s*")
 ADDRESS = re.compile(r'\b(href|src)="([^"]*)"')
 DECORATION = re.compile(r"<svg [^>]*aria-hidden.*?</svg>", re.DOTALL)
 ENVIRONMENT = re.compile(r"\\begin\{(\w+\*?)\}(?:(?!\\begin\{).)*?\\end\{\1\}", re.DOTALL)
@@ -99,10 +102,19 @@ class Writer:
         The numbers of the page's figures, theorems and so on, as Sphinx has counted them.
     figure_format : str
         How a figure is called, such as ``Fig. %s``.
+    in_myst : collection of int
+        The places of the code cells whose outputs are text in MyST.
     """
 
-    def __init__(self, page: str, numbers: Numbers, figure_format: str = "Fig. %s") -> None:
+    def __init__(
+        self,
+        page: str,
+        numbers: Numbers,
+        figure_format: str = "Fig. %s",
+        in_myst: Collection[int] = (),
+    ) -> None:
         self.page, self.numbers, self.figure_format = page, numbers, figure_format
+        self.in_myst = in_myst
         self.wanted: set[str] = set()  # anchors that a link on this page leads to
         self.written: set[str] = set()
 
@@ -163,6 +175,10 @@ class Writer:
         return [Text(text, heading=True), *below]
 
     def block_paragraph(self, node: nodes.Element, level: int) -> list[Block]:
+        rest = [child for child in node.children if not is_space(child)]
+        if len(rest) > 1 and all(isinstance(child, nodes.reference) for child in rest):
+            # The site shows links alone as buttons.
+            return [Text(self.anchors(node) + " · ".join(map(self.inline, rest)))]
         text = OPENING.sub(opening_escaped, self.inlines(node).strip())
         return [Text(self.anchors(node) + text)] if text else []
 
@@ -217,9 +233,9 @@ class Writer:
     def block_raw(self, node: nodes.Element, level: int) -> list[Block]:
         text = self.inline_raw(node).strip()
         if "<nt-" in text:
-            words = html.unescape(re.sub(r"<[^>]+>", "", text))
+            words = html.unescape(re.sub(r"<[^>]+>", "", text)).strip()
             link = f"*The [interactive figure]({self.page}) is on the site.*"
-            return [Text(escaped(words).strip()), Text(link)]
+            return [Text(f"{link} {escaped(NEEDS.sub('', words))}".strip())]
         return [Text(text)] if text else []
 
     def block_table(self, node: nodes.Element, level: int) -> list[Block]:
@@ -297,7 +313,12 @@ class Writer:
         captions = [self.caption(figure) for figure in found]
         interactive = any("<nt-" in raw.astext() for raw in node.findall(nodes.raw))
         caption = "\n\n".join(filter(None, captions))
-        return [Code(int(node["cell_index"]), caption, interactive)]
+        place, output = int(node["cell_index"]), ""
+        if place in self.in_myst:
+            boxes = [box for box in node.children if box.get("nb_element") == "cell_code_output"]
+            texts, _ = apart(block for box in boxes for block in self.blocks(box, level))
+            output = "\n\n".join(texts)
+        return [Code(place, caption, interactive, output=output)]
 
     def caption(self, figure: nodes.Element) -> str:
         words = "".join(self.inlines(node) for node in figure.findall(nodes.caption))
@@ -382,6 +403,10 @@ class Writer:
 
 def is_link(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Element) and bool(node.get("refid") or node.get("refuri"))
+
+
+def is_space(node: nodes.Node) -> bool:
+    return isinstance(node, nodes.Text) and not node.astext().strip()
 
 
 def opening_escaped(match: re.Match[str]) -> str:

@@ -23,6 +23,8 @@ from readers_markdown import Block, Code, Text, UnknownNode, Writer
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
+from normtutor.claims.page import MYST
+
 FOLDER = "notebooks"  # of the site
 BRANCH = "notebooks"  # of the repository, where Colab and Binder find them
 BOOK = "Normalization in deep networks"
@@ -89,14 +91,20 @@ def metadata_of(source: NotebookNode, folded: bool) -> dict[str, Any]:
     return metadata
 
 
-def outputs_of(cell: NotebookNode) -> list[NotebookNode]:
-    """The outputs of a cell without what only the site can use, and what changes at every run."""
+def outputs_of(cell: NotebookNode, resolved: str = "") -> list[NotebookNode]:
+    """The outputs of a cell without what only the site can use, and what changes at every run.
+
+    In place of text in MyST stands the same text with its references resolved.
+    """
     outputs = []
     for output in cell.get("outputs", []):
         output = nbformat.from_dict(output)
         data = output.get("data", {})
         if "<nt-" in data.get("text/html", ""):
             data["text/html"] = DATA_OF_A_FIGURE.sub("", data["text/html"])
+        if MYST in data:
+            del data[MYST]
+            data["text/markdown"] = resolved or data["text/markdown"]
         if "text/plain" in data:
             # JupyterLab shows this in place of a drawing while it does not trust the notebook.
             words = FIGURE_IN_WORDS.sub("Run the cell to see the figure.", data["text/plain"])
@@ -105,9 +113,10 @@ def outputs_of(cell: NotebookNode) -> list[NotebookNode]:
     return outputs
 
 
-def code_cell(source: NotebookNode, folded: bool = False) -> NotebookNode:
+def code_cell(source: NotebookNode, folded: bool = False, output: str = "") -> NotebookNode:
     cell = new_code_cell(source.source, metadata=metadata_of(source, folded), id=source.id)
-    cell.outputs, cell.execution_count = outputs_of(source), source.get("execution_count")
+    cell.outputs = outputs_of(source, output)
+    cell.execution_count = source.get("execution_count")
     return cell
 
 
@@ -149,7 +158,7 @@ def cells_of(blocks: Iterable[Block], source: NotebookNode, page: str) -> Iterat
         else:
             yield from text_cell()
             yield from code_until(block.index)
-            yield code_cell(source.cells[block.index], block.folded)
+            yield code_cell(source.cells[block.index], block.folded, block.output)
             place = block.index + 1
             texts += filter(None, [below_code(block, page)])
     yield from text_cell()
@@ -197,18 +206,24 @@ def write_notebook(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Write the readers' notebook of a page whose references are resolved."""
     if app.builder.name != "html" or not is_notebook(app, docname):
         return
-    base = app.config.html_baseurl
+    base, source = app.config.html_baseurl, executed_source(app, docname)
+    in_myst = {
+        place
+        for place, cell in enumerate(source.cells)
+        if any(MYST in output.get("data", {}) for output in cell.get("outputs", []))
+    }
     writer = Writer(
         f"{base}{docname}.html",
         app.env.toc_fignumbers.get(docname, {}),
         app.config.numfig_format["figure"],
+        in_myst,
     )
     try:
         blocks = writer.write(doctree)
     except UnknownNode as error:
         logger.warning("no Markdown for %s", error, location=docname)
         return
-    notebook = readers_notebook(blocks, executed_source(app, docname), docname, base)
+    notebook = readers_notebook(blocks, source, docname, base)
     path = Path(app.outdir) / FOLDER / name_of(docname)
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, path)

@@ -33,6 +33,11 @@ CONDITIONS = {
     "half": "What it leaves out",
     "open": "Why it is open",
 }
+# What MyST alone understands, and what stands for it where MyST is not read.
+MYST = "text/x-myst"
+ROLE = re.compile(r"\{(cite:[tp]|prf:ref)\}`([^`]+)`")
+KINDS = {"cor": "corollary", "def": "definition", "prop": "proposition", "thm": "theorem"}
+SUBJECTS = ("ics", "norms", "seq", "inv", "rms", "power", "wiring", "after", "work")  # by chapter
 ANSWERS = {True: "as claimed", False: "not as claimed", None: "not decided"}
 
 
@@ -74,6 +79,20 @@ def plain_text(markdown: str) -> str:
     return re.sub(r"\{[a-z:]+\}`([^`]*)`|[*`$]", lambda m: m[1] or "", markdown)
 
 
+def in_words(role: str, names: str) -> str:
+    """Say in plain words what a role of MyST refers to; its number is known to the site alone."""
+    if role == "prf:ref":
+        kind, subject, *_ = names.split("-")
+        return f"the {KINDS[kind]} of chapter {SUBJECTS.index(subject) + 1}"
+    papers = [re.sub(r"(\d{4})\w*$", r" \1", name.strip()).title() for name in names.split(",")]
+    return f"[{'; '.join(papers)}]" if role == "cite:p" else " and ".join(papers)
+
+
+def without_roles(markdown: str) -> str:
+    """Write MyST's text for programs that know Markdown alone."""
+    return ROLE.sub(lambda role: in_words(role[1], role[2]), markdown)
+
+
 def _item(item: Finding | Unsettled) -> str:
     if isinstance(item, Unsettled):
         return f"- *Unsettled:* {item.what} *What would settle it:* {item.would_settle}"
@@ -85,19 +104,24 @@ def _item(item: Finding | Unsettled) -> str:
     return f"{line}. By the claim: {item.prediction}. {item.why} *{answer}.*"
 
 
-def entry(judged: Judged) -> str:
-    """One entry of the page: closed a line and its verdict, open the evidence. MyST markdown."""
+def entry(judged: Judged, on_site: bool = True) -> str:
+    """One entry of the page: closed a line and its verdict, open the evidence. MyST markdown.
+
+    The pages that it links to lie beside it on the site alone.
+    """
     claim, evidence, verdict = judged
     place = claim.place
     depth = ", in depth" if place.in_depth else ""
-    link = f"{place.page}.html#{anchor(place.section)}"
+    section = f"{CHAPTERS[place.chapter]}{depth}: {escape(place.section, quote=False)}"
+    link = f'<a href="{place.page}.html#{anchor(place.section)}">{section}</a>'
     badge = f"{verdict}, {claim.scope}" if claim.scope else verdict
     return "\n".join(
         [
             f'<details class="claim" id="claim-{claim.name}" data-verdict="{verdict}" '
             f'data-chapter="{place.number}">',
-            f'<summary><span class="claim-verdict claim-{verdict}">{escape(badge)}</span> '
-            f'<span class="claim-words">{escape(claim.words)}</span> '
+            # <b> and <br> for programs that do not have the site's style sheet.
+            f'<summary><b class="claim-verdict claim-{verdict}">{escape(badge)}</b> '
+            f'<span class="claim-words">{escape(claim.words)}</span><br>'
             f'<span class="claim-number">{escape(deciding(evidence))}</span></summary>',
             "",
             f"**Met in** {claim.met}.",
@@ -108,8 +132,7 @@ def entry(judged: Judged) -> str:
             "",
             *map(_item, evidence),
             "",
-            f'**Explained in** <a href="{link}">{CHAPTERS[place.chapter]}{depth}: '
-            f"{escape(place.section, quote=False)}</a>",
+            f"**Explained in** {link if on_site else section}",
             "",
             "</details>",
         ]
@@ -177,9 +200,16 @@ class Page:
             if any(one.claim.place.chapter == name for one in self.judged)
         }
 
+    def myst(self) -> str:
+        """What the site reads: with roles, links to its pages, and the filter."""
+        return "\n\n".join([controls(self.judged), *map(entry, self.judged)])
+
     def _repr_markdown_(self) -> str:
-        parts = [controls(self.judged), *map(entry, self.judged)]
-        return "\n\n".join(parts)
+        entries = (entry(one, on_site=False) for one in self.judged)
+        return without_roles("\n\n".join(entries))
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return {MYST: self.myst()}
 
     def __repr__(self) -> str:
         return "\n".join(f"{one.verdict:6}{one.claim.words}" for one in self.judged)

@@ -120,8 +120,12 @@ def test_binder_gets_the_wheel_with_a_torch_for_processors():
     lines = (ROOT / ".binder" / "requirements.txt").read_text(encoding="utf-8").splitlines()
     asked = [line for line in lines if line and not line.startswith("#")]
     assert asked[:2] == ["--find-links ..", f"--extra-index-url {TORCH_FOR_PROCESSORS}"]
-    (need,) = map(Requirement, asked[2:])
+    torch, need = map(Requirement, asked[2:])
+    assert torch.name == "torch" and str(torch.specifier).endswith("+cpu")
     assert need.name == "normtutor" and need.extras == {"notebooks"} and not need.specifier
+    text = lock.BINDER.read_text(encoding="utf-8")
+    assert lock.with_torch_of(lock.pins_of(lock.BOOK), text) == text
+    assert "\ntorch==9.1+cpu\n" in lock.with_torch_of(["numpy==1", "torch==9.1"], text)
     runtime = (ROOT / ".binder" / "runtime.txt").read_text(encoding="utf-8").strip()
     assert runtime in ("python-3.11", "python-3.12", "python-3.13")
 

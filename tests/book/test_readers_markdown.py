@@ -69,8 +69,8 @@ def test_a_link_leads_to_the_site_or_to_an_anchor_on_the_page():
     heading, text = Writer(PAGE, {}).write(document)  # type: ignore[arg-type]
     assert heading.markdown == '# T<a id="here"></a>'
     assert text.markdown == (
-        "[Theorem 1](#here)[Theorem 1](https://example.org/book/b.html#there)"
-        "[Theorem 1](https://example.org/book/a.html#gone)"
+        "[Theorem 1](#here) · [Theorem 1](https://example.org/book/b.html#there)"
+        " · [Theorem 1](https://example.org/book/a.html#gone)"
     )
 
 
@@ -90,10 +90,32 @@ def test_code_in_a_quote_stands_outside_and_in_a_solution_is_folded():
 
 
 def test_an_interactive_figure_in_the_text_becomes_a_link():
-    raw = nodes.raw("", "<nt-cells>\n<p>A &amp; B.</p>\n</nt-cells>", format="html")
-    words, link = block(raw)
-    assert words.markdown == "A & B."
-    assert link.markdown == f"*The [interactive figure]({PAGE}) is on the site.*"
+    raw = nodes.raw(
+        "",
+        "<nt-cells>\n<p>This figure needs JavaScript. A &amp; B.</p>\n</nt-cells>",
+        format="html",
+    )
+    (text,) = block(raw)
+    assert text.markdown == f"*The [interactive figure]({PAGE}) is on the site.* A & B."
+
+
+def test_links_alone_do_not_run_into_each_other():
+    first, second = (nodes.reference("", name, refuri=name) for name in "ab")
+    base = PAGE.removesuffix("a.html")
+    links = f"[a]({base}a) · [b]({base}b)"
+    assert paragraph(first, nodes.Text("\n"), second) == links
+    assert paragraph(nodes.Text("See "), first.deepcopy()) == f"See [a]({base}a)"
+
+
+def test_an_output_in_myst_is_written_with_its_references():
+    link = nodes.reference("", "Theorem 4.1", refuri="b.html#thm")
+    output = nodes.container("", nodes.paragraph("", "By ", link), nb_element="cell_code_output")
+    node = cell(3)
+    node += output
+    section = nodes.section("", node)
+    (code,) = Writer(PAGE, {}, in_myst={3}).blocks(section, 0)
+    assert code.output == "By [Theorem 4.1](https://example.org/book/b.html#thm)"
+    assert Writer(PAGE, {}).blocks(section, 0) == [Code(3)]
 
 
 def test_titles_of_folds_are_html():

@@ -440,7 +440,7 @@ def whole_page():
 
 
 def test_the_page_shows_every_claim_once(whole_page):
-    soup = BeautifulSoup(whole_page._repr_markdown_(), "html.parser")
+    soup = BeautifulSoup(whole_page.myst(), "html.parser")
     entries = soup.find_all("details", class_="claim")
     assert [entry["id"] for entry in entries] == [f"claim-{name}" for name in NAMES]
     for entry, name in zip(entries, NAMES, strict=True):
@@ -454,6 +454,22 @@ def test_the_page_shows_every_claim_once(whole_page):
         assert claims.named(name).words in summary and not re.search(r"[`{}]", summary)
     for choice in ("claims-verdict", "claims-chapter"):
         assert soup.find("label", attrs={"for": choice}) and soup.find("select", id=choice)
+
+
+def test_where_myst_is_not_read_the_page_says_it_in_words(whole_page):
+    """In JupyterLab the ledger once showed 122 raw roles, and links to pages that are not there."""
+    plain, myst = whole_page._repr_markdown_(), whole_page.myst()
+    assert whole_page._repr_mimebundle_() == {page.MYST: myst}
+    assert len(page.ROLE.findall(myst)) > 50
+    assert not re.search(r"\{[a-z:]+\}`", plain) and "<a " not in plain
+    assert plain.count('<details class="claim"') == len(NAMES)
+
+
+def test_roles_in_words():
+    said = page.without_roles(
+        "{cite:t}`ba2016` ({prf:ref}`thm-rms-partial`) {cite:p}`a2015, b2016b`."
+    )
+    assert said == "Ba 2016 (the theorem of chapter 5) [A 2015; B 2016]."
 
 
 def test_the_tally_counts(whole_page):
@@ -505,7 +521,7 @@ CHROMIUM = next(
 def after(whole_page, tmp_path: Path, actions: str) -> BeautifulSoup:
     """The page after a reader's actions, with the script that the site gives it."""
     script = (BOOK / "_static" / "claims.js").read_text(encoding="utf-8")
-    html = f"""<!doctype html><html><body>{whole_page._repr_markdown_()}
+    html = f"""<!doctype html><html><body>{whole_page.myst()}
 <script>{script}</script><script>
 document.addEventListener("DOMContentLoaded", () => {{
   const choose = (id, value) => {{

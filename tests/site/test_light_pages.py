@@ -59,6 +59,18 @@ def test_a_short_equation_keeps_the_punctuation_after_it():
     assert page("x + " * 20, ", then").next_node(nodes.inline) is None
 
 
+def test_the_punctuation_is_that_of_the_equation():
+    """The same text may have stood before: the comma after `weight` was once taken away."""
+    commas = [nodes.Text(", ") for _ in range(3)]
+    words = nodes.literal("", "weight"), nodes.literal("", "bias"), nodes.math("", "x")
+    text = nodes.paragraph("", "", *(n for pair in zip(words, commas, strict=True) for n in pair))
+    document = new_document("page")
+    document += text
+    equations.hold_punctuation(None, document, "page")
+    assert document.astext() == "weight, bias, x, "
+    assert all(child.parent is text for child in text.children)
+
+
 def test_a_style_sheet_brings_what_it_imports_and_its_addresses_stay_right(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "base.css").write_text('p { background: url("dot.png"); }')

@@ -299,6 +299,26 @@ def test_no_anchor_comes_twice(notebooks):
         assert [name for name, count in times.items() if count > 1] == [], page
 
 
+def test_outputs_that_are_text_have_their_references_too(notebooks, site):
+    """The ledger's entries once showed raw roles, and links to pages that do not lie beside it."""
+    outputs = {
+        page: [
+            output.data["text/markdown"]
+            for cell in notebook.cells
+            for output in cell.get("outputs", [])
+            if "text/markdown" in output.get("data", {})
+        ]
+        for page, notebook in notebooks.items()
+    }
+    assert [page for page, texts in outputs.items() if texts] == ["book/claims"]
+    (ledger,) = outputs["book/claims"]
+    assert not re.search(r"\{[a-z]+(?::[a-z]+)?\}`", ledger)
+    links = re.findall(r'href="([^"]*)"|\]\((http[^)]*)\)', ledger)
+    addresses = [first or second for first, second in links]
+    assert len(addresses) > 150
+    assert [link for link in addresses if broken(link, set(), site)] == []
+
+
 def test_interactive_figures_are_links(notebooks):
     """Their data stay on the site, too."""
     count = 0
