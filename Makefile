@@ -27,7 +27,7 @@ FAST_TESTS = tests/core/test_floors.py tests/core/test_norms_values.py tests/cor
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --durations=15 --durations-min=3
 
 .DEFAULT_GOAL := help
-.PHONY: help book lab live serve check test lint types units notebooks site audit bench libraries refresh format lock dist publish clean
+.PHONY: help book lab live serve check test lint types units notebooks site audit bench libraries mutants refresh format lock dist publish clean
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -94,6 +94,19 @@ libraries: $(INSTALLED)  ## Test the layers in models and forms of other librari
 		--no-deps timm==1.0.31 torchvision==0.29.2
 	PYTHONPATH=$(CURDIR) $(LIBRARIES)/bin/python -m pytest -q -n 0 tests/libraries
 
+# mutmut brings a text interface and more, so it comes into an environment of its own, which borrows
+# this one. The changes of a function are numbered; a tenth of them, and always the same, end in 7.
+MUTANTS ?= *7
+MUTATION ?= $(VENV)-mutation
+
+mutants: $(INSTALLED)  ## Change the code on purpose: which changes does no test notice? (MUTANTS=...)
+	@test -x $(MUTATION)/bin/python || $(BIN)/python -m venv $(MUTATION)
+	@$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
+		$$($(MUTATION)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/book.pth
+	@$(MUTATION)/bin/python -m pip install --disable-pip-version-check -q $(PIP_FLAGS) mutmut==3.8.1
+	$(MUTATION)/bin/mutmut run --max-children $(JOBS) '$(MUTANTS)'
+	$(MUTATION)/bin/mutmut results
+
 notebooks: $(INSTALLED)  ## Execute the chapters that changed, compare all stored outputs
 	$(BIN)/python .ci/chapters.py $(NOTEBOOKS)
 	NORMTUTOR_EXECUTED=_build $(PYTEST) --dist loadscope --nbval --nbval-current-env $(NOTEBOOKS)
@@ -131,4 +144,4 @@ publish:
 	.ci/publish_notebooks _build/html/notebooks $(REMOTE)
 
 clean:  ## Remove what was built and the caches; the environment stays
-	rm -rf _build build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf _build build dist mutants .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*

@@ -49,6 +49,11 @@ FORWARD = {
         norms.adaptive_layer_norm_backward,
         (),
     ),
+    "gated_residual": (
+        lambda x: norms.gated_residual(x, x, np.zeros((4, 6))),
+        norms.gated_residual_backward,
+        (),
+    ),
     "film": (
         lambda x: norms.film(x, np.zeros((4, 6)), np.zeros((4, 6))),
         norms.film_backward,
@@ -104,6 +109,16 @@ def test_a_gradient_of_another_shape_than_y_is_refused(name):
 
 
 CALLS = {
+    "a weight of PowerNorm of another length": (
+        lambda: norms.power_norm(X, np.ones(5), None, np.ones(6)),
+        ValueError,
+        r"weight must have shape \(6,\)",
+    ),
+    "a running mean square of another length": (
+        lambda: norms.power_norm(X, None, None, np.ones(5)),
+        ValueError,
+        r"running_mean_square must have shape \(6,\)",
+    ),
     "a list": (
         lambda: norms.layer_norm([1.0, 2.0]),
         TypeError,

@@ -244,3 +244,27 @@ def test_an_overflowing_batch_does_not_enter_psi(norm):
         _, _, psi_squared = norm(x, None, None, ones)
     assert psi_squared[1] == 1.0
     assert np.isfinite(psi_squared).all()
+
+
+@pytest.mark.parametrize("step", [2, 3, 4])
+def test_the_step_of_the_warm_up_may_be_an_array(step):
+    """As under jax.jit, where no branch can be taken."""
+    x = np.random.default_rng(0).standard_normal((3, 4, 5))
+    running = np.linspace(0.5, 2.0, 5)
+    found = [
+        norms.power_norm(x, None, None, running, step=one, warmup_steps=3)
+        for one in (step, np.asarray(step))
+    ]
+    (y, cache, updated), (other, as_array, moved) = found
+    np.testing.assert_allclose(other, y)
+    np.testing.assert_allclose(moved, updated)
+    batch = np.square(x).mean(axis=(0, 1))
+    if step <= 3:
+        np.testing.assert_allclose(updated, running + (batch - running) / step)
+    else:
+        np.testing.assert_allclose(updated, 0.9 * running + 0.1 * batch)
+    grads = [
+        norms.power_norm_backward(np.ones_like(x), one, np.full(5, 0.1))[0].x
+        for one in (cache, as_array)
+    ]
+    np.testing.assert_allclose(*grads)

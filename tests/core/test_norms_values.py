@@ -339,3 +339,21 @@ def test_every_public_forward_has_its_backward():
     assert len(public) == 15
     for name in public:
         assert callable(getattr(norms, name.removesuffix("_backward")))
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-3])
+def test_rms_norm_with_a_unit_offset_multiplies_by_one_plus_the_weight(eps):
+    """As Gemma stores it."""
+    rng = np.random.default_rng(0)
+    x, weight, grad_y = rng.standard_normal((3, 4, 5)), rng.standard_normal(5), np.ones((3, 4, 5))
+    y, cache = norms.rms_norm(x, weight, eps=eps, add_unit_offset=True)
+    expected, plain = norms.rms_norm(x, 1 + weight, eps=eps)
+    assert_allclose(y, expected)
+    for given, own in zip(
+        norms.rms_norm_backward(grad_y, cache), norms.rms_norm_backward(grad_y, plain), strict=True
+    ):
+        assert (given is None) == (own is None)
+        if own is not None:
+            assert_allclose(given, own)
+    without, _ = norms.rms_norm(x, eps=eps, add_unit_offset=True)
+    assert_allclose(without, norms.rms_norm(x, eps=eps)[0])
