@@ -147,8 +147,8 @@ def group_norm(
     if num_groups == channels and is_compiled(x):
         # With a copy of γ and β for each example, the compiled backward pass sums over positions
         # once, for the statistics and for γ and β together, and over the examples at the end.
-        copies = [p if p is None else xp.tile(p, (x.shape[0], 1)) for p in (weight, bias)]
-        y = affine(x_hat, *copies, (0, feature_axis))
+        gamma, beta = (p if p is None else xp.tile(p, (x.shape[0], 1)) for p in (weight, bias))
+        y = affine(x_hat, gamma, beta, (0, feature_axis))
     else:
         y = affine(x_hat, weight, bias, (feature_axis,))
     if mask is not None:
