@@ -24,6 +24,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 from normtutor.claims.page import MYST
+from normtutor.plotting.drawings import separate
 
 FOLDER = "notebooks"  # of the site
 BRANCH = "notebooks"  # of the repository, where Colab and Binder find them
@@ -102,6 +103,8 @@ def outputs_of(cell: NotebookNode, resolved: str = "") -> list[NotebookNode]:
         data = output.get("data", {})
         if "<nt-" in data.get("text/html", ""):
             data["text/html"] = DATA_OF_A_FIGURE.sub("", data["text/html"])
+        if "image/svg+xml" in data:
+            data["image/svg+xml"], _narrow = separate(data["image/svg+xml"])
         if MYST in data:
             del data[MYST]
             data["text/markdown"] = resolved or data["text/markdown"]

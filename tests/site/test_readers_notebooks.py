@@ -319,6 +319,19 @@ def test_outputs_that_are_text_have_their_references_too(notebooks, site):
     assert [link for link in addresses if broken(link, set(), site)] == []
 
 
+def test_a_figure_has_one_drawing(notebooks):
+    """The narrow one is for the site on a telephone."""
+    drawings = [
+        output.data["image/svg+xml"]
+        for notebook in notebooks.values()
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "image/svg+xml" in output.get("data", {})
+    ]
+    assert len(drawings) > 60
+    assert [drawing[:80] for drawing in drawings if drawing.count("<svg ") != 1] == []
+
+
 def test_interactive_figures_are_links(notebooks):
     """Their data stay on the site, too."""
     count = 0
