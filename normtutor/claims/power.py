@@ -138,7 +138,8 @@ def _gradients_on_text(seed: int, steps: int = 20) -> tuple[float, float]:
     place=Place(CHAPTER, "Is its gradient smaller than BatchNorm's?", in_depth=True),
     recorded="half",
     condition="True where the mean of a feature over n values is a few times its standard "
-    "deviation divided by the root of n, as for most features of a language model; there the whole "
+    "deviation divided by the root of n, as for most features of our small language model after 20 "
+    "steps; there the whole "
     "gradient is a few per cent shorter. Without a mean PN-V's gradient is the larger one.",
 )
 def smaller_gradients_than_batch_norm() -> Evidence:
