@@ -10,10 +10,11 @@ Every seed trains the whole grid. The learning rate of a condition is chosen by 
 loss over the seeds; what is compared is the loss on the test part. A network of three layers also
 trains without a norm, so it stands beside the others.
 
-Not run: dynamic tanh with its starting values of α, for which the code stands ready
-(``Cell.alpha`` and ``Cell.last``); 12 layers; the larger embeddings without the last norm. A pilot
-with rates from 0.004 to 0.032 had LayerNorm's best rate at the upper end and that of no norm below
-it; so the grid begins at 0.008 and ends at 0.064.
+Dynamic tanh stands beside LayerNorm and RMSNorm. Its α starts where
+:mod:`normtutor.experiments.tanh_starts` found it to start best, in the layers and after the last
+one, on another seed. Not run: 12 layers; the larger embeddings without the last norm, and with
+RMSNorm or dynamic tanh. A pilot with rates from 0.004 to 0.032 had LayerNorm's best rate at the
+upper end and that of no norm below it; so the grid begins at 0.008 and ends at 0.064.
 
 Control: the last norm could cost something because of the rate, so every condition is trained at
 four, and the best lies inside the grid; because of the embeddings, to which a tied output binds it,
@@ -88,6 +89,11 @@ CONFIG = Config(
         *_both_heads("none", False, scale=4.0),
         *_both_heads("layer", True, False),
         *_both_heads("layer", True, scale=4.0),
+        *_both_heads("rms", True, False),
+        # Where tanh_starts found α to start best: after the last layer at 0.25 with a tied output.
+        Cell("tanh", True, True, last=0.25),
+        Cell("tanh", True, False),
+        *_both_heads("tanh", False),
     )
 )
 LARGE_CONFIG = Config(

@@ -1,0 +1,61 @@
+"""Where dynamic tanh's α should start, in the layers and after the last one; over learning rates.
+
+The models are those of :mod:`normtutor.experiments.final_norm`. α starts at 0.5 by default; whoever
+compares dynamic tanh with a norm that has no such setting must have tuned it, at each place, as
+carefully as the learning rate. α in the layers is swept in models that end without a norm; then α
+after the last layer is swept, with the value that was best in the layers. Every cell has the four
+learning rates of final_norm, with a tied and with an untied output.
+
+In the layers 0.25 and 0.5 are level within 0.001 nats, and larger starts are worse; final_norm
+takes 0.5. After the last layer a start of 2 fails with either output, and a start of 1 with a tied
+one.
+
+Control: a start could look bad because of the rate, so each is trained at four, and the best lies
+inside the grid for all but one (untied, with the best start after the last layer: there it is the
+largest rate); or because of the output matrix, so there are two. The losses are of the validation
+part, and the seed is used nowhere else. Not checked: a second seed, values of α that differ between
+attention and the feed-forward network, and all pairs of the two places.
+"""
+
+from typing import Any
+
+from normtutor.experiments import final_norm
+from normtutor.experiments.final_norm import Cell, Config, chosen, fingerprint
+from normtutor.experiments.records import Saved
+
+__all__ = ["CONFIG", "SEEDS", "best_starts", "fingerprint", "run"]
+
+CHAPTER = "08_after_2020"
+FIGURE = "none: it chooses the starting values of α for final_norm"
+FINDING = "α starts best at 0.5 or below; a larger one after the last layer fails"
+SEEDS = (18,)
+
+IN_THE_LAYERS = (0.25, 0.5, 1.0, 2.0)
+AT_THE_END = (0.25, 0.5, 1.0, 2.0)
+BEST = 0.5  # in the layers, level with 0.25
+
+CONFIG = Config(
+    cells=tuple(
+        Cell("tanh", False, tied, alpha=alpha) for tied in (True, False) for alpha in IN_THE_LAYERS
+    )
+    + tuple(
+        Cell("tanh", True, tied, alpha=BEST, last=last)
+        for tied in (True, False)
+        for last in AT_THE_END
+    )
+)
+REDUCED = {
+    "cells": (Cell("tanh", True, True, last=2.0), Cell("tanh", False, True, alpha=1.0)),
+    **{key: value for key, value in final_norm.REDUCED.items() if key != "cells"},
+}
+
+run = final_norm.run
+
+
+def best_starts(saved: Saved) -> dict[tuple[bool, bool], dict[str, Any]]:
+    """(final norm, tied) -> the starting values and the rate with the smallest validation loss."""
+    return {
+        (final, tied): chosen(saved, norm="tanh", final=final, tied=tied)
+        for final in (True, False)
+        for tied in (True, False)
+    }
