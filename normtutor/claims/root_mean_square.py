@@ -290,7 +290,7 @@ def as_good() -> Evidence:
     recorded="false",
     condition="The forward pass alone does not help. With the gradient of the scale left out, the "
     "activations are normalized as before, and training is worse than without a norm. Measured on "
-    "sorting, at three learning rates; {cite:t}`xu2019` argue the same from larger models.",
+    "sorting, at four learning rates; {cite:t}`xu2019` argue the same from larger models.",
 )
 def forward_alone() -> Evidence:
     saved = experiments.load("detach_norm")
@@ -309,7 +309,7 @@ def forward_alone() -> Evidence:
             "If the forward pass did the work, it would beat no norm.",
             form=".2f",
         )
-        for rate in (0.0005, 0.002, 0.008)
+        for rate in (0.0005, 0.002, 0.008, 0.032)
     ]
 
 

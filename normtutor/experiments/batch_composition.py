@@ -10,10 +10,11 @@ norms stand inside the branches (Pre-LN): with Post-LN and so few steps LayerNor
 that trains worst (5.0 nats instead of 4.5), and BatchNorm would be compared with a bad model.
 
 The configuration lists the cells that have been run with all seeds: LayerNorm and masked BatchNorm
-on shuffled and equal-length batches and at every share of one-topic batches, PowerNorm on shuffled,
-one-topic and equal-length batches. For the others (neighbours, RMSNorm, PN-V, BatchNorm without a
-mask, the controls) the learning rates are chosen and nothing is on record. 300 steps, width 48 and
-one seed to tune on are what a busy processor could do.
+on shuffled, neighbouring and equal-length batches and at every share of one-topic batches,
+PowerNorm on shuffled, one-topic and equal-length batches, BatchNorm without a mask on shuffled and
+equal-length batches, RMSNorm on equal-length batches. For the others (RMSNorm and PowerNorm
+elsewhere, PN-V, the controls) the learning rates are chosen and nothing is on record. 300 steps,
+width 48 and one seed to tune on are what a busy processor could do.
 
 The learning rate of each cell was chosen by :mod:`normtutor.experiments.batch_rates` on other seeds
 and on the validation part; what is recorded here is measured on the test part. The controls are a
@@ -175,6 +176,11 @@ CONFIG = Config(
         Condition("masked batch", "topic 1/4", 32e-3),
         Condition("layer", "topic 3/4", 32e-3),
         Condition("masked batch", "topic 3/4", 32e-3),
+        Condition("layer", "document", 16e-3),
+        Condition("masked batch", "document", 16e-3),
+        Condition("batch", "shuffled", 32e-3),
+        Condition("batch", "length", 16e-3),
+        Condition("rms", "length", 16e-3),
     )
 )
 

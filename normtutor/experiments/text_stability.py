@@ -1,10 +1,11 @@
-"""Twelve layers with a norm and without one, on fresh seeds at rates that were tuned for each.
+"""Two and twelve layers with a norm and without one, on fresh seeds, at rates tuned for each.
 
 The builds that decide, out of :mod:`normtutor.experiments.text_stability_rates`: no norm with
-scaled residual weights, no norm with Fixup, Pre-RMSNorm, and Pre-LN, each at the learning rate and
-the embedding scale that were best there, on seeds that were used nowhere else. Losses are those of
-the test part. Gradients are clipped at length 1 for all, and the share of clipped steps is
-recorded: clipping hides how unstable a network is, and here it helps those without a norm.
+scaled residual weights, no norm with Fixup, Pre-RMSNorm, and Pre-LN, with two layers also no norm
+with ordinary weights, each at the learning rate and the embedding scale that were best there, on
+seeds that were used nowhere else. Losses are those of the test part. Gradients are clipped at
+length 1 for all, and the share of clipped steps is recorded: clipping hides how unstable a network
+is, and here it helps those without a norm.
 
 Pre-LN is held against Pre-RMSNorm in an equivalence test. Its margin was fixed before the
 first of these runs of Pre-LN, at 2 % of perplexity, the margin of the shallow comparison in
@@ -16,7 +17,7 @@ Control: a difference could come from the rate and the size of the embeddings, w
 every network, on another seed; or from clipping, which is on for all but acts on two thirds of the
 steps of one network and on none of another's. Initial weights differ on purpose: they are what the
 norm is compared with. Not checked: more than 300 steps, in which Post-LN does not start to train at
-any rate; other depths; and training without clipping.
+any rate; depths between and beyond; and training without clipping.
 """
 
 import dataclasses
@@ -75,6 +76,11 @@ CONFIG = Config(
         Condition("no norm, Fixup", 12, 1.0, 4e-2),
         Condition("Pre-RMSNorm", 12, 4.0, 4e-2),
         Condition("Pre-LN", 12, 4.0, 4e-2),
+        Condition("no norm", 2, 1.0, 1.6e-2),
+        Condition("no norm, scaled weights", 2, 1.0, 1.6e-2),
+        Condition("no norm, Fixup", 2, 1.0, 4e-2),
+        Condition("Pre-RMSNorm", 2, 4.0, 4e-2),
+        Condition("Pre-LN", 2, 4.0, 1e-1),
     )
 )
 

@@ -8,9 +8,12 @@ from numpy.testing import assert_allclose
 
 from normtutor import experiments
 from normtutor.experiments import (
+    depth_on_text,
+    depth_on_text_rates,
     final_norm,
     fresh,
     records,
+    tanh_starts,
     text_stability,
     text_stability_rates,
     timing,
@@ -145,11 +148,34 @@ def test_twelve_layers_cannot_tell_rms_norm_from_layer_norm():
 def test_the_grid_was_not_cut_at_the_best_rate():
     """A best rate at the end of the grid would say that the grid is too short."""
     saved = experiments.load("final_norm")
-    for norm in ("layer", "none"):
+    for norm in ("layer", "rms", "tanh", "none"):
         for tied in (True, False):
             rate = final_norm.chosen(saved, norm=norm, tied=tied, scale=1.0)["learning_rate"]
             assert rate > min(saved.config["rates"])
             assert rate < max(saved.config["rates"])
+
+
+def test_dynamic_tanh_starts_where_it_was_found_to_start_best():
+    swept = experiments.load("tanh_starts")
+    best = tanh_starts.best_starts(swept)
+    for cell in final_norm.CONFIG.cells:
+        if cell.norm == "tanh" and cell.final:
+            found = best[True, cell.tied]
+            assert (cell.alpha, cell.last) == (found["alpha"], found["last"])
+    for tied in (True, False):
+        losses = [
+            swept.values("validation", final=False, tied=tied, alpha=alpha, learning_rate=0.032)[0]
+            for alpha in (0.25, 0.5, 1.0)
+        ]
+        assert abs(losses[0] - losses[1]) < 0.001 < losses[2] - losses[1]
+
+
+def test_who_is_ahead_when_all_are_tuned_depends_on_the_output():
+    saved = experiments.load("final_norm")
+    for tied, sign in ((True, -1), (False, 1)):
+        best = [final_norm.chosen(saved, norm=norm, tied=tied) for norm in ("tanh", "layer")]
+        assert (sign * (best[0]["test"] - best[1]["test"])).mean() > 0
+    assert best[0]["final"] is False and best[1]["scale"] == 4
 
 
 def test_the_figures_get_what_they_need():
@@ -261,3 +287,27 @@ def test_a_fresh_seed_is_inside_or_outside_what_the_record_expects():
 def test_a_seed_on_record_is_no_fresh_one(capsys):
     assert main(["again", "topic_share", "--seed", "10"]) == 1
     assert "is on record" in capsys.readouterr().err
+
+
+# --- twelve layers on text ------------------------------------------------------------------------
+
+
+def test_depth_on_text_takes_the_rates_that_were_chosen():
+    best = depth_on_text_rates.best_rates(experiments.load("depth_on_text_rates"))
+    taken = {(c.wiring, c.warmup): c.learning_rate for c in depth_on_text.CONFIG.conditions}
+    assert taken == best
+
+
+def test_post_ln_tokens_stay_alike_on_text_and_those_of_pre_ln_part():
+    saved = experiments.load("depth_on_text")
+    for condition in saved.config["conditions"]:
+        alike = saved.values("likeness", **condition)
+        if condition["wiring"] == "post":
+            assert saved.values("test", **condition).min() > 5.5
+            assert alike[:, 30].min() > 0.99 and alike[:, -1].min() > 0.9
+        else:
+            assert saved.values("test", **condition).max() < 4.6
+            assert alike.max(axis=1).min() > 0.9 and alike[:, -1].max() < 0.3
+    shape = (len(saved.seeds), saved.config["depth"] + 1)
+    first = saved.config["conditions"][0]
+    assert depth_on_text.by_layer(saved, "gradient", 0, **first).shape == shape

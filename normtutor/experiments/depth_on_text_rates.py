@@ -1,0 +1,116 @@
+"""Twelve layers on text, Post-LN and Pre-LN: which learning rates train, by length of the warm-up.
+
+A language model of twelve layers is trained for 1,000 steps with Post-LN and with Pre-LN, without
+warm-up and with 300 steps of it, each at three learning rates, in factors of 2.5, on one seed.
+Gradients are not clipped, because clipping hides what warm-up is for. The best rate of each row, by
+the validation loss, is what :mod:`normtutor.experiments.depth_on_text` takes on fresh seeds.
+
+Post-LN stays near the loss of a model that knows how often each piece occurs and nothing else, at
+every rate, with warm-up and without. A pilot of twice the width with the usual embeddings (warm-up
+300, rate 0.001) did not leave it either: 5.90. Pre-LN learns at every rate.
+
+Control: Post-LN could fail because of its rate or because of the missing warm-up, so each row has
+three rates; Pre-LN has the same steps, sequences and embeddings, and learns. The embeddings are
+four times as large as usual, which is best for Pre-LN at this depth and indifferent to Post-LN
+(:mod:`normtutor.experiments.text_stability_rates`). Not checked: other lengths of the warm-up, a
+second seed of the grid, longer runs, and clipping. The best rates of Post-LN without warm-up and of
+Pre-LN with it are the largest of their rows; the first leads by 0.0001 only.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from normtutor.experiments.package_chunks import LARGE, Size, fingerprint
+from normtutor.experiments.records import Saved
+from normtutor.experiments.text_profiles import train_row
+
+__all__ = ["CONFIG", "LARGE_CONFIG", "SEEDS", "Row", "best_rates", "fingerprint", "run"]
+
+CHAPTER = "07_pre_ln_and_post_ln"
+FIGURE = "none: it chooses the learning rates of depth_on_text"
+FINDING = "in 1,000 steps Post-LN hardly starts at any rate, with warm-up or without; Pre-LN learns"
+SEEDS = (0,)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A wiring with a length of the warm-up, and the rates that are tried."""
+
+    wiring: str
+    warmup: int
+    rates: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment."""
+
+    rows: tuple[Row, ...]
+    depth: int = 12
+    scale: float = 4.0
+    size: Size = field(default_factory=lambda: Size(steps=1000))
+
+
+CONFIG = Config(
+    rows=(
+        Row("post", 300, (4e-4, 1e-3, 2.5e-3)),
+        Row("post", 0, (1.6e-4, 4e-4, 1e-3)),
+        Row("pre", 300, (6.3e-3, 1.6e-2, 4e-2)),
+        Row("pre", 0, (6.3e-3, 1.6e-2, 4e-2)),
+    )
+)
+LARGE_CONFIG = Config(
+    rows=tuple(
+        Row(wiring, warmup, rates)
+        for wiring, rates in (
+            ("post", (1e-4, 2.5e-4, 6.3e-4, 1.6e-3)),
+            ("pre", (6.3e-4, 1.6e-3, 4e-3, 1e-2)),
+        )
+        for warmup in (0, 100, 300, 600)
+    ),
+    depth=24,
+    size=LARGE,
+)
+REDUCED = {
+    "rows": (Row("post", 2, (1e-3, 4e-3)), Row("pre", 0, (1e-3,))),
+    "size": Size(width=8, heads=2, steps=5, held_out_chunks=64),
+}
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every row at its rates with this seed."""
+    return [
+        record
+        for row in config.rows
+        for record in train_row(
+            config.size,
+            row.wiring,
+            config.depth,
+            config.scale,
+            row.warmup,
+            [(seed, rate) for rate in row.rates],
+        )
+    ]
+
+
+def losses(saved: Saved) -> dict[tuple[str, int], dict[float, float]]:
+    """(wiring, warm-up) -> validation loss by rate, mean over the seeds; NaN if one diverged."""
+    found: dict[tuple[str, int], dict[float, float]] = {}
+    for record in saved.runs[0]["records"]:
+        cell = {key: record[key] for key in ("wiring", "warmup", "learning_rate")}
+        by_rate = found.setdefault((record["wiring"], record["warmup"]), {})
+        by_rate[record["learning_rate"]] = float(saved.values("validation", **cell).mean())
+    return found
+
+
+def best_rates(saved: Saved) -> dict[tuple[str, int], float]:
+    """(wiring, warm-up) -> the rate with the smallest validation loss."""
+    return {
+        cell: min(
+            (rate for rate, loss in by_rate.items() if not np.isnan(loss)),
+            key=lambda rate: by_rate[rate],
+        )
+        for cell, by_rate in losses(saved).items()
+    }
