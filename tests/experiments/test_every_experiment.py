@@ -146,7 +146,7 @@ def test_a_cell_trained_again_gives_what_is_on_record(name, tmp_path):
         pytest.skip("the text of the packages is another one here, so its losses are others")
     (now,) = again.runs[0]["records"]
     settings = {key: value for key, value in now.items() if isinstance(value, str | bool)}
-    settings |= {key: now[key] for key in ("learning_rate", "scale") if key in now}
+    settings |= {key: now[key] for key in ("learning_rate", "scale", "depth") if key in now}
     loss = "test" if "test" in now else "all"
     assert abs(now[loss] - saved.values(loss, **settings)[0]) < 0.02
 
