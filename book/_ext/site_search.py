@@ -48,9 +48,25 @@ def kind_of(name: str) -> str:
     return next((kind for pattern, kind in KINDS if re.search(pattern, name)), "depth")
 
 
+def kind_of_section(kind: str, heading: str, title_of_page: bool) -> str:
+    """Say what a section of a page of this kind is: its top, the numbers of its runs, or so."""
+    if title_of_page and kind in ("chapter", "depth", "api"):
+        return "top"
+    if kind == "depth" and re.search(r"\b(all|in) (the )?numbers\b", heading, re.IGNORECASE):
+        return "numbers"
+    return kind
+
+
 def words_of(part: Tag) -> str:
     """The text of a part of a page, in one line."""
     return re.sub(r"\s+", " ", part.get_text(" ")).strip()
+
+
+def prose_and_code(part: Tag) -> str:
+    """The text of a part: its prose in one line and, if there is any, its code in a second one."""
+    code = [block.extract() for block in part.select("pre")]
+    lines = [words_of(part), " ".join(words_of(block) for block in code)]
+    return "\n".join(lines).rstrip("\n")
 
 
 def records_of(name: str, html: str) -> Iterator[dict[str, Any]]:
@@ -79,7 +95,7 @@ def records_of(name: str, html: str) -> Iterator[dict[str, Any]]:
             "heading": heading,
             "above": " ".join(parents),
             "text": text,
-            "kind": "top" if title_of_page and kind in ("chapter", "depth", "api") else kind,
+            "kind": kind_of_section(kind, heading, title_of_page),
         }
 
 
@@ -100,7 +116,7 @@ def own_text(part: Tag) -> tuple[str, str]:
     part.extract()
     if part.name == "section":
         heading = heading_of(part)
-        return heading, words_of(part).removeprefix(heading).strip()
+        return heading, prose_and_code(part).removeprefix(heading).lstrip(" ")
     if part.name == "dt":
         return str(part["id"]), words_of(part)
     head = part.find("summary")

@@ -58,7 +58,10 @@ function followScrolling() {
 }
 
 /* The page's table of contents marks the section that is being read: the last one to begin in the
-   upper two fifths of the window. */
+   upper two fifths of the window. Where it has too many entries to look through, it shows its groups,
+   and opens the one that is being read. */
+const MANY = 40;
+
 function followReading() {
   const links = new Map();
   for (const link of document.querySelectorAll(".bd-toc-nav a[href^='#']")) {
@@ -74,10 +77,23 @@ function followReading() {
       for (const [section, link] of links) link.classList.toggle("active", section === current);
       // The theme marks the entries above it.
       window.dispatchEvent(new Event("activate.bs.scrollspy"));
+      const link = links.get(current);
+      document.querySelectorAll(".bd-toc-nav li").forEach((entry) => entry.classList.toggle("reading", entry.contains(link)));
+      keepInSight(link);
     },
     { rootMargin: "0px 0px -60%" },
   );
+  document.querySelector(".bd-toc-nav")?.classList.toggle("grouped", links.size > MANY);
   links.forEach((link, section) => observer.observe(section));
+}
+
+/* The contents scroll by themselves to the entry that is being read, and the page stays where it is. */
+function keepInSight(link) {
+  const column = link.closest(".bd-sidebar-secondary");
+  const [entry, box] = [link.getBoundingClientRect(), column.getBoundingClientRect()];
+  if (entry.top < box.top || entry.bottom > Math.min(box.bottom, innerHeight)) {
+    column.scrollTop += entry.top - box.top - box.height / 3;
+  }
 }
 
 /* Hold a place on the screen while the sections that come near it get their height, until the reader

@@ -30,7 +30,7 @@ def test_the_ways_into_the_book_stand_under_the_answer():
         "(which_norm.md)",
         "(questions.md)",
         "(playground.md)",
-        "(#sec-questions-modes)",
+        "(#sec-work-symptoms)",
     ):
         assert target in ways
 

@@ -286,6 +286,37 @@ def test_the_block_by_keyboard(show):
 
 
 @needs_chromium
+def test_padding_can_be_read_and_says_why_it_cannot_be_changed(show):
+    page = show(BLOCK)
+    padding = page.get_by_role("gridcell", name="padding, cannot be changed")
+    expect(padding).to_have_count(8)
+    padding.first.click()
+    why = "It is padding, always 0: take the padding out to change it."
+    said(page, "cells", "BatchNorm pools 6 cells", why)
+    # A line through a number would cover its minus sign.
+    line = "cell => getComputedStyle(cell).textDecorationLine"
+    assert padding.first.evaluate(line) == "none"
+    expect(page.get_by_role("button", name="+ 1")).to_be_disabled()
+    page.get_by_role("checkbox", name="mask it").check()
+    said(page, "cells", "BatchNorm, masked: this token counts nowhere", why)
+    page.get_by_role("checkbox", name="padding").uncheck()
+    expect(page.get_by_role("button", name="+ 1")).to_be_enabled()
+    expect(page.locator("nt-cells .status")).not_to_contain_text("padding")
+
+
+@needs_chromium
+def test_on_a_narrow_phone_the_grids_stay_in_their_frame(show):
+    page = show(BLOCK, **{**PHONE, "viewport": {"width": 360, "height": 740}})
+    said(page, "cells", "BatchNorm pools 6 cells")
+    inside = """figure => {
+      const frame = figure.shadowRoot.querySelector("section").getBoundingClientRect();
+      const grids = [...figure.shadowRoot.querySelectorAll("table")];
+      return grids.map(grid => grid.getBoundingClientRect().right <= frame.right);
+    }"""
+    assert page.locator("nt-cells").evaluate(inside) == [True] * 4
+
+
+@needs_chromium
 def test_the_block_by_pointer(show):
     page = show(BLOCK, has_touch=True)
     start = said(page, "cells", "BatchNorm pools 6 cells")

@@ -90,6 +90,16 @@ def test_a_section_is_a_record_with_its_own_text():
     assert inner["text"].split() == ["Then", "x", "more.", "Proved."]
 
 
+def test_code_stands_in_a_line_of_its_own_and_tables_of_runs_are_a_kind():
+    page = """<article class="bd-article"><section id="top"><h1>Page</h1><section id="all">
+    <h2>Speed, all numbers</h2><p>Before.</p><pre>x = 1\ny = 2</pre><p>After.</p></section>
+    <section id="code"><h2>Code</h2><pre>z = 3</pre></section></section></article>"""
+    _, numbers, code = site_search.records_of("book/in_depth/01_page", page)
+    assert numbers["text"] == "Before. After.\nx = 1 y = 2"
+    assert code["text"] == "\nz = 3"
+    assert [numbers["kind"], code["kind"]] == ["numbers", "depth"]
+
+
 def ranked(records: list[dict[str, str]], question: str) -> list[str]:
     """Search a few records as the page does."""
     library = json.dumps(str(site_search.FOR_NODE))
@@ -121,6 +131,15 @@ def test_headings_and_questions_come_first_and_not_every_word_must_match():
     ]
     found = ranked(records, "which batch normalization momentum zebra")
     assert found == ["What momentum should BatchNorm have?", "Momentum of BatchNorm", "Speed"]
+
+
+def test_all_numbers_of_a_run_come_after_the_answer_of_the_guide():
+    batch = "Fine-tuning with batches of 2: the statistics, batches of 2 and of 16."
+    records = [
+        record(0, "Fine-tuning, all numbers", batch, "numbers"),
+        record(1, "I fine-tune, and my batches hold 2 images", "Freeze: call eval().", "guide"),
+    ]
+    assert ranked(records, "fine-tuning batch size 2")[0] == records[1]["address"]
 
 
 def test_a_slip_of_the_finger_is_forgiven():

@@ -769,6 +769,57 @@ def test_the_first_page_keeps_its_height(visit, size):
     assert abs(page.evaluate(height) - before) <= 2  # rounding
 
 
+def test_very_long_contents_show_their_groups_and_open_the_one_that_is_read(visit):
+    page = visit("book/questions")
+    expect(page.locator(".bd-toc-nav")).to_have_class(re.compile("grouped"))
+    opened = page.locator(".bd-toc-nav li:not(li li) > ul:visible")
+    expect(opened).to_have_count(1)
+    entry = page.locator(".bd-toc-nav a", has_text="How do I freeze BatchNorm?")
+    expect(entry).to_be_hidden()
+    page.get_by_role("heading", name="How do I freeze BatchNorm?").evaluate(
+        "heading => heading.scrollIntoView()"
+    )
+    expect(entry).to_have_class(re.compile("active"))
+    expect(entry).to_be_in_viewport()
+    expect(opened).to_have_count(1)
+    # A chapter's contents are short: nothing is folded.
+    page = visit(CHAPTER)
+    expect(page.locator(".bd-toc-nav")).not_to_have_class(re.compile("grouped"))
+
+
+def test_who_has_a_problem_lands_at_the_symptoms_and_sees_the_way_to_the_messages(visit):
+    page = visit("book/index")
+    page.get_by_role("link", name="Something is wrong with my model").click()
+    expect(page.get_by_role("heading", name="From the symptom to the cause")).to_be_in_viewport()
+    messages = page.get_by_role("link", name="Error messages and warnings")
+    expect(messages).to_be_in_viewport()
+    assert messages.get_attribute("href") == "questions.html#errors-and-warnings"
+
+
+def test_the_name_of_a_button_does_not_cover_the_search(visit):
+    name = "Object.assign(document.createElement('div'), { className: 'tooltip show' })"
+    for options in (PHONE, DESKTOP):
+        page = visit("book/index", **options)
+        page.evaluate(f"document.body.append({name})")
+        tooltip = page.locator(".tooltip")
+        if options is DESKTOP:
+            assert tooltip.evaluate("one => getComputedStyle(one).display") != "none"
+        page.locator(".search-button__button:visible").first.click()
+        expect(page.locator("input[type=search]:focus")).to_be_in_viewport()
+        assert tooltip.first.evaluate("one => getComputedStyle(one).display") == "none"
+
+
+def test_a_result_quotes_prose_before_code(visit):
+    page = visit("search")
+    page.locator(".bd-search-container input[type=search]").fill("how do I freeze batchnorm")
+    quoted = page.locator(".search-results li", has_text="How do I freeze BatchNorm?")
+    expect(quoted.locator(".excerpt")).to_contain_text("alone leaves the running")
+    # Words that the code alone has are quoted from it.
+    page.locator(".bd-search-container input[type=search]").fill("fuse_conv_bn_eval uniform_")
+    first = page.locator(".search-results li").first
+    expect(first.locator("mark").first).to_be_visible()
+
+
 @pytest.mark.parametrize("paper", ["A4", "Letter"])
 def test_the_guide_prints_on_two_pages(visit, paper):
     printed = visit("book/which_norm").pdf(format=paper)

@@ -10,6 +10,8 @@ export const START = [
 ];
 const PADDING = [[1, 1], [1, 2]]; // the tokens that padding takes: [sequence, position]
 
+const FIXED = "It is padding, always 0: take the padding out to change it.";
+
 const WHERE = {
   BatchNorm: "feature over the whole batch",
   LayerNorm: "token",
@@ -40,7 +42,7 @@ class Cells extends InteractiveFigure {
     td.chosen { box-shadow: inset 0 0 0 3px currentColor; font-weight: 700; }
     td.padding {
       font-style: italic;
-      background-image: repeating-linear-gradient(135deg, transparent 0 5px, var(--nt-line) 5px 6px);
+      background-image: repeating-linear-gradient(135deg, var(--nt-line) 0 1px, transparent 1px 6px);
     }
     td.moved { font-weight: 700; box-shadow: inset 0 0 0 3px var(--norm); }
     td.moved::before { content: "\\25B8"; float: left; }
@@ -54,12 +56,16 @@ class Cells extends InteractiveFigure {
     @media (max-width: 34rem) {
       .pair { gap: 0.4rem; justify-content: space-between; }
       section { padding: 0.75rem 0.5rem; }
-      td { min-width: 2.1rem; padding: 0 0.1rem; font-size: 0.72rem; height: 2.5rem; }
+      td { min-width: 0; padding: 0; font-size: 0.72rem; height: 2.5rem; text-align: center; }
+      td.chosen, td.moved { letter-spacing: -0.05em; }
+      table { table-layout: fixed; width: 100%; flex: 1 1 0; }
+      table.in { flex-basis: 1rem; }
+      td.corner { width: 1rem; }
       th span { display: none; }
       td.moved::before { content: none; }
       th { padding: 0.1rem; font-size: 0.75rem; }
       table.out th[scope="row"], table.out td.corner { display: none; }
-      .status { min-height: 6.5em; }
+      .status { min-height: 8.4em; }
     }
   `;
 
@@ -240,7 +246,7 @@ class Cells extends InteractiveFigure {
       set(cell, {
         tabindex: chosen ? 0 : -1,
         "aria-selected": String(shared),
-        "aria-label": `sequence ${b + 1}, token ${l + 1}, feature ${h + 1}: ${cell.textContent}${padding ? ", padding" : ""}`,
+        "aria-label": `sequence ${b + 1}, token ${l + 1}, feature ${h + 1}: ${cell.textContent}${padding ? ", padding, cannot be changed" : ""}`,
       });
       const out = this.outputs[position];
       out.textContent = say(result[position].y);
@@ -255,11 +261,13 @@ class Cells extends InteractiveFigure {
   }
 
   #sentence(name, value, here) {
-    if (here.members.length === 0) return `${name}, masked: this token is padding; it counts nowhere and gets 0.`;
+    const [b, l] = cellOf(SHAPE, this.chosen);
+    const padding = this.padded.input.checked && PADDING.some(([b2, l2]) => b2 === b && l2 === l);
+    const fixed = padding ? ` ${FIXED}` : "";
+    if (here.members.length === 0) return `${name}, masked: this token counts nowhere and gets 0.${fixed}`;
     const statistic = NORMS[name].centred
       ? `mean ${say(here.mean)}, variance ${say(here.square)}`
       : `mean square ${say(here.square)}`;
-    const [b, l] = cellOf(SHAPE, this.chosen);
     const others = [...this.moved].filter((q) => {
       const [b2, l2] = cellOf(SHAPE, q);
       return b2 !== b || l2 !== l;
@@ -269,7 +277,7 @@ class Cells extends InteractiveFigure {
       ? ` ${this.moved.size} outputs moved${tokens ? `, in ${tokens} other token${tokens > 1 ? "s" : ""} too` : ", all in this token"}.`
       : "";
     return `${name} pools ${here.members.length} cells: one ${WHERE[name]}. Their ${statistic}. `
-      + `The value ${say(value)} becomes ${say(here.y)}.${effect}`;
+      + `The value ${say(value)} becomes ${say(here.y)}.${effect}${fixed}`;
   }
 }
 

@@ -14,8 +14,12 @@
     return texts;
   }
 
-  /* The part of a text that holds most of the words asked for, with these marked. */
-  function excerpt(text, asked, length = 180) {
+  /* The part of a text that holds most of the words asked for, with these marked. The second line of a
+     text is its code, which is quoted only where neither the prose nor the title has one of the words. */
+  function excerpt(lines, title, asked, length = 180) {
+    const [prose, code = ""] = lines.split("\n");
+    const says = (one) => window.terms.places(one).some(({ term }) => asked.has(term));
+    const text = !says(prose) && !says(title) && says(code) ? code : prose;
     const places = window.terms.places(text).filter(({ term }) => asked.has(term));
     let [best, most] = [0, 0];
     places.forEach(({ start }) => {
@@ -54,7 +58,7 @@
       where.append(page);
       link.append(where);
     }
-    fetchTexts().then((all) => link.append(excerpt(all[id], asked)));
+    fetchTexts().then((all) => link.append(excerpt(all[id], title, asked)));
     item.append(link);
     return item;
   }

@@ -114,8 +114,9 @@
     processTerm: (term) => term,
   };
 
-  // A question that readers ask answers better than a section; the top of a chapter names everything.
-  const WEIGHTS = { question: 1.5, guide: 1.4, chapter: 1.15, depth: 1, claim: 0.8, top: 0.55, exercise: 0.4, api: 0.5, work: 0.3 };
+  // A question that readers ask answers better than a section, and a section better than all numbers of
+  // its runs; the top of a chapter names everything.
+  const WEIGHTS = { question: 1.5, guide: 1.4, chapter: 1.15, depth: 1, claim: 0.8, numbers: 0.7, top: 0.55, exercise: 0.4, api: 0.5, work: 0.3 };
 
   const SEARCH = {
     combineWith: "OR",
