@@ -1,6 +1,10 @@
 """A browser for the tests of the site."""
 
+from pathlib import Path
+
 import pytest
+
+STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 
 
 # Not for the session: Playwright keeps an event loop running in the thread of the tests, and other
@@ -34,3 +38,28 @@ def open_page(browser):
     yield start
     for page in pages:
         page.context.close()
+
+
+@pytest.fixture
+def probe(serve, open_page):
+    """Open a page of a test's own beside the scripts and styles of the site.
+
+    At the end of the test, nothing may have gone wrong on it.
+    """
+    from browser import Heard
+
+    opened = []
+
+    def start(body: str, head: str = "", address: str = "", **options):
+        page = open_page(**options)
+        base = serve(
+            STATIC,
+            f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>',
+        )
+        opened.append((Heard(page), base))
+        page.goto(f"{base}probe{address}")
+        return page
+
+    yield start
+    for heard, base in opened:
+        assert heard.problems(base) == []

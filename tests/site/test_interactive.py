@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import PHONE, Heard, axe_problems, eventually, needs_chromium
+from browser import PHONE, axe_problems, eventually, needs_chromium
 from bs4 import BeautifulSoup
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
@@ -21,28 +21,17 @@ FIGURES = sorted(path.stem for path in SCRIPTS.glob("*.js") if "customElements" 
 
 
 @pytest.fixture
-def show(serve, open_page):
-    """Open a page with a figure; at the end of the test, nothing may have gone wrong on it."""
-    opened = []
+def show(probe):
+    """Open a page with figures."""
 
     def start(body: str = "", **options):
         names = re.findall(r"<nt-(\w+)", body)
         scripts = "".join(
             f'<script type="module" src="/interactive/{name}.js"></script>' for name in names
         )
-        page = open_page(**options)
-        head = '<link rel="stylesheet" href="/colours.css">'
-        text = (
-            f'<!doctype html><html lang="en"><head>{head}</head><body>{body}{scripts}</body></html>'
-        )
-        base = serve(STATIC, text)
-        opened.append((Heard(page), base))
-        page.goto(base + "probe")
-        return page
+        return probe(body + scripts, '<link rel="stylesheet" href="/colours.css">', **options)
 
-    yield start
-    for heard, base in opened:
-        assert heard.problems(base) == []
+    return start
 
 
 def by_the_package(name, x, mask, eps=1e-5):

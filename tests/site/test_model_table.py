@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from browser import DESKTOP, PHONE, Heard, axe_problems, needs_chromium
+from browser import DESKTOP, PHONE, axe_problems, needs_chromium
 from playwright.sync_api import expect
 
 from normtutor import current_models
@@ -12,27 +12,16 @@ STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 
 
 @pytest.fixture
-def table_page(serve, open_page):
-    """Open a page with the table alone; nothing may go wrong on it."""
-    heard = []
+def table_page(probe):
+    """Open a page with the table alone."""
 
     def start(**options):
-        page = open_page(**options)
         table = current_models.ModelTable()._repr_html_()
         script = '<script type="module" src="/interactive/models.js"></script>'
         head = '<title>t</title><link rel="stylesheet" href="/book.css">'
-        text = (
-            f'<!doctype html><html lang="en"><head>{head}</head>'
-            f"<body><main><h1>Models</h1>{table}</main>{script}</body></html>"
-        )
-        base = serve(STATIC, text)
-        heard.append((Heard(page), base))
-        page.goto(base + "probe")
-        return page
+        return probe(f"<main><h1>Models</h1>{table}</main>{script}", head, **options)
 
-    yield start
-    for told, base in heard:
-        assert told.problems(base) == []
+    return start
 
 
 def names(page):
