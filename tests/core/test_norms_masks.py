@@ -218,3 +218,36 @@ def test_one_real_token_is_refused_in_training():
     mask[0, 0] = True
     with pytest.raises(ValueError, match="one real token"):
         norms.batch_norm(x, mask=mask, feature_axis=-1)
+
+
+def test_running_variance_of_instance_norm_counts_real_tokens_only():
+    x = np.random.default_rng(0).standard_normal((3, 5, 2))
+    mask = np.arange(5) < np.asarray([[3], [5], [2]])
+    mean, var = np.asarray([1.0, 2.0]), np.asarray([3.0, 4.0])
+    for filler in (0.0, 100.0):
+        padded = np.where(mask[..., None], x, filler)
+        _, _, running = norms.instance_norm(
+            padded, None, None, mean, var, momentum=0.25, mask=mask, feature_axis=-1
+        )
+        own = [padded[i, : int(n)] for i, n in enumerate(mask.sum(1))]
+        means = np.mean([tokens.mean(0) for tokens in own], axis=0)
+        variances = np.mean([tokens.var(0, ddof=1) for tokens in own], axis=0)
+        assert_allclose(running.mean, 0.75 * mean + 0.25 * means)
+        assert_allclose(running.var, 0.75 * var + 0.25 * variances)
+
+
+def test_a_batch_of_padding_leaves_the_running_statistics_alone():
+    x, nothing = np.ones((2, 3, 4)), np.zeros((2, 3), dtype=bool)
+    running = np.linspace(1.0, 2.0, 4)
+    _, _, psi_squared = norms.power_norm(x, None, None, running, mask=nothing)
+    assert_array_equal(psi_squared, running)
+    _, _, stats = norms.instance_norm(
+        x, None, None, running, running + 1, mask=nothing, feature_axis=-1
+    )
+    assert_array_equal(stats.mean, running)
+    assert_array_equal(stats.var, running + 1)
+
+
+def test_instance_norm_of_a_single_value_is_refused():
+    with pytest.raises(ValueError, match="1"):
+        norms.instance_norm(np.ones((1, 1, 1)), feature_axis=-1)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from norm_cases import CASES, draw
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from normtutor import norms
 from normtutor.gradcheck import gradient_errors
@@ -357,3 +357,16 @@ def test_rms_norm_with_a_unit_offset_multiplies_by_one_plus_the_weight(eps):
             assert_allclose(given, own)
     without, _ = norms.rms_norm(x, eps=eps, add_unit_offset=True)
     assert_allclose(without, norms.rms_norm(x, eps=eps)[0])
+
+
+def test_rms_norm_may_round_before_it_multiplies():
+    """As Llama does: x̂ in the dtype of x, then the weight."""
+    x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float16)
+    weight = np.linspace(0.5, 3.0, 8).astype(np.float16)
+    y, _ = norms.rms_norm(x, weight, eps=1e-5, cast_before_weight=True)
+    wide = x.astype(np.float32)
+    x_hat = wide / np.sqrt(np.square(wide).mean(-1, keepdims=True) + np.float32(1e-5))
+    assert y.dtype == np.float16
+    assert_array_equal(y, (x_hat.astype(np.float16).astype(np.float32) * weight).astype(np.float16))
+    late, _ = norms.rms_norm(x, weight, eps=1e-5)
+    assert (y != late).any()
