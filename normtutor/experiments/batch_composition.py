@@ -9,12 +9,11 @@ all models with a norm at the end learn much more slowly, and hardly anything co
 norms stand inside the branches (Pre-LN): with Post-LN and so few steps LayerNorm's model is the one
 that trains worst (5.0 nats instead of 4.5), and BatchNorm would be compared with a bad model.
 
-The configuration lists the cells that have been run with all seeds: LayerNorm and masked BatchNorm
-on shuffled, neighbouring and equal-length batches and at every share of one-topic batches,
-PowerNorm on shuffled, one-topic and equal-length batches, BatchNorm without a mask on shuffled and
-equal-length batches, RMSNorm on equal-length batches. For the others (RMSNorm and PowerNorm
-elsewhere, PN-V, the controls) the learning rates are chosen and nothing is on record. 300 steps,
-width 48 and one seed to tune on are what a busy processor could do.
+The configuration lists the cells that have been run with all seeds: LayerNorm, masked BatchNorm,
+PowerNorm and RMSNorm on all four kinds of batches, the first two at every share of one-topic
+batches too, and BatchNorm without a mask on shuffled and equal-length batches. For the others
+(PN-V, the controls, PowerNorm at shares between) nothing is on record; their learning rates are
+chosen. 300 steps, width 48 and one seed to tune on are what a busy processor could do.
 
 The learning rate of each cell was chosen by :mod:`normtutor.experiments.batch_rates` on other seeds
 and on the validation part; what is recorded here is measured on the test part. The controls are a
@@ -181,6 +180,10 @@ CONFIG = Config(
         Condition("batch", "shuffled", 32e-3),
         Condition("batch", "length", 16e-3),
         Condition("rms", "length", 16e-3),
+        Condition("rms", "shuffled", 16e-3),
+        Condition("rms", "topic", 32e-3),
+        Condition("rms", "document", 16e-3),
+        Condition("power", "document", 16e-3),
     )
 )
 
