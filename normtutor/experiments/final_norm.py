@@ -17,13 +17,13 @@ tanh. A pilot with rates from 0.004 to 0.032 had LayerNorm's best rate at the
 upper end and that of no norm below it; so the grid begins at 0.008 and ends at 0.064.
 
 Control: the last norm could cost something because of the rate, so every condition is trained at
-four, and the best lies inside the grid at scale 1; because of the embeddings, to which a tied output binds it,
-so the output is also untied; or because of their scale, so they are also four times as large. No
-norm, which has nothing after the last layer either, runs alongside. Dynamic tanh could be ahead
-because it hands the branches a smaller input than a norm does; so LayerNorm also has embeddings
-four times as large, with the last norm and without, and with an untied output it then is ahead. Not
-checked: more than 300 steps, larger embeddings for dynamic tanh beyond a pilot on one seed, in
-which they cost it 0.12 nats, and why the last norm costs what it does.
+four, and the best lies inside the grid at scale 1; because of the embeddings, to which a tied
+output binds it, so the output is also untied; or because of their scale, so they are also four
+times as large. No norm, which has nothing after the last layer either, runs alongside. Dynamic tanh
+could be ahead because it hands the branches a smaller input than a norm does; so LayerNorm also has
+embeddings four times as large, with the last norm and without, and with an untied output it then is
+ahead. Not checked: more than 300 steps, larger embeddings for dynamic tanh beyond a pilot on one
+seed, in which they cost it 0.12 nats, and why the last norm costs what it does.
 """
 
 import dataclasses
