@@ -219,11 +219,15 @@ def outputs_of(value: Any, names: Sequence[str]) -> list[answers.Array]:
     if len(names) == 1 and type(value) is tuple:
         value = value[0] if len(value) == 1 else stacked(value)
     values = value if type(value) is tuple else (value,)
-    if len(names) > 1 and isinstance(value, answers.Array) and value.values.ndim:
+    if (
+        len(names) > 1
+        and isinstance(value, answers.Array)
+        and value.values.shape[:1] == (len(names),)
+    ):
         values = tuple(answers.Array(v, value.dtype) for v in value.values)  # [n, mean, variance]
     if len(values) != len(names):
         wanted = f"{len(names)} results ({', '.join(names)})" if len(names) > 1 else "one result"
-        raise Mistake(f"it must return {wanted}; it returned {len(values)}")
+        raise Mistake(f"it must return {wanted}; it returned {len(values)}", known=True)
     arrays = []
     for name, item in zip(names, values, strict=True):
         if type(item) is tuple:
@@ -269,7 +273,10 @@ def compare(
                 hint = ". The number of entries is right: an axis of length one, or a transpose?"
             elif g.values.ndim > w.ndim:
                 hint = ". Something was not summed, or was broadcast."
-            raise Mistake(f"{name} must have shape {w.shape}; it has {g.values.shape}{hint}")
+            elif g.values.ndim == w.ndim == 1:
+                hint = ". Is the sum taken over another axis?"
+            words = f"{name} must have shape {w.shape}; it has {g.values.shape}{hint}"
+            raise Mistake(words, known=bool(hint))
     for name, g in zip(names, got, strict=True):
         if dtype is not None and g.dtype != dtype:
             words = f"{name} must come back as {dtype}, like the input; it is {g.dtype}"

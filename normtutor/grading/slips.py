@@ -7,7 +7,7 @@ different parts, on the inputs that it was asked about.
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,83 @@ AFFINE: dict[str, Callable[[Any, Any, Any], Any]] = {
 }
 
 
+def variations(
+    formula: Callable[..., tuple[Any, ...]], **parts: Mapping[str, Any]
+) -> Iterator[Known]:
+    """What a formula puts out with one of its parts changed, and with two of them.
+
+    Parameters
+    ----------
+    formula : callable
+        Called with the changed parts as keyword arguments; gives the outputs, None for those that
+        do not matter.
+    **parts : mapping
+        For each part what may stand in its place, by what is then to be said.
+    """
+    changes = [(part, words, value) for part, of in parts.items() for words, value in of.items()]
+    for size in (1, 2):
+        for chosen in itertools.combinations(changes, size):
+            if len({part for part, _, _ in chosen}) == size:
+                words = "; and ".join(words for _, words, _ in chosen)
+                yield Known(words, formula(**{part: value for part, _, value in chosen}))
+
+
+def term_slips(
+    terms: Mapping[str, Any],
+    instead: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    before: int = 0,
+    after: int = 0,
+) -> Iterator[Known]:
+    """A sum in which a term is missing, counted twice, or of the wrong sign.
+
+    Parameters
+    ----------
+    terms : mapping
+        The terms of the right sum by their names.
+    instead : mapping, optional
+        What else may stand for a term, by what is then to be said.
+    before, after : int
+        How many outputs stand before the sum and behind it, which do not matter.
+    """
+    parts = {
+        name: {
+            f"{name} is missing": 0.0 * term,
+            f"{name} has the wrong sign": -term,
+            f"{name} is counted twice": 2 * term,
+            f"{name} is counted by half": term / 2,
+            **(instead or {}).get(name, {}),
+        }
+        for name, term in terms.items()
+    }
+
+    def added(**changed: Any) -> tuple[Any, ...]:
+        whole = sum(changed.get(name, term) for name, term in terms.items())
+        return (*[None] * before, whole, *[None] * after)
+
+    return variations(added, **parts)
+
+
+def layer_norms(*, centred: bool = True) -> dict[str, Callable[..., Any]]:
+    """Norms over the last axis with one slip, by what is then to be said: of (x, γ, β, ε)."""
+
+    def run(
+        divide: Divisor | None, centre: bool, x: Any, weight: Any, bias: Any, eps: float
+    ) -> Any:
+        c = x - x.mean(-1, keepdims=True) if centre else x
+        under = divide(c, x, eps, x.shape[-1]) if divide else (_mean_square(c, (-1,)) + eps) ** 0.5
+        return c / under * weight + bias
+
+    found: dict[str, Callable[..., Any]] = {
+        words: functools.partial(run, divide, centred)
+        for words, divide in divisors((-1,), centred=centred, inside=True).items()
+    }
+    swap = "that is RMSNorm: no mean is taken away" if centred else "that is LayerNorm"
+    found[swap] = functools.partial(run, None, not centred)
+    found["γ and β are missing"] = lambda x, weight, bias, eps: run(None, centred, x, 1, 0, eps)
+    return found
+
+
 def norm_slips(
     x: np.ndarray,
     weight: Any,
@@ -161,6 +238,8 @@ def norm_slips(
             )
         )
     kinds += [("axes", told(over), functools.partial(y, over)) for over in others]
+    if centred:
+        kinds += half_right(x, eps, right, others)
     with np.errstate(all="ignore"):
         values = [(part, words, make()) for part, words, make in kinds]
         base = y(right)
@@ -176,6 +255,41 @@ def norm_slips(
         for _, words, value in values:
             for more, change in affine.items():
                 yield Known(f"{words}; and {more}", (change(value, weight, bias),))
+
+
+def half_right(
+    x: np.ndarray, eps: float, right: tuple[int, ...], others: Sequence[tuple[int, ...]]
+) -> list[tuple[str, str, Callable[[], Any]]]:
+    """A norm in which only the mean, or only what divides, is the right one."""
+
+    def y(mean: Any, over: tuple[int, ...]) -> Any:
+        return (x - mean) / (x.var(axis=over, keepdims=True) + eps) ** 0.5
+
+    centre = x.mean(axis=right, keepdims=True)
+    kinds: list[tuple[str, str, Callable[[], Any]]] = []
+    for over in others:
+        names = ", ".join(str(axis) for axis in over)
+        words = f"the variance alone runs over the axes ({names})"
+        kinds.append(("axes", words, functools.partial(y, centre, over)))
+        words = f"the mean alone runs over the axes ({names})"
+        kinds.append(("axes", words, functools.partial(y, x.mean(axis=over, keepdims=True), right)))
+    middle = np.median(x, axis=right, keepdims=True)
+    c = x - centre
+    square = (x * x).mean(axis=right, keepdims=True)
+    kinds += [
+        ("divide", "the median is taken away, not the mean", lambda: y(middle, right)),
+        (
+            "divide",
+            "it divides by the largest absolute value",
+            lambda: c / (abs(c).max(axis=right, keepdims=True) + eps),
+        ),
+        (
+            "divide",
+            "the mean, not its square, is taken away from the mean of the squares",
+            lambda: c / (abs(square - centre) + eps) ** 0.5,
+        ),
+    ]
+    return kinds
 
 
 def gradient_slips(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from slips_over_all_chapters import F as OVER_ALL_CHAPTERS
 
 from normtutor.grading import TASKS
 from normtutor.grading.notebook import examined
@@ -210,6 +211,26 @@ def test_most_plausible_mistakes_are_named():
         named[name] = failed[0].known and all(word in said for word in words)
     missed = [name for name, right in named.items() if not right]
     assert len(missed) <= 0.1 * len(SLIPS), missed
+
+
+def test_most_slips_over_all_chapters_are_named():
+    wrong, named = [], 0
+    for task, name, answer in OVER_ALL_CHAPTERS:
+        failed = [f for f in examined(TASKS[task], answer, 0).findings if not f.passed]
+        if failed:  # two of them turned out to be right
+            wrong.append(f"{task} {name}")
+            named += failed[0].known
+    assert len(wrong) >= 200
+    assert len({name[:2] for name in wrong}) == 8
+    assert named >= 0.9 * len(wrong)
+
+
+def test_a_layer_that_takes_its_statistics_as_constants_is_found_out():
+    """Its outputs are right; only its gradient is not."""
+    (detached,) = [a for id, name, a in OVER_ALL_CHAPTERS if (id, name) == ("01.3", "detach")]
+    findings = examined(TASKS["01.3"], detached, 0).findings
+    assert [f.passed for f in findings] == [True, False, True]
+    assert "no gradient goes through" in findings[1].words
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -57,6 +57,7 @@ def _compare_evaluated(
         return gradients(run, (x, changed.get("weight", weight), bias), (grad_y,))
 
     right = found(mode={"training": False})
+    cache = norms.batch_norm(x, weight, bias, mean, var, eps=eps, training=False)[1]
     known = []
     if len(x) > 1:
         training = found(mode={"training": True})
@@ -88,6 +89,17 @@ def _compare_evaluated(
             "divide by the standard deviation, not by the variance: a root is missing",
             (right[0] / np.sqrt(var + eps), None, None),
         ),
+        Known(
+            "x̂ is made with the running statistics, but the gradient of x is that of training "
+            "mode: here mean and variance are constants",
+            (norms.batch_norm_backward(grad_y, cache._replace(training=True)).x, None, None),
+        ),
+        Known(
+            "the gradient of γ uses x − μ, not x̂: the division is missing",
+            (None, (grad_y * (x - mean)).sum(0), None),
+        ),
+        Known("γ is in the gradient of β; β is added behind it", (None, None, right[2] * weight)),
+        Known("γ is in its own gradient", (None, right[1] * weight, None)),
         Known("ε is missing beside the running variance", (
             found(mode={"training": False}, eps=0.0)[0], None, None)),
         Known(
@@ -173,12 +185,23 @@ def _switch_eval(answer: Any, rng: Rng) -> None:
 
 
 def _switch_train(answer: Any, rng: Rng) -> None:
-    (first, _, _), features = _module_case(rng)
-    value = answer.drive((features,), [("train",), ("forward without grad", first)])
+    (first, second, grad_y), features = _module_case(rng)
+    steps = [("train",), ("forward without grad", first), ("forward", second), ("backward", grad_y)]
+    value = answer.drive((features,), steps)
     wrong = _normalized(first, np.zeros(features), np.ones(features))
-    known = [Known(MODES, (wrong,), handed_out=True)]
-    names = ("the output in training under no_grad",)
-    compare(value, (_normalized(first),), names, known, tolerance=1e-6)
+    _, cache, _ = norms.batch_norm(second)
+    right = norms.batch_norm_backward(grad_y, cache).x
+    constant = norms.batch_norm_backward(grad_y, cache._replace(training=False)).x
+    known = [
+        Known(MODES, (wrong, None, None), handed_out=True),
+        Known(
+            "no gradient goes through the batch's mean and variance: detach or no_grad covers them",
+            (None, None, constant),
+        ),
+    ]
+    names = ("the output in training under no_grad", "the output in training", "its gradient")
+    expected = (_normalized(first), _normalized(second), right)
+    compare(value, expected, names, known, tolerance=1e-6)
 
 
 def _switch_buffers(answer: Any, rng: Rng) -> None:

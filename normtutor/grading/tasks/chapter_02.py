@@ -1,5 +1,6 @@
 """Coursework on the family of norms: axes, divisors, one pass and two."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from normtutor.grading.references import (
     sizes,
     weights,
 )
-from normtutor.grading.slips import gradient_slips, norm_slips
+from normtutor.grading.slips import gradient_slips, norm_slips, term_slips
 
 Rng = np.random.Generator
 
@@ -157,6 +158,36 @@ def _compare_merge(answer: Any, a: np.ndarray, b: np.ndarray, tolerance: float =
             (None, None, within + gap * na * nb / n),
         ),
     ]
+
+    def slips() -> Iterator[Known]:
+        """The three sums, each with one of its terms changed."""
+        if not na or not nb:
+            return
+        long = "each chunk's mean is weighed with the other chunk's length"
+        yield Known(long, (None, (nb * a.mean() + na * b.mean()) / n, None))
+        inside = {
+            "the variances inside the chunks count alike; a longer chunk must count more": (
+                (a.var() + b.var()) / 2
+            ),
+            "the variances inside the chunks are weighed with n − 1": (
+                ((na - 1) * a.var() + (nb - 1) * b.var()) / (n - 2)
+            ),
+            "the squares of the means are added to the variances, and the square of the whole "
+            "mean is not taken away": within + (na * a.mean() ** 2 + nb * b.mean() ** 2) / n - gap
+            * na * nb / n**2,
+        }  # fmt: skip
+        share = na * nb / n**2
+        between = {
+            "the gap of the means is not squared": share * abs(a.mean() - b.mean()),
+            "the means are added where their difference belongs": share
+            * (a.mean() + b.mean()) ** 2,
+            "the squared gap is weighed with ¼, which is right only for chunks alike": gap / 4,
+            "the squared gap counts whole; it must be weighed": gap,
+        }
+        names = {"the variance inside the chunks": within, "the gap of the means": share * gap}
+        instead = dict(zip(names, (inside, between), strict=True))
+        yield from term_slips(names, instead, before=2)
+
     if not na or not nb:
         arguments = _merge_arguments(both, both)
         empty = [np.asarray(v) for v in (0, 0.0, 0.0)]
@@ -166,7 +197,8 @@ def _compare_merge(answer: Any, a: np.ndarray, b: np.ndarray, tolerance: float =
         arguments = _merge_arguments(a, b)
     names = ("n", "mean", "variance")
     value = answer(*(float(v) for v in arguments))
-    compare(value, (float(n), both.mean(), both.var()), names, known, tolerance=tolerance)
+    right = (float(n), both.mean(), both.var())
+    compare(value, right, names, known, tolerance=tolerance, slips=slips)
 
 
 def _merge_values(answer: Any, rng: Rng) -> None:

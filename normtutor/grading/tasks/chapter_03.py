@@ -123,6 +123,41 @@ def _compare_masked(
                 var_told = None if b is real_var else old * var + new * b
                 if mean_told is None or not np.allclose(mean_told, right_mean):
                     yield Known(words, (mean_told, var_told))
+            blended_mean = old * mean + new * real_mean
+            around = {
+                "the deviations are taken from the running mean; take them from this batch's": mean,
+                "the deviations are taken from the new running mean; take them from this batch's": (
+                    blended_mean
+                ),
+            }
+            for words, centre in around.items():
+                spread = ((flat - centre) ** 2).sum(0) / (n - 1)
+                yield Known(words, (None, old * var + new * spread))
+            for ddof in (0, 1):
+                inside = [
+                    s[m].var(0, ddof=ddof)
+                    for s, m in zip(clean, mask, strict=True)
+                    if m.sum() > ddof
+                ]
+                yield Known(
+                    "you average the sentences' variances; the tokens share one mean and one "
+                    "variance",
+                    (None, old * var + new * np.mean(inside, 0)),
+                )
+            yield Known(
+                "the features are pooled: each must have its own statistics",
+                (old * mean + new * flat.mean(), None),
+            )
+            whole = clean[mask.all(1)].reshape(-1, features)
+            if len(whole):
+                yield Known(
+                    "only the sentences without padding count; every real token must",
+                    (old * mean + new * whole.mean(0), None),
+                )
+            yield Known(
+                "old and new count alike; momentum is the weight of the new value",
+                ((mean + real_mean) / 2, None),
+            )
             yield Known(
                 "the new value is added to the whole of the old", (mean + new * real_mean, None)
             )

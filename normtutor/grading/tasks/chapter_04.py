@@ -1,5 +1,6 @@
 """Coursework on invariance: signs, gradients of rescaled weights, folding a norm away."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from normtutor import norms
 from normtutor.grading.judging import Check, Known, Task, compare, prediction
 from normtutor.grading.references import gradients, layer_norm, normal, sizes, weights
+from normtutor.grading.slips import norm_slips, term_slips
 
 Rng = np.random.Generator
 
@@ -88,8 +90,35 @@ def _compare_fold(
             ),
         ),
     ]
+
+    def slips() -> Iterator[Known]:
+        """The three terms of the new bias, and factors that nobody asked for."""
+        whole, alone = folded()
+        factor = folded(mean=zeros, beta=zeros)[1] / b
+        of = {
+            "the old bias": alone - folded(b=zeros)[1],
+            "the running mean": alone - folded(mean=zeros)[1],
+            "β": alone - folded(beta=zeros)[1],
+        }
+        instead = {
+            "the old bias": {"the old bias is not scaled": b},
+            "the running mean": {
+                "the running mean is not scaled: it, too, is divided by the deviation": -mean
+            },
+            "β": {"β is scaled: the norm adds it at the end, as it is": beta * factor},
+        }
+        yield from term_slips(of, instead, before=1)
+        for words, weight in (
+            ("the weights are not scaled", w),
+            ("the weights are multiplied by the deviation, not divided", whole * (
+                var + eps)[:, None]),
+            ("the factors lie along the inputs; each unit, that is each row of W, has its own",
+             w * np.resize(factor, w.shape[1])),
+        ):  # fmt: skip
+            yield Known(words, (weight, None))
+
     value = answer(w, b, gamma, beta, mean, var, eps)
-    compare(value, folded(), ("new_weight", "new_bias"), known, **how)
+    compare(value, folded(), ("new_weight", "new_bias"), known, slips=slips, **how)
 
 
 def _fold_values(answer: Any, rng: Rng) -> None:
@@ -127,7 +156,11 @@ def _compare_variance(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
     ]
     right = layer_norm(wide, weight, bias, eps)
     arguments = [a.astype(x.dtype) for a in (x, weight, bias)]
-    compare(answer(*arguments, eps), (right,), ("y",), known, **how)
+
+    def slips() -> Iterator[Known]:
+        return norm_slips(wide, weight, bias, eps, (-1,))
+
+    compare(answer(*arguments, eps), (right,), ("y",), known, slips=slips, **how)
 
 
 def _variance_values(answer: Any, rng: Rng) -> None:

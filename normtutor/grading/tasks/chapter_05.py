@@ -118,7 +118,21 @@ def _matters(answer: Any, rng: Rng) -> None:
                 (eps / share,),
             ),
             Known("share and 1 − share are exchanged", (exchanged,)),
-        ]
+            Known("ψ is a root mean square and cannot be negative", (-truth,)),
+            Known("share is a fraction: 1 % comes in as 0.01", (eps * (100 - share) / share,)),
+            Known("there is a root too many: ψ itself stands beside ε here", (truth**0.5,)),
+            *(
+                Known(
+                    "solve ψ/(ψ + ε) = 1 − share for ψ, with both fractions in it: your formula "
+                    "holds only one of the two steps",
+                    (value,),
+                )
+                for value in (
+                    eps * share, eps * (1 - share), eps / (1 - share), (eps / share) ** 0.5,
+                    eps * (1 + share) / share, (1 - share) / share, share / eps,
+                )
+            ),
+        ]  # fmt: skip
         compare(answer(eps, share), (truth,), ("psi",), known, tolerance=1e-6)
 
 

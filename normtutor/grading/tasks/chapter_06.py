@@ -1,5 +1,6 @@
 """Coursework on PowerNorm: PN-V's gradient, and the order of use and update."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from normtutor.grading.references import (
     sizes,
     weights,
 )
+from normtutor.grading.slips import gradient_slips, term_slips, variations
 
 Rng = np.random.Generator
 
@@ -91,7 +93,27 @@ def _compare_power(answer: Any, x: np.ndarray, rng: Rng, *, eps: float = 0.02, *
             _second_term(wide, weight, grad_y, eps, once=True), None)),
     ]  # fmt: skip
     arguments = [a.astype(x.dtype) for a in (grad_y, x, weight)]
-    compare(answer(*arguments, eps), right, ("grad_x", "grad_weight"), known, **how)
+
+    def slips() -> Iterator[Known]:
+        """The two terms of the gradient of x, and statistics over other axes."""
+        pull = right[0] - plain[0]
+        square = (wide * wide).mean((0, 1)) + eps
+        instead = {
+            "x stands where x̂ belongs in the second term": pull * square,
+            "x stands for one x̂ of the two in the second term": pull * np.sqrt(square),
+            "n − 1 stands for n in the second term": pull * n / max(n - 1, 1),
+        }
+        second = "the second term, that through ψ,"
+        yield from term_slips(
+            {"the first term": plain[0], second: pull}, {second: instead}, after=1
+        )
+        yield Known("the factor 1/√(ψ² + ε) is missing", (right[0] * np.sqrt(square), None))
+        yield Known("γ multiplies twice", (right[0] * weight, None))
+        for other in gradient_slips(wide, grad_y * weight, eps, (0, 1), gradients, centred=False):
+            yield other._replace(outputs=(*other.outputs, None))
+
+    names = ("grad_x", "grad_weight")
+    compare(answer(*arguments, eps), right, names, known, slips=slips, **how)
 
 
 def _second_term(
@@ -150,7 +172,42 @@ def _order(answer: Any, rng: Rng, x: np.ndarray, alpha: float) -> None:
             ),
         ),
     ]
-    compare(answer(x, psi_squared, alpha, eps), (y, after), ("y", "the new ψ²"), known)
+
+    def slips() -> Iterator[Known]:
+        """The old ψ², the batch's, their weights, and what divides, each of them changed."""
+        square = (x * x).mean((0, 1))
+        new = {
+            "the variance of the batch stands where its mean square belongs": x.var((0, 1)),
+            "a sum stands where the mean belongs": (x * x).sum((0, 1)),
+            "the features are pooled: each has a ψ of its own": (x * x).mean(),
+            "a root is taken: the average is one of squares": np.sqrt(square),
+            "the mean square of y stands where that of x belongs": (y * y).mean((0, 1)),
+            "the mean of x stands where that of its squares belongs": x.mean((0, 1)),
+            "the mean of |x| stands where that of its squares belongs": abs(x).mean((0, 1)),
+            "the batch's ψ² is missing": 0.0,
+        }
+        past = {"the old ψ² is missing": 0.0, "the whole of the old ψ² stays": psi_squared / alpha}
+        if not alpha:
+            del past["the whole of the old ψ² stays"]
+        under = {
+            "ε stands outside the root": np.sqrt(psi_squared) + eps,
+            "a root is missing: it divides by ψ²": psi_squared + eps,
+            "ε is missing": np.sqrt(psi_squared),
+            "it divides by the root of the new ψ²": np.sqrt(after + eps),
+        }
+
+        def step(new: Any = square, past: Any = psi_squared, under: Any = None) -> tuple:
+            moved = alpha * past + (1 - alpha) * new
+            return (None if under is None else x / under, moved)
+
+        yield from variations(step, new=new, past=past, under=under)
+        yield Known(
+            "ψ² is replaced by that of the batch; it should move towards it", (None, square)
+        )
+        yield Known("the batch's ψ² comes in whole", (None, alpha * psi_squared + square))
+
+    value = answer(x, psi_squared, alpha, eps)
+    compare(value, (y, after), ("y", "the new ψ²"), known, slips=slips)
 
 
 def _order_values(answer: Any, rng: Rng) -> None:

@@ -1,6 +1,6 @@
 """Coursework on Pre-LN and Post-LN: residual steps forward and backward."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from normtutor.grading.references import (
     sizes,
     weights,
 )
+from normtutor.grading.slips import gradient_slips, layer_norms, term_slips, variations
 
 Rng = np.random.Generator
 
@@ -116,7 +117,49 @@ def _compare_add_norm(
     ]  # fmt: skip
     arguments = [a.astype(dtype) for a in (grad_h, grad_y, x + branch, weight)]
     names = ("grad_x", "grad_branch", "grad_weight")
-    compare(answer(*arguments, eps), right, names, known, **how)
+
+    def slips() -> Iterator[Known]:
+        """The terms of the gradient of h, another norm's gradient, and the sum for γ."""
+        norm, n = right[0] - grad_h, shape[-1]
+        mean = right[0] - found(constant="mean")[0]
+        variance = right[0] - found(constant="variance")[0]
+        terms = {
+            "the gradient along the stream": grad_h,
+            "the direct path through the norm": norm - mean - variance,
+            "the path through the mean": mean,
+            "the path through the variance": variance,
+        }
+        instead = {
+            "the gradient along the stream": {
+                "γ multiplies the stream's gradient; it belongs to the norm alone": grad_h * weight
+            },
+            "the path through the mean": {"a sum stands for the mean of g": n * mean},
+            "the path through the variance": {"a sum stands for the mean of g ĥ": n * variance},
+        }
+        for known in term_slips(terms, instead):
+            yield known._replace(outputs=(known.outputs[0], known.outputs[0], None))
+            yield Known(f"in grad_x alone: {known.words}", (known.outputs[0], right[1], None))
+            yield Known(f"in grad_branch alone: {known.words}", (right[0], known.outputs[0], None))
+        h = x + branch
+        for known in gradient_slips(h, grad_y * weight, eps, (-1,), gradients):
+            yield known._replace(
+                outputs=(known.outputs[0] + grad_h, known.outputs[0] + grad_h, None)
+            )
+        tokens = h.size // n
+        through = gradients(
+            lambda h, w: layer_norm(h, w, None, eps), (h, weight), (grad_y + grad_h,)
+        )
+        for words, value in (
+            ("the gradient of γ is a mean; the loss sums over all tokens", right[2] / tokens),
+            (
+                "γ gets the stream's gradient as well; the stream does not pass through γ",
+                through[1],
+            ),
+            ("γ is in its own gradient", right[2] * weight),
+        ):
+            yield Known(words, (None, None, value))
+
+    compare(answer(*arguments, eps), right, names, known, slips=slips, **how)
 
 
 def _fused_values(answer: Any, rng: Rng) -> None:
@@ -216,8 +259,40 @@ def _compare_block(answer: Any, case: dict[str, Any], eps: float = 1e-3) -> None
     right = _two(case["x"], pairs, lambda x, f, a: _step("pre", x, f, a, eps))
     wrong = _wirings(case, eps)
     known = [Known(words, (w,)) for words, w in zip(WIRING_WORDS, wrong, strict=True)]
+
+    def slips() -> Iterator[Known]:
+        """Other norms in the right wiring, and the wirings that leave one of the norms out."""
+        (f, a), (g, b) = zip(case["sublayers"], (case["affine"], case["affine_2"]), strict=True)
+        x = case["x"]
+        first = _step("pre", x, f, a, eps)
+
+        def ln(x: np.ndarray, affine: list) -> np.ndarray:
+            return layer_norm(x, affine[0], affine[1], eps)
+
+        for words, value in (
+            ("a norm stands behind the last sum; a block ends with the sum", ln(right, b)),
+            ("the second branch reads the stream without a norm", first + g(first)),
+            ("the first branch reads the stream without a norm", _step("pre", x + f(x), g, b, eps)),
+            ("the first branch is missing", _step("pre", x, g, b, eps)),
+            ("the second branch is missing", first),
+            ("the second branch reads the first branch, not the stream", x + g(ln(f(ln(x, a)), b))),
+            (
+                "each branch has a second norm at its end: that is the sandwich",
+                _two(x, [(f, a), (g, b)], lambda x, f, a: x + ln(f(ln(x, a)), a)),
+            ),
+            ("both norms use the second one's γ and β", _two(
+                x, [(f, b), (g, b)], lambda x, f, a: _step("pre", x, f, a, eps))),
+        ):  # fmt: skip
+            yield Known(words, (value,))
+        for words, norm in layer_norms().items():
+
+            def other(x: Any, f: Sublayer, a: list, norm: Any = norm) -> Any:
+                return x + f(norm(x, *a, eps))
+
+            yield Known(words, (_two(x, [(f, a), (g, b)], other),))
+
     value = answer(case["x"], *case["sublayers"], *case["affine"], *case["affine_2"], eps)
-    compare(value, (right,), ("the new stream",), known)
+    compare(value, (right,), ("the new stream",), known, slips=slips)
 
 
 def _pre_values(answer: Any, rng: Rng) -> None:
@@ -263,7 +338,38 @@ def _compare_alpha(answer: Any, rng: Rng, alpha: float) -> None:
 
     row = wiring.Wiring(("stream",), skip=lambda layer, depth: alpha)
     right = _step(row, x, f, [weight, bias], eps)
-    compare(answer(x, f, alpha, weight, bias, eps), (right,), ("y",), known)
+
+    def slips() -> Iterator[Known]:
+        """The skip, the branch and the norm, each of them changed."""
+        skip = {
+            "the skip connection is missing": 0 * x,
+            "the skip is divided by α": x / alpha,
+            "α is squared": alpha**2 * x,
+            "a root of α is taken": alpha**0.5 * x,
+            "α is added to the stream; it multiplies it": alpha + x,
+            "1 − α multiplies the stream": (1 - alpha) * x,
+        }
+        branch = {
+            "the branch is missing": 0 * x,
+            "the branch is multiplied by 1 − α": (1 - alpha) * f(x),
+            "the branch is divided by α": f(x) / alpha,
+            "the branch reads the normalized stream": f(normed(x)),
+            "the branch is taken away in place of being added": -f(x),
+        }
+        norm: dict[str, Any] = layer_norms()
+        norm["there is no norm in it"] = lambda h, weight, bias, eps: h
+        whole, change = alpha * x, f(x)
+
+        def step(skip: Any = whole, branch: Any = change, norm: Any = layer_norm) -> tuple:
+            return (norm(skip + branch, weight, bias, eps),)
+
+        yield Known(
+            "that is Pre-LN: the norm stands in front of the branch, not on the sum",
+            (alpha * x + f(normed(x)),),
+        )
+        yield from variations(step, skip=skip, branch=branch, norm=norm)
+
+    compare(answer(x, f, alpha, weight, bias, eps), (right,), ("y",), known, slips=slips)
 
 
 def _alpha_values(answer: Any, rng: Rng) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from normtutor.grading.judging import Check, Known, Task, compare, prediction
 from normtutor.grading.references import layer_norm, normal, rms_norm, sizes, weights
-from normtutor.grading.slips import norm_slips
+from normtutor.grading.slips import layer_norms, norm_slips, variations
 
 Rng = np.random.Generator
 
@@ -28,13 +28,25 @@ def _bound(answer: Any, rng: Rng) -> None:
 
 
 def _attention(
-    qk: list[Any], v: Any, *, causal: bool = True, scale: Any = None, axis: int = -1
+    qk: list[Any],
+    v: Any,
+    *,
+    causal: bool = True,
+    scale: Any = None,
+    axis: int = -1,
+    mask: Any = None,
 ) -> Any:
-    """Attention by torch, and by hand only where a mistake leaves what torch can do."""
+    """Attention by torch, and by hand only where a mistake leaves what torch can do.
+
+    Where ``mask`` hides all from a token, it sees all: scores of -1e30 in their place do that.
+    """
     import torch
     import torch.nn.functional as F
 
     q, k, v = (torch.tensor(np.asarray(a)) for a in (*qk, v))
+    if mask is not None:
+        scores = torch.tensor(np.where(mask, 0.0, -1e30))
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=scores, scale=scale).numpy()
     if axis == -1:
         return F.scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale).numpy()
     scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
@@ -82,7 +94,49 @@ def _compare_qk(
         Known("only the keys are normalized", (_attention([q, normed[1]], v),)),
         Known("queries and keys have each other's γ", (_attention(crossed, v),)),
     ]  # fmt: skip
-    compare(answer(*qkv, *gammas, eps), (_attention(normed, v),), ("the output",), known, **how)
+
+    def slips() -> Iterator[Known]:
+        """The norm, the scores and the mask, each of them changed, and the three roles."""
+        features, ones = q.shape[-1], np.ones(q.shape[-2:-1] * 2, bool)
+        norm = {
+            words: [slip(a, w, 0.0, eps) for a, w in zip((q, k), wide_gammas, strict=True)]
+            for words, slip in layer_norms(centred=False).items()
+        }
+        for axes, words in (
+            ((1,), "the heads share a statistic: it runs over them, not over d"),
+            ((1, 3), "the heads of a token share one statistic; each head has its own"),
+            ((2, 3), "the positions share a statistic; each token has its own"),
+        ):
+            norm[words] = [
+                a / np.sqrt((a * a).mean(axes, keepdims=True) + eps) * w
+                for a, w in zip((q, k), wide_gammas, strict=True)
+            ]
+        norm["γ multiplies, but nothing is normalized"] = [
+            a * w for a, w in zip((q, k), wide_gammas, strict=True)
+        ]
+        norm["queries and keys are exchanged"] = normed[::-1]
+        scale = {
+            "the scores are divided by d, not by its root": 1 / features,
+            "the scores are multiplied by √d": features**0.5,
+            "the factor 1/√d on the scores is missing": 1.0,
+        }
+        mask = {
+            "the causal mask is missing": ones,
+            "the mask is inverted: a token looks at those after it": np.triu(ones),
+            "the mask is turned round, and a token does not see itself": np.triu(ones, 1),
+            "a token must see itself, too: the mask is off by one": np.tril(ones, -1),
+            "a token sees one token of the future: the mask is off by one": np.tril(ones, 1),
+        }
+
+        causal = np.tril(ones)
+
+        def attended(norm: Any = normed, scale: Any = None, mask: Any = causal) -> tuple:
+            return (_attention(norm, v, scale=scale, mask=mask),)
+
+        yield from variations(attended, norm=norm, scale=scale, mask=mask)
+
+    value = answer(*qkv, *gammas, eps)
+    compare(value, (_attention(normed, v),), ("the output",), known, slips=slips, **how)
 
 
 def _qk_values(answer: Any, rng: Rng) -> None:
@@ -129,6 +183,14 @@ def _compare_heads(answer: Any, rng: Rng, heads: int, size: int, spread: float =
             (
                 rms_norm(np.moveaxis(mixed, -1, -2), None, eps).swapaxes(-1, -2).reshape(q.shape)
                 * tiled,
+            ),
+        ),
+        Known(
+            "the features are split into heads in the wrong order: neighbours belong together",
+            (
+                (rms_norm(np.moveaxis(mixed, -1, -2), weight, eps).swapaxes(-1, -2)).reshape(
+                    q.shape
+                ),
             ),
         ),
         Known("γ is missing", (rms_norm(split, None, eps).reshape(q.shape),)),
