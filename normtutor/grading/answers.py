@@ -30,7 +30,20 @@ WITHHELD = (
 )
 # How torch's record names what an exercise asks for: its norms, and its derivatives.
 NORMS = re.compile(r"(?:layer|batch|group|instance|rms|weight)_norm(?!al)", re.IGNORECASE)
+SET_PROFILE = sys.setprofile
 DERIVATIVES = re.compile(r"Backward\d*$|^autograd::|AccumulateGrad|_make_dual|_fw_primal")
+
+# Functions in Python that hold a norm or take a derivative: what they are, file and name.
+WRITTEN = tuple(
+    (what, re.compile(file), re.compile(name))
+    for what, file, name in (
+        ("a norm of torch's", r"[/\\]torch[/\\](_refs|_decomp|_prims|testing)[/\\]", "norm"),
+        ("a norm of torch's", r"[/\\]torch[/\\]", NORMS.pattern),
+        ("torch's fusion of norms", r"[/\\]torch[/\\](nn[/\\]utils|ao)[/\\]", "^_?fuse_"),
+        ("code that torch.fx has written", r"^<eval_with_key>", ""),
+        ("SciPy's derivatives", r"[/\\]scipy[/\\](differentiate[/\\]|optimize[/\\]_numdiff)", ""),
+    )
+)
 
 
 class Forbidden(Exception):
@@ -170,14 +183,44 @@ def _profile(torch: Any) -> Any:
         return torch.autograd.profiler.profile()
 
 
+def watched(run: Callable[..., Any], *given: Any) -> Any:
+    """Call something, and raise Forbidden if a library's Python code did the work."""
+    called: set[Any] = set()
+
+    def note(frame: Any, event: str, function: Any) -> None:
+        if event == "call":
+            called.add(frame.f_code)
+        elif event == "c_call" and function is SET_PROFILE and not over:
+            called.add(None)  # somebody takes this function away
+
+    before, over = sys.getprofile(), False
+    threading.setprofile(note)
+    SET_PROFILE(note)
+    try:
+        result = run(*given)
+    finally:
+        over = True
+        SET_PROFILE(before)
+        threading.setprofile(before)
+    if None in called:
+        raise Forbidden("it interferes with the record of what is called")
+    for what, file, name in WRITTEN:
+        if any(name.search(code.co_name) and file.search(code.co_filename) for code in called):
+            raise Forbidden(
+                f"it calls {what}, which does what the exercise asks for; "
+                "write the formula yourself"
+            )
+    return result
+
+
 def own_work(run: Callable[..., Any], *given: Any, derivatives: bool = False) -> Any:
-    """Call something, and raise Forbidden if torch's norms or derivatives did the work.
+    """Call something, and raise Forbidden if a library's norms or derivatives did the work.
 
     With ``derivatives`` only the norms are refused.
     """
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "autograd"):
-        return run(*given)
+        return watched(run, *given)
     # Two marks that nobody can write in advance: whoever stops the record in between loses one.
     marks = [f"mark {secrets.token_hex(8)}" for _ in range(2)]
     label = torch.autograd.profiler.record_function
@@ -187,7 +230,7 @@ def own_work(run: Callable[..., Any], *given: Any, derivatives: bool = False) ->
     try:
         with label(marks[0]):
             pass
-        result = run(*given)
+        result = watched(run, *given)
         with label(marks[1]):
             pass
     finally:

@@ -9,6 +9,7 @@ import ast
 import builtins
 import contextlib
 import importlib
+import importlib.machinery
 import importlib.util
 import json
 import linecache
@@ -135,6 +136,27 @@ def stand_in(name: str) -> types.ModuleType:
     return module
 
 
+class Withheld:
+    """Makes the import of some packages fail.
+
+    An entry None in ``sys.modules`` would do so, too, and mislead SciPy, which looks there.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = {name for name in names if importlib.util.find_spec(name) is not None}
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name.partition(".")[0] not in self.names:
+            return None
+        return importlib.machinery.ModuleSpec(name, self)  # type: ignore[arg-type]
+
+    def create_module(self, spec: Any) -> None:
+        raise ModuleNotFoundError(f"{spec.name} is not there when a notebook is graded")
+
+    def exec_module(self, module: Any) -> None:
+        """Never reached."""
+
+
 class Silent:
     """Stands for whatever IPython has: can be called, asked and entered, and does nothing."""
 
@@ -212,7 +234,7 @@ def serve(order: dict[str, Any], answers_to: int, grader: dict[str, Any]) -> Non
     os.chdir(own)
     os.environ.update(HOME=own, TMPDIR=own, MPLCONFIGDIR=own)
     sys.dont_write_bytecode = True
-    sys.modules.update(dict.fromkeys(answers.WITHHELD))  # None: importing one fails
+    sys.meta_path.insert(0, Withheld(answers.WITHHELD))
     for name in ("normtutor", "normtutor.grading", "IPython", "IPython.display"):
         stand_in(name)
     builtins.display = builtins.get_ipython = Silent()  # type: ignore[attr-defined]

@@ -411,6 +411,78 @@ BORROWED = {
         + group("torch._VF.group_norm(x, 1, weight, bias, eps, False)"),
         "reached",
     ),
+    "a reference in Python": (
+        "02.5",
+        "import torch._refs\n"
+        + group(
+            "torch._refs.native_group_norm(x, weight, bias, len(x), x.shape[1], x.shape[2], 1,"
+            " eps)[0]"
+        ),
+        "reached",
+    ),
+    "a part of a reference": (
+        "02.5",
+        "import torch._refs\n"
+        + group("torch._refs._normalize(x, (1, 2), eps)[0] * weight[:, None] + bias[:, None]"),
+        "reached",
+    ),
+    "a decomposition": (
+        "02.2",
+        "from torch._decomp.decompositions import native_layer_norm_backward as back\n"
+        + gradient(
+            "return back(g, v, v.shape[-1:], torch.zeros_like(s), s, None, None,"
+            " [True, False, False])[0]"
+        ),
+        "reached",
+    ),
+    "weights that the library folds": (
+        "04.3",
+        "from torch.nn.utils.fusion import fuse_linear_bn_weights as fuse\n"
+        "def answer(w, b, weight, bias, mean, var, eps):\n"
+        "    w, b, mean, var = (torch.tensor(a) for a in (w, b, mean, var))\n"
+        "    found = fuse(w, b, mean, var, eps, torch.tensor(weight), torch.tensor(bias))\n"
+        "    return tuple(a.detach() for a in found)\n",
+        "reached",
+    ),
+    "a derivative that was taken before": (
+        "02.2",
+        gradient("return None") + "from torch.fx.experimental.proxy_tensor import make_fx\n"
+        "def pull(g, v, s): return vjp(lambda v: forward(v, s), v)[1](g)[0]\n"
+        "made = {n: make_fx(pull)(*(torch.ones(m, dtype=torch.float64) for m in (n, n, 1)))"
+        " for n in range(1, 10)}\n"
+        "def answer(g, x_hat, inverse_std):\n"
+        "    n = g.shape[-1]\n"
+        "    arrays = (g, x_hat / inverse_std, inverse_std)\n"
+        "    rows = (torch.tensor(a).double().reshape(-1, a.shape[-1]) for a in arrays)\n"
+        "    found = [made[n](*row) for row in zip(*rows)]\n"
+        "    return torch.stack(found).reshape(g.shape).numpy().astype(g.dtype)\n",
+        "reached",
+    ),
+    "a derivative by differences": (
+        "02.2",
+        "from scipy.differentiate import jacobian\n"
+        "def forward(v):\n"
+        "    c = v - v.mean(0)\n"
+        "    return c / np.sqrt((c * c).mean(0) + 1e-5)\n"
+        "def answer(g, x_hat, inverse_std):\n"
+        "    n = g.shape[-1]\n"
+        "    rows = zip(g.reshape(-1, n), (x_hat / inverse_std).reshape(-1, n))\n"
+        "    found = [g @ jacobian(forward, v).df for g, v in rows]\n"
+        "    return np.reshape(found, g.shape)\n",
+        "reached",
+    ),
+    "a record of calls that is taken away": (
+        "02.5",
+        "import sys, torch._refs\n"
+        "def answer(x, weight, bias, eps):\n"
+        "    mine = sys.getprofile()\n"
+        "    sys.setprofile(None)\n"
+        "    x, weight, bias = (torch.tensor(a) for a in (x, weight, bias))\n"
+        "    y = torch._refs.native_group_norm(x, weight, bias, *x.shape, 1, eps)[0]\n"
+        "    sys.setprofile(mine)\n"
+        "    return y\n",
+        "reached",
+    ),
     "autograd": (
         "02.2",
         gradient("v.requires_grad_()\nreturn torch.autograd.grad(forward(v, s), v, g)[0]"),

@@ -426,3 +426,14 @@ def test_every_right_answer_passes_from_outside():
             result = judge(TASKS[id], sandbox.answer(f"answer_{i}"), rng)
             assert result.score == TASKS[id].points, (id, style, result.findings)
         assert sandbox.starts == 1 and sandbox.errors == []
+
+
+def test_scipy_works_in_graded_code(tmp_path):
+    """It looks for JAX among the modules that are there, and must not find an empty entry."""
+    cell = (
+        "from scipy import special\n"
+        "prediction_02_1 = round(float(special.logsumexp([10.0, -1000.0])), 6)"
+    )
+    patient = Limits(seconds=120, total_seconds=240)  # a busy machine imports slowly
+    scores, found = graded(tmp_path, cell, tasks=("02.1",), limits=patient)
+    assert scores == {"02.1": 1} and found.notes == ()
