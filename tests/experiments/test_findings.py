@@ -65,10 +65,11 @@ FINDINGS = {
         ),
     ),
     "topic_share": (
-        "one-topic batches set BatchNorm back, and PowerNorm less than half as far",
+        "one-topic batches set BatchNorm back, and PowerNorm about half as far in five seeds, as "
+        "far in a sixth",
         lambda rows: (
             rows["share 0, BatchNorm"] < rows["share 0.5, BatchNorm"] < rows["share 1, BatchNorm"]
-            and rows["share 1, PN"] < rows["share 1, BatchNorm"] / 2
+            and 0.3 < rows["share 1, PN"] / rows["share 1, BatchNorm"] < 0.6
         ),
     ),
 }
