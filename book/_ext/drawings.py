@@ -57,8 +57,9 @@ def element(image: str, files: dict[str, str], theme: str, kind: str) -> str:
     image = image.replace(f'src="{stem}.svg"', f'src="{stem}{theme}.svg"')
     image = image.replace("<img ", f'<img class="{kind}" loading="lazy" {size(f"{theme}.svg")} ')
     narrow = f"{theme}.narrow.svg"
+    # The theme hides a caption that follows an image for the other theme in the same element.
     if narrow not in files:
-        return image
+        return f"<picture>{image}</picture>"
     source = f'<source media="{PHONE}" srcset="{stem}{narrow}" {size(narrow)}/>'
     return f"<picture>{source}{image}</picture>"
 

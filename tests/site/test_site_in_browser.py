@@ -245,6 +245,18 @@ def test_the_search_finds_a_chapter(visit):
     expect(page.get_by_role("heading", level=1)).to_contain_text("BatchNorm vs LayerNorm")
 
 
+@pytest.mark.parametrize("name", ["book/index", "book/05_rms_norm", "book/fifteen_minutes"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_figure_shows_its_caption(visit, name, theme):
+    page = visit(name, color_scheme=theme)
+    hidden = page.evaluate(
+        """() => [...document.querySelectorAll("article figcaption")]
+          .filter((caption) => getComputedStyle(caption).display === "none")
+          .map((caption) => caption.innerText)"""
+    )
+    assert hidden == []
+
+
 def test_a_page_opened_as_a_file_says_how_to_see_its_figures(open_page, site):
     page = open_page()
     page.goto((site / "book" / "02_family_of_norms.html").as_uri())
