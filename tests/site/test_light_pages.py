@@ -206,6 +206,13 @@ def test_a_figure_is_there_for_both_widths_and_both_themes(tmp_path):
     assert "#ffffff" not in files[".dark.svg"] and INK not in files[".dark.svg"]
 
 
+@pytest.mark.parametrize(("entries", "grouped"), [(40, False), (41, True)])
+def test_contents_with_very_many_entries_show_their_groups(entries, grouped):
+    contents = '<nav class="bd-toc-nav page-toc">' + '<li class="toc-entry"></li>' * entries
+    page = light_pages.with_groups(contents + "</nav><p>page-toc</p>")
+    assert ('page-toc grouped"' in page) == grouped and page.endswith("<p>page-toc</p>")
+
+
 def test_a_figure_with_one_drawing_needs_no_sources(tmp_path):
     figure_in(tmp_path, "#ffffff")
     page = drawings.with_drawings('<img src="_images/a.svg">', tmp_path / "page.html", {})
