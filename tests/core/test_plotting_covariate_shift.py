@@ -1,18 +1,11 @@
 """Figures of chapter 1: they show the numbers that they are given."""
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from normtutor import plotting
 
-
-@pytest.fixture(autouse=True)
-def book_style():
-    with plt.rc_context():
-        plotting.use_book_style()
-        yield
-        plt.close("all")
+pytestmark = pytest.mark.usefixtures("book_style")
 
 
 def rows(*shape):

@@ -4,7 +4,6 @@ import matplotlib
 
 matplotlib.use("agg")
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -14,12 +13,7 @@ from normtutor import plotting
 RATES = (0.001, 0.01, 0.1)
 
 
-@pytest.fixture(autouse=True)
-def book_style():
-    with plt.rc_context():
-        plotting.use_book_style()
-        yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("book_style")
 
 
 def lines_of(ax):

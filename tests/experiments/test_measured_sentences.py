@@ -1,0 +1,96 @@
+"""Sentences that give a difference with its interval: the number is that of the saved run."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from normtutor import experiments
+from normtutor.experiments import batch_composition, fine_tuning, logit_remedies, text_stability
+from normtutor.intervals import t_interval
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
+
+
+def said(values, digits: int, scale: float = 1.0) -> str:
+    mean, half = t_interval(values)
+    return f"{abs(scale * float(mean)):.{digits}f} ± {scale * float(half):.{digits}f}"
+
+
+def stability(one: str, other: str):
+    losses = text_stability.losses(experiments.load("text_stability"), 12)
+    return losses[one] - losses[other]
+
+
+def topics(share: float):
+    return batch_composition.dose(experiments.load("batch_composition"), "masked batch")[share]
+
+
+def made_up(share: float):
+    saved = experiments.load("topic_share")
+    return saved.values("own", norm="batch", share=share) - saved.values(
+        "own", norm="layer", share=share
+    )
+
+
+def remedy(name: str):
+    return logit_remedies.rows(experiments.load("logit_remedies"))[name]
+
+
+def decay_at_a_large_rate():
+    saved = experiments.load("logit_remedies")
+    return saved.values("loss", remedy="decay", learning_rate=0.128) - saved.values(
+        "loss", remedy="none", learning_rate=0.016
+    )
+
+
+def recomputed_late(size: int):
+    """Error in points against statistics recomputed before training."""
+    rows = fine_tuning.rows(experiments.load("fine_tuning"))
+    return rows[f"batches of {size}, training mode, then recomputed"]
+
+
+SENTENCES = {
+    "Fixup against RMSNorm": (
+        "01_internal_covariate_shift",
+        lambda: said(stability("no norm, Fixup", "Pre-RMSNorm"), 3) + " below RMSNorm",
+    ),
+    "Fixup against LayerNorm": (
+        "01_internal_covariate_shift",
+        lambda: said(stability("no norm, Fixup", "Pre-LN"), 3) + " below LayerNorm",
+    ),
+    "real topics": (
+        "06_power_norm",
+        lambda: (
+            f"{said(topics(1.0), 2)} nats behind LayerNorm with nothing but one-topic batches, and "
+            f"{said(topics(0.5), 2)} with half of them (made-up languages: {said(made_up(0.5), 2)})"
+        ),
+    ),
+    "recomputed at the end": (
+        "09_norms_at_work",
+        lambda: (
+            f"by {said(recomputed_late(16), 0)} points in batches of sixteen and by "
+            f"{said(recomputed_late(2), 0)} in batches of two"
+        ),
+    ),
+    "QK-norm at a large rate": (
+        "in_depth/08_after_2020",
+        lambda: f"undecided, −{said(remedy('QK-norm, rate 0.128'), 2)}",
+    ),
+    "decay at a large rate": (
+        "in_depth/08_after_2020",
+        lambda: f"decay (+{said(decay_at_a_large_rate(), 3)}) is undecided",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_a_sentence_says_what_the_record_says(name):
+    page, words = SENTENCES[name]
+    notebook = nbformat.read(BOOK / f"{page}.ipynb", as_version=4)
+    text = " ".join("\n".join(cell.source for cell in notebook.cells).split())
+    assert words() in text
+
+
+def test_a_wrong_number_is_found():
+    assert said([1.0, 1.0, 1.0], 2) == "1.00 ± 0.00" != said([1.01, 1.01, 1.01], 2)
