@@ -1,9 +1,11 @@
 """Small corrections to the site that the theme and its extensions do not offer as settings."""
 
 import html
+import queue
 import re
 import zlib
 from collections import Counter
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -192,6 +194,19 @@ def file_of_module(app: Sphinx, modname: str) -> str | None:
     return str(found[0]) if found else None
 
 
+def name_all_pages(app: Sphinx, exception: Exception | None) -> None:
+    """Let the sitemap name the pages of the book, whichever of them this build wrote.
+
+    sphinx-sitemap names what is written in a build; one that follows a change writes some pages.
+    """
+    links = app.sitemap_links  # type: ignore[attr-defined]
+    with suppress(queue.Empty):
+        while True:
+            links.get_nowait()
+    for name in sorted(app.env.found_docs):
+        links.put((f"{name}.html", None))
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     # It asks whether the page with a module's source is older than the module.
     viewcode.get_module_filename = file_of_module
@@ -207,4 +222,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", mark_long_pages)
     # After the extension that adds the previews.
     app.connect("html-page-context", describe_for_previews, priority=900)
+    # Before sphinx-sitemap writes.
+    app.connect("build-finished", name_all_pages, priority=400)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

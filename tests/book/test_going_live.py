@@ -242,3 +242,33 @@ def test_a_readers_copy_is_never_lost(tmp_path):
 
     (own / "a.ipynb").unlink()
     assert lab.copy_notebooks(made, own) == ([own / "a.ipynb"], [])
+
+
+def test_the_sitemap_names_all_pages_whichever_were_written(tmp_path):
+    """A build after a change writes one page of two; the sitemap names both."""
+    from sphinx.application import Sphinx
+    from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+    source, site = tmp_path / "source", tmp_path / "site"
+    source.mkdir()
+    (source / "index.rst").write_text("Front\n=====\n\n.. toctree::\n\n   second\n")
+    second = source / "second.rst"
+    settings = {
+        "extensions": ["sphinx_sitemap", "site_fixes"],
+        "html_baseurl": "https://example.org/",
+        "sitemap_url_scheme": "{link}",
+    }
+
+    def pages_in_sitemap(text: str) -> set[str]:
+        second.write_text(f"Second\n======\n\n{text}\n")
+        with patch_docutils(), docutils_namespace():
+            app = Sphinx(source, None, site, tmp_path / "doctrees", "html", settings, status=None)
+            app.build()
+        assert app.statuscode == 0
+        named = re.findall(r"<loc>(.*?)</loc>", (site / "sitemap.xml").read_text("utf-8"))
+        assert len(named) == len(set(named))
+        return set(named)
+
+    both = {"https://example.org/index.html", "https://example.org/second.html"}
+    assert pages_in_sitemap("First words.") == both
+    assert pages_in_sitemap("Other words.") == both
