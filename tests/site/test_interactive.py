@@ -760,6 +760,17 @@ def test_axe_finds_nothing_in_any_figure(show, theme):
 
 
 @needs_chromium
+def test_ten_times_longer_weights_turn_a_hundredth(show):
+    page = show(interactive.show("triangle")._repr_html_())
+    page.get_by_role("button", name="ten times longer").click()
+    expect(page.get_by_role("status")).to_contain_text("10.0 times shorter than at length 1")
+    expect(page.get_by_role("status")).to_contain_text(re.compile(r"turns w by .*: 9\d times less"))
+    page.wait_for_function("location.hash === '#nt-triangle?length=10.00'")
+    page.get_by_role("button", name="start again").click()
+    said(page, "triangle", "The gradient is perpendicular to w, so the step makes w longer: 1.00")
+
+
+@needs_chromium
 def test_batches_stand_still_for_readers_who_prefer_that(show):
     page = show(interactive.show("modes")._repr_html_(), reduced_motion="reduce")
     said(page, "modes", "Batch 26")

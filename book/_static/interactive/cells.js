@@ -24,8 +24,8 @@ const WHERE = {
 class Cells extends InteractiveFigure {
   static title = "Which cells share a statistic, and whose output changes";
 
-  static hint = ["changing the framed cell with the buttons, or pick another one.",
-    "all outputs that move with it are marked. Then mask the padding, take it out, or choose LayerNorm."];
+  static hint = ["the button + 1 below the grids, or another cell.",
+    "every output that moves with it is marked. Then mask the padding, take it out, or choose LayerNorm."];
 
   static style = `
     .pair { display: flex; flex-wrap: nowrap; gap: 0.5rem 1.5rem; margin: 0.5rem 0; align-items: end; }

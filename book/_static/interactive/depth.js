@@ -55,7 +55,7 @@ const power = (p) => (p === 0 ? "1" : `10${String(p).replace("-", "\u207b")
 class Depth extends InteractiveFigure {
   static title = "A signal on its way through twenty layers";
 
-  static hint = ["making the initial weights a little larger or smaller, then choose a norm.",
+  static hint = ["making the initial weights a little larger or smaller, then choosing a norm.",
     "the values explode or vanish without a norm, and stay where they are with one."];
 
   static redraws = true;
@@ -133,7 +133,7 @@ class Depth extends InteractiveFigure {
     if (plain) marks.push(make("polyline", { class: "ghost", points: line(plain) }));
     marks.push(make("polyline", { class: `spread ${name}`, points: line(spreads) }));
     const last = spreads[LAYERS - 1];
-    const end = (kind, text, at) => make("text", { class: kind, x: x(LAYERS) + 12, y: at }, text);
+    const end = (kind, text, at) => make("text", { class: kind, x: x(LAYERS) + 6 + 0.46 * step, y: at }, text);
     const at = y(Math.log10(last)) + 4;
     marks.push(end("end", this.#short(last), at));
     if (plain) {

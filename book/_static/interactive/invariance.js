@@ -59,7 +59,7 @@ class Invariance extends InteractiveFigure {
     .presets { margin-bottom: 0.75rem; }
     .sliders { display: grid; gap: 0.3rem 1.5rem;
       grid-template-columns: repeat(auto-fit, minmax(min(100%, 21rem), 1fr)); }
-    .sliders label { display: grid; grid-template-columns: 9.5rem minmax(7rem, 1fr) 4rem; align-items: center; }
+    .sliders label { display: grid; grid-template-columns: 9.5rem minmax(6.5rem, 1fr) 4rem; gap: 0.5rem; align-items: center; }
     .sliders input[type="range"] { min-width: 0; width: 100%; }
     .row { display: grid; grid-template-columns: 6.5rem 1fr 9.5rem; gap: 0.75rem; align-items: center;
       border-top: 1px solid var(--nt-line); padding: 0.35rem 0; }

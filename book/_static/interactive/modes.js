@@ -39,8 +39,8 @@ export function stream(schedule) {
 class Modes extends InteractiveFigure {
   static title = "The running mean trails behind the batches";
 
-  static hint = ["batches that are all short or all long sentences, then evaluation.",
-    "the mean of each batch jumps, the running mean sits between, and fits none of them."];
+  static hint = ["the next batch a few times, then evaluation, then mixed batches.",
+    "the running mean lies between short and long sentences and fits neither; in evaluation it stands still."];
 
   static redraws = true;
 
@@ -147,7 +147,7 @@ class Modes extends InteractiveFigure {
     const y = (v) => top + ((height - top - bottom) * (3 - Math.max(-2.6, Math.min(3, v)))) / 5.6;
     const half = ((width - left - right) / fits) * 0.36;
     const marks = [
-      make("text", { x: 0, y: 13 }, "dots: tokens. Bars: the mean of their batch."),
+      make("text", { x: 0, y: 13 }, "Dots: tokens. Bars: the mean of their batch."),
       make("text", { class: "blue", x: 0, y: 30 }, "Line: the running mean."),
     ];
     for (const v of [-2, -1, 0, 1, 2, 3]) {

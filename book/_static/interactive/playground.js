@@ -16,7 +16,7 @@ class Playground extends InteractiveFigure {
 
   static heading = "h2";
 
-  static hint = ["answering the question, then press Play.",
+  static hint = ["answering the question, then pressing Play.",
     "which network learns, and in which layers the other one loses the signal or the gradient."];
 
   static style = `

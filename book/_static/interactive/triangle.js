@@ -28,7 +28,7 @@ const START = 0.25; // the direction of the weights at first, as an angle
 class Triangle extends InteractiveFigure {
   static title = "Longer weights turn more slowly";
 
-  static hint = ["making the weight vector ten times longer, at the same learning rate.",
+  static hint = ["a weight vector ten times longer, at the same learning rate.",
     "the gradient shrinks to a tenth, and the angle of the step to a hundredth."];
 
   static redraws = true;
@@ -55,14 +55,15 @@ class Triangle extends InteractiveFigure {
     this.direction = START;
     this.slider = slider("length of w", {
       min: 0, max: 1, step: 0.05, value: 0, show: (v) => say(10 ** v, 1),
-      change: (v) => { this.length = 10 ** v; this.direction = START; this.update(); },
+      change: (v) => this.#put(10 ** v),
     });
     this.picture = make("svg", { role: "img" });
     this.body = make("tbody", {});
     return [
       make("div", { class: "controls" }, this.slider.element,
+        action("ten times longer", () => this.#put(10)),
         action("take the step", () => this.#take()),
-        action("start again", () => this.#again())),
+        action("start again", () => this.#put(1))),
       this.picture,
       make("table", {},
         make("thead", {}, make("tr", {}, ...["w", "length", "step", "angle"].map((name) =>
@@ -76,9 +77,19 @@ class Triangle extends InteractiveFigure {
   }
 
   restore({ length }) {
-    this.length = numberOf(length, 1, 10, this.length);
+    this.#set(numberOf(length, 1, 10, this.length));
+  }
+
+  /** A weight vector of another length, in the direction of the start. */
+  #set(length) {
+    this.length = length;
     this.direction = START;
-    this.slider.show(Math.log10(this.length));
+    this.slider.show(Math.log10(length));
+  }
+
+  #put(length) {
+    this.#set(length);
+    this.update();
   }
 
   get weights() {
@@ -90,13 +101,6 @@ class Triangle extends InteractiveFigure {
     this.direction = Math.atan2(next[1], next[0]);
     this.length = Math.min(length, 99);
     this.slider.show(Math.log10(this.length));
-    this.update();
-  }
-
-  #again() {
-    this.length = 1;
-    this.direction = START;
-    this.slider.show(0);
     this.update();
   }
 

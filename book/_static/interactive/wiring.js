@@ -69,8 +69,8 @@ class WiringFigure extends InteractiveFigure {
     return [
       make("div", { class: "controls" }, this.wiring.element, this.when.element),
       this.formula, ...Object.values(this.panels),
-      make("p", {}, "Thick: the chosen wiring, geometric mean over the seeds with its 95% interval. Thin: the other "
-        + "three. Dotted, after training: the same wiring before it."),
+      make("p", {}, "F: attention or the feed-forward layers. N: the norm. Thick: the chosen wiring, geometric mean over the "
+        + "seeds with its 95% interval. Thin: the other three. Dotted, after training: the same wiring before it."),
     ];
   }
 
