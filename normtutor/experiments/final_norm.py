@@ -128,7 +128,7 @@ def train_cell(config: Config, cell: Cell, seed: int) -> list[dict[str, Any]]:
     trained = train_models(
         config.size,
         [(seed, rate) for rate in config.rates],
-        adjust=partial(_start_alpha, cell) if cell.norm == "tanh" else None,
+        adjust=partial(start_alpha, cell) if cell.norm == "tanh" else None,
         depth=config.depth,
         norm=cell.norm,
         wiring="none" if cell.norm == "none" else "pre",
@@ -142,7 +142,8 @@ def train_cell(config: Config, cell: Cell, seed: int) -> list[dict[str, Any]]:
     ]
 
 
-def _start_alpha(cell: Cell, model: TransformerLM) -> None:
+def start_alpha(cell: Cell, model: TransformerLM) -> None:
+    """Let every dynamic tanh of ``model`` begin with the α of ``cell``, by place."""
     for name, module in model.named_modules():
         if isinstance(module, DynamicTanh):
             torch.nn.init.constant_(module.alpha, cell.last if name == "final_norm" else cell.alpha)

@@ -44,6 +44,13 @@ def decay_at_a_large_rate():
     )
 
 
+def without_warmup(wiring: str):
+    """Test loss without warm-up minus with 300 steps of it, twelve layers on text."""
+    saved = experiments.load("depth_on_text")
+    cold, warm = (saved.values("test", wiring=wiring, warmup=steps) for steps in (0, 300))
+    return cold - warm
+
+
 def recomputed_late(size: int):
     """Error in points against statistics recomputed before training."""
     rows = fine_tuning.rows(experiments.load("fine_tuning"))
@@ -72,6 +79,14 @@ SENTENCES = {
             f"by {said(recomputed_late(16), 0)} points in batches of sixteen and by "
             f"{said(recomputed_late(2), 0)} in batches of two"
         ),
+    ),
+    "Post-LN's warm-up on text": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: f"the loss is lower by {said(without_warmup('post'), 3)} nats, still on",
+    ),
+    "Pre-LN's warm-up on text": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: f"ends {said(without_warmup('pre'), 3)} nats lower",
     ),
     "QK-norm at a large rate": (
         "in_depth/08_after_2020",

@@ -82,7 +82,7 @@ def test_the_rate_is_chosen_on_the_mean_validation_loss_of_runs_that_end():
 def test_dynamic_tanh_starts_where_its_cell_says_at_each_place():
     cell = final_norm.Cell("tanh", True, False, alpha=2.0, last=0.25)
     model = TransformerLM(20, width=8, heads=2, depth=2, norm="tanh", wiring="pre")
-    final_norm._start_alpha(cell, model)
+    final_norm.start_alpha(cell, model)
     starts = {name: p.item() for name, p in model.named_parameters() if name.endswith("alpha")}
     assert starts.pop("final_norm.alpha") == 0.25
     assert len(starts) == 4 and set(starts.values()) == {2.0}
@@ -295,7 +295,18 @@ def test_a_seed_on_record_is_no_fresh_one(capsys):
 def test_depth_on_text_takes_the_rates_that_were_chosen():
     best = depth_on_text_rates.best_rates(experiments.load("depth_on_text_rates"))
     taken = {(c.wiring, c.warmup): c.learning_rate for c in depth_on_text.CONFIG.conditions}
-    assert taken == best
+    assert len(taken) == 4 and taken.items() <= best.items()
+
+
+def test_neither_rates_nor_warmups_of_depth_on_text_end_at_the_best_one():
+    found = depth_on_text_rates.losses(experiments.load("depth_on_text_rates"))
+    for by_rate in found.values():
+        assert min(by_rate) < min(by_rate, key=by_rate.get) < max(by_rate)
+    lowest = {cell: min(by_rate.values()) for cell, by_rate in found.items()}
+    assert {warmup for _, warmup in lowest} == {0, 300, 600}
+    assert lowest["pre", 300] < min(lowest["pre", 0], lowest["pre", 600]) - 0.03
+    # Post-LN's best is the longest, but no warm-up lifts it from the plateau.
+    assert all(5.85 < lowest["post", warmup] < 5.95 for warmup in (0, 300, 600))
 
 
 def test_post_ln_tokens_stay_alike_on_text_and_those_of_pre_ln_part():
@@ -304,7 +315,7 @@ def test_post_ln_tokens_stay_alike_on_text_and_those_of_pre_ln_part():
         alike = saved.values("likeness", **condition)
         if condition["wiring"] == "post":
             assert saved.values("test", **condition).min() > 5.5
-            assert alike[:, 30].min() > 0.99 and alike[:, -1].min() > 0.9
+            assert alike[:, 20].min() > 0.99 and alike[:, -1].min() > 0.9
         else:
             assert saved.values("test", **condition).max() < 4.6
             assert alike.max(axis=1).min() > 0.9 and alike[:, -1].max() < 0.3
