@@ -460,6 +460,8 @@ def look_along(
     loss: LossOfModel,
     lengths: Sequence[float],
     direction: Vectors | None = None,
+    *,
+    scales: Mapping[str, float] | None = None,
 ) -> Along:
     """Walk from the model's parameters θ to θ − length · direction, and look at each stop.
 
@@ -469,6 +471,12 @@ def look_along(
         For the gradient as direction these are learning rates.
     direction : dict of parameter name -> Tensor, optional
         By default the gradient of the same loss.
+    scales : mapping of parameter name -> float, optional
+        Move the named parameters alone, and measure in units of their scales: a distance divided
+        by the scale, a gradient multiplied by it. With the length ‖W‖ of each matrix as its scale
+        this is the smoothness for *relative* changes: β‖W‖² for a single matrix. It stays the same
+        when a matrix whose length does not matter, because a norm follows it, is multiplied by a
+        number and its learning rate by the square of that number.
 
     Returns
     -------
@@ -477,20 +485,32 @@ def look_along(
     """
     with undisturbed(model):
         parameters = _trained(model)
+        if scales is not None:
+            _check_scales(scales, parameters)
+            parameters = {name: p for name, p in parameters.items() if scales.get(name)}
+        unit = {name: 1.0 if scales is None else scales[name] for name in parameters}
         here = _gradients_here(model, loss)[1]
         line = here if direction is None else direction
         start = {name: p.detach().clone() for name, p in parameters.items()}
-        step = _norm(line)
+        step = _norm({name: line[name] / unit[name] for name in parameters})
         losses, changes, smoothness = [], [], []
         for length in lengths:
             for name, p in parameters.items():
                 p.data.copy_(start[name] - length * line[name])
             value, there = _gradients_here(model, loss)
-            change = _norm({name: there[name] - here[name] for name in here})
+            change = _norm({n: unit[n] * (there[n] - here[n]) for n in parameters})
             losses.append(value)
             changes.append(change)
             smoothness.append(change / (abs(length) * step) if length and step else float("nan"))
     return Along(np.array(lengths), np.array(losses), np.array(changes), np.array(smoothness))
+
+
+def _check_scales(scales: Mapping[str, float], trained: Mapping[str, Any]) -> None:
+    if any(name not in trained for name in scales) or not any(scales.values()):
+        raise ValueError(
+            "scales needs names of trained parameters, one scale at least not 0; got "
+            f"{dict(scales)!r}."
+        )
 
 
 def _norm(vectors: Vectors) -> float:
@@ -538,12 +558,7 @@ def largest_curvature(
     with undisturbed(model):
         trained = _trained(model)
         if scales is not None:
-            unknown = [name for name in scales if name not in trained]
-            if unknown or not any(scales.values()):
-                raise ValueError(
-                    "scales needs names of trained parameters, one scale at least not 0; got "
-                    f"{dict(scales)!r}."
-                )
+            _check_scales(scales, trained)
             trained = {name: p for name, p in trained.items() if scales.get(name)}
         parameters = list(trained.values())
         first = torch.autograd.grad(

@@ -279,8 +279,16 @@ def smoother_loss() -> Evidence:
             form=".2f",
         ),
         Finding(
-            "largest curvature for relative changes of the weights, which their scale cannot "
-            "change, without a norm over with BatchNorm, log2",
+            "the same smoothness for relative changes of the weights, which their scale cannot "
+            "change (for one matrix β‖W‖²), log2",
+            over_seeds(ratio("relative_smoothness", "none", "batch")),
+            above(0),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "largest curvature for relative changes of the weights, without a norm over with "
+            "BatchNorm, log2",
             over_seeds(ratio("relative_curvature", "none", "batch")),
             above(0),
             why,

@@ -7,9 +7,10 @@ step's batch and for one fixed batch, and on the fixed batch its trace. All loss
 training mode, and all networks start with He's weights.
 
 Control: where a norm follows a matrix, the length of that matrix does not change the function but
-does change every derivative. So the curvature for relative changes of the matrices, which does not
-depend on their lengths, is recorded as well, and so are the lengths. To see the effect of depth,
-the two networks at rate 0.1 are also trained with two hidden layers in place of five.
+does change every derivative. So the change of the gradient and the curvature are recorded for
+relative changes of the matrices as well, which do not depend on their lengths, and so are the
+lengths. To see the effect of depth, the two networks at rate 0.1 are also trained with two hidden
+layers in place of five.
 """
 
 import math
@@ -96,6 +97,15 @@ def build(config: Any, norm: str, hidden: int) -> MLP:
     return he(MLP(widths, norm=lambda features: make_norm(norm, features)))
 
 
+def matrix_lengths(model: nn.Module) -> dict[str, float]:
+    """The length ‖W‖ of each weight matrix."""
+    return {
+        name: parameter.norm().item()
+        for name, parameter in model.named_parameters()
+        if name.startswith("linears.") and name.endswith("weight")
+    }
+
+
 def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, Any]:
     """Train one network; return what it saw around it on the way."""
     digits = load_digits()
@@ -111,6 +121,7 @@ def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, 
             "high",
             "change",
             "smoothness",
+            "relative_smoothness",
             "gradient",
             "batch_curvature",
             "batch_residual",
@@ -133,6 +144,8 @@ def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, 
             found["high"].append(along.loss.max())
             found["change"].append(along.gradient_change.max())
             found["smoothness"].append(np.nanmax(along.smoothness))
+            relative = probes.look_along(model, on_batch, lengths, scales=matrix_lengths(model))
+            found["relative_smoothness"].append(np.nanmax(relative.smoothness))
             grads = probes.gradients(model, on_batch)
             found["gradient"].append(sum(float(g.square().sum()) for g in grads.values()) ** 0.5)
         if step % config.curvature_every == 0:
@@ -142,20 +155,16 @@ def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, 
                 )
                 found[f"{name}_curvature"].append(curvature.value)
                 found[f"{name}_residual"].append(curvature.residual)
-            lengths_of = {
-                name: parameter.norm().item()
-                for name, parameter in model.named_parameters()
-                if name.startswith("linears.") and name.endswith("weight")
-            }
-            relative = probes.largest_curvature(
+            lengths_of = matrix_lengths(model)
+            sharpest = probes.largest_curvature(
                 model,
                 loss_on(fixed),
                 iterations=config.iterations,
                 tolerance=config.tolerance,
                 scales=lengths_of,
             )
-            found["relative_curvature"].append(relative.value)
-            found["relative_residual"].append(relative.residual)
+            found["relative_curvature"].append(sharpest.value)
+            found["relative_residual"].append(sharpest.residual)
             found["squared_length"].append(sum(length**2 for length in lengths_of.values()))
             found["trace"].append(
                 probes.hessian_trace(model, loss_on(fixed), samples=config.trace_samples)

@@ -448,6 +448,31 @@ def test_relative_curvature_does_not_see_the_length_of_a_weight_in_front_of_a_no
     assert relative_after == pytest.approx(relative, rel=1e-3)
 
 
+def test_relative_smoothness_does_not_see_the_length_of_a_weight_in_front_of_a_norm():
+    model = MLP((4, 5, 3), norm="batch", activation=torch.tanh).double()
+    model.norms[0].eps = 1e-14
+    x, labels = batches(1, size=16)[0]
+    name = "linears.0.weight"
+
+    def loss(m):
+        return F.cross_entropy(m(x.double()), labels)
+
+    def largest(rate, scale):
+        along = probes.look_along(model, loss, [0.5 * rate, rate], scales={name: scale})
+        return along.smoothness.max()
+
+    length = model.linears[0].weight.norm().item()
+    plain, relative = largest(1.0, 1.0), largest(1.0, length)
+    assert relative == pytest.approx(plain * length**2)  # β‖W‖²
+    with torch.no_grad():
+        model.linears[0].weight.mul_(10)
+    # A rate a hundred times as large takes the same relative step.
+    assert largest(100.0, 1.0) == pytest.approx(plain / 100, rel=1e-6)
+    assert largest(100.0, 10 * length) == pytest.approx(relative, rel=1e-6)
+    with pytest.raises(ValueError, match="names of trained parameters"):
+        probes.look_along(model, loss, [1.0], scales={"nothing": 1.0})
+
+
 def test_flat_ground():
     model, loss, _ = quadratic(np.zeros((2, 2)))
     assert probes.largest_curvature(model, loss) == probes.Curvature(0.0, 0.0, 1)

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import importlib
 import json
 import re
 from pathlib import Path
@@ -352,3 +353,37 @@ def test_a_figure_without_a_command_is_found():
     assert untraceable({"cells": [load, cell("losses = get()"), other]}) == []
     other = cell("plt.plot(np.arange(3))", "fig-y")
     assert untraceable({"cells": [load, other]}) == []
+
+
+# --- what else could explain a result stands on the page ------------------------------------------
+
+SCRIPTS = BOOK.parent / ".ci"
+DEPTH_PAGES = sorted(BOOK.glob("in_depth/0*.ipynb"))
+
+
+@pytest.fixture
+def pages_of_controls(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    return importlib.import_module("controls")
+
+
+@pytest.mark.parametrize("path", DEPTH_PAGES, ids=lambda path: path.stem)
+def test_a_depth_page_names_what_else_could_explain_its_runs(path, pages_of_controls):
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    (cell,) = (c for c in notebook["cells"] if c["id"] == pages_of_controls.CELL)
+    told = "".join(cell["source"])
+    assert told == pages_of_controls.controls(path.stem), "run python .ci/controls.py"
+
+
+def test_every_experiment_belongs_to_a_page_with_its_control(pages_of_controls):
+    told = "".join(pages_of_controls.controls(path.stem) for path in DEPTH_PAGES)
+    assert [name for name in experiments.names() if f"- `{name}`: " not in told] == []
+
+
+def test_a_section_of_controls_that_is_old_is_replaced(pages_of_controls):
+    page = {"cells": [{"id": pages_of_controls.CELL, "source": ["old"]}, {"id": "exercises"}]}
+    made = pages_of_controls.with_controls(page, "04_invariance")
+    assert [cell["id"] for cell in made["cells"]] == [pages_of_controls.CELL, "exercises"]
+    assert made["cells"][0]["source"] != ["old"]
+    added = pages_of_controls.with_controls({"cells": [{"id": "exercises"}]}, "04_invariance")
+    assert [cell["id"] for cell in added["cells"]] == ["exercises", pages_of_controls.CELL]

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 
 from normtutor import experiments
@@ -57,7 +58,25 @@ def recomputed_late(size: int):
     return rows[f"batches of {size}, training mode, then recomputed"]
 
 
+def rougher(key: str, hidden: int, rate: float) -> float:
+    """How many times as large a measure of roughness is without a norm as with BatchNorm."""
+    saved = experiments.load("loss_landscape")
+    none, batch = (
+        np.log(np.median(saved.values(key, hidden=hidden, norm=norm, rate=rate), axis=1))
+        for norm in ("none", "batch")
+    )
+    return float(np.exp(np.mean(none - batch)))
+
+
 SENTENCES = {
+    "scale-aware smoothness": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"at rate 0.1 it is {rougher('relative_smoothness', 5, 0.1):.1f} times as large "
+            f"without a norm, with two hidden layers {rougher('relative_smoothness', 2, 0.1):.1f} "
+            "times, at rate 0.3 twice"
+        ),
+    ),
     "Fixup against RMSNorm": (
         "01_internal_covariate_shift",
         lambda: said(stability("no norm, Fixup", "Pre-RMSNorm"), 3) + " below RMSNorm",
