@@ -436,21 +436,25 @@ def words_of(path: Path) -> str:
 FAMILY = BOOK / "02_family_of_norms.ipynb"
 
 
-def test_chapter_2_shows_the_table_that_the_code_uses():
-    expected = {
-        name: (AXES[choice.axes], choice.statistic, choice.source)
-        for name, choice in norms.TABLE.items()
-    }
-    assert table_of(words_of(FAMILY)) == expected
+CHOICES = {
+    name: (AXES[choice.axes], choice.statistic, choice.source)
+    for name, choice in norms.TABLE.items()
+}
 
 
-def test_the_depth_page_of_chapter_2_shows_the_relatives_that_the_code_has():
+def test_chapter_2_shows_the_choices_that_the_code_makes():
+    shown = table_of(words_of(FAMILY))
+    assert shown == {name: CHOICES[name] for name in shown}
+    assert {"BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm", "RMSNorm"} <= set(shown)
+
+
+def test_the_depth_page_of_chapter_2_shows_all_choices_that_the_code_makes():
     axes = AXES | {"": "none"}
-    expected = {
+    relatives = {
         name: (axes[choice.axes], choice.statistic, f"{choice.source}; {choice.parameters}")
         for name, choice in norms.RELATIVES.items()
     }
-    assert table_of(words_of(BOOK / "in_depth" / FAMILY.name)) == expected
+    assert table_of(words_of(BOOK / "in_depth" / FAMILY.name)) == CHOICES | relatives
 
 
 def test_a_changed_table_is_noticed():

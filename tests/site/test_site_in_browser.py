@@ -562,7 +562,7 @@ def test_an_edge_shows_that_code_goes_on_behind_it(visit):
 PREVIEWS = {
     # page, link: words in its preview
     "a work": ("book/04_invariance", "bibliography.html#", "arXiv"),
-    "an equation": ("book/04_invariance", "#equation-eq-inv-blind", "(4.2)"),
+    "an equation": ("book/in_depth/04_invariance", "#equation-eq-inv-blind", "(4.4)"),
     "a long equation": (
         "book/in_depth/01_internal_covariate_shift",
         "#equation-eq-ics-steps",
@@ -691,7 +691,11 @@ def test_a_preview_comes_with_the_keyboard_and_not_with_a_finger(visit):
 
 # Deep in long pages, whose sections are laid out when they come near.
 DEEP = {
-    "book/04_invariance": ("equation-eq-inv-layer", "weight-decay-sets-the-speed", "thm-inv-eps"),
+    "book/04_invariance": (
+        "equation-eq-inv-layer",
+        "weight-decay-sets-the-speed",
+        "equation-eq-inv-equilibrium",
+    ),
     "book/in_depth/04_invariance": ("where-the-norm-stands", "thm-inv-fisher"),
     "book/api": ("normtutor.moments.count", "normtutor.invariance.Subject.linear"),
 }

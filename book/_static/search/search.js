@@ -14,24 +14,31 @@
     return texts;
   }
 
-  /* The part of a text that holds most of the words asked for, with these marked. The second line of a
-     text is its code, which is quoted only where neither the prose nor the title has one of the words. */
+  /* The part of a text that holds most of the words asked for, with these marked. Words that the title
+     has already do not count: where it has them all, the text is quoted from its beginning. The second
+     line of a text is its code, quoted only where neither the prose nor the title has one of the words. */
   function excerpt(lines, title, asked, length = 180) {
     const [prose, code = ""] = lines.split("\n");
     const says = (one) => window.terms.places(one).some(({ term }) => asked.has(term));
     const text = !says(prose) && !says(title) && says(code) ? code : prose;
     const places = window.terms.places(text).filter(({ term }) => asked.has(term));
+    const seen = new Set(window.terms.tokens(title));
+    const wanted = places.filter(({ term }) => !seen.has(term));
     let [best, most] = [0, 0];
-    places.forEach(({ start }) => {
-      const inside = places.filter((one) => one.start >= start && one.end <= start + length);
+    wanted.forEach(({ start }) => {
+      const inside = wanted.filter((one) => one.start >= start && one.end <= start + length);
       const different = new Set(inside.map((one) => one.term)).size + inside.length / 100;
       if (different > most) [best, most] = [start, different];
     });
-    const from = best > 40 ? text.lastIndexOf(" ", best - 30) + 1 : 0;
+    // Not far from the beginning of a sentence, the sentence is quoted whole.
+    const end = Math.max(...[". ", "? ", "! "].map((mark) => text.lastIndexOf(mark, best)));
+    const sentence = end < 0 ? 0 : end + 2;
+    const from = best - sentence <= 100 ? sentence : text.lastIndexOf(" ", best - 30) + 1;
     const part = document.createElement("span");
     part.className = "excerpt";
     let at = from;
-    const until = text.length > from + length ? text.lastIndexOf(" ", from + length) : text.length;
+    const last = Math.max(from, best - 30) + length;
+    const until = text.length > last ? text.lastIndexOf(" ", last) : text.length;
     if (from) part.append("… ");
     for (const { start, end } of places) {
       if (start < at || end > until) continue;
@@ -67,7 +74,7 @@
     const asked = new Set(window.terms.tokens(question));
     const found = window.terms.search(index, question);
     list.replaceChildren(...found.slice(0, shown).map((one) => entry(one, question, asked)));
-    const number = `${found.length} place${found.length === 1 ? "" : "s"}`;
+    const number = found.length > shown ? `The best ${shown} places` : `${found.length} place${found.length === 1 ? "" : "s"}`;
     status.textContent = !asked.size ? "" : found.length ? `${number}, the best first` : "Nothing was found. Try fewer or other words.";
   }
 
