@@ -231,7 +231,7 @@ def test_the_search_finds_a_chapter(visit):
     results = page.locator(".search-results a").filter(visible=True)
     expect(results.first).to_be_visible()
     expect(page.locator(".search-results [role=status]").filter(visible=True)).to_contain_text(
-        "places, the best first"
+        "The best 12 places"
     )
     page.keyboard.press("ArrowDown")
     expect(results.first).to_be_focused()
@@ -313,6 +313,9 @@ def test_the_search_on_a_phone(visit):
     page = visit(CHAPTER, **PHONE)
     page.get_by_role("button", name="Search").filter(visible=True).first.tap()
     expect(page.locator("input[type=search]:focus")).to_be_in_viewport()
+    # Results come while one types, no key ends the question.
+    page.keyboard.type("padding")
+    expect(page.locator(".search-results a").filter(visible=True).first).to_be_in_viewport()
 
 
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
@@ -834,6 +837,50 @@ def test_a_result_quotes_prose_before_code(visit):
     page.locator(".bd-search-container input[type=search]").fill("fuse_conv_bn_eval uniform_")
     first = page.locator(".search-results li").first
     expect(first.locator("mark").first).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("question", "heading", "begins"),
+    [
+        ("epsilon float16", "Which ε should I use in float16?", "At least 1e-5 if"),
+        ("fine-tune with batch size 2", "my batches hold 2 images", "If your images look like"),
+    ],
+)
+def test_a_result_quotes_from_the_beginning_what_its_heading_asks(visit, question, heading, begins):
+    page = visit("search")
+    page.locator(".bd-search-container input[type=search]").fill(question)
+    quoted = page.locator(".search-results li", has_text=heading).first
+    expect(quoted.locator(".excerpt")).to_have_text(re.compile(rf"^{begins}"))
+
+
+def test_both_answers_on_small_batches_are_quoted(visit):
+    page = visit("search")
+    page.locator(".bd-search-container input[type=search]").fill("fine-tune with batch size 2")
+    quoted = page.locator(".search-results li", has_text="my batches hold 2 images").first
+    expect(quoted.locator(".excerpt")).to_contain_text("freeze BatchNorm")
+    expect(quoted.locator(".excerpt")).to_contain_text("train on in training mode")
+
+
+def test_all_ways_into_the_book_stand_on_the_first_screen_of_a_phone(visit):
+    page = visit("book/index", **PHONE)
+    ways = page.locator(".ways a")
+    expect(ways).to_have_count(5)
+    below = ways.evaluate_all(
+        """links => links.filter(link => link.getBoundingClientRect().bottom > innerHeight)
+          .map(link => link.innerText)"""
+    )
+    assert below == []
+
+
+def test_the_table_of_symptoms_fits_a_phone(visit):
+    page = visit("book/09_norms_at_work", **PHONE)
+    cells = page.locator(".symptoms td")
+    assert cells.count() >= 30
+    beyond = cells.evaluate_all(
+        """cells => cells.filter(cell => cell.getBoundingClientRect().right > innerWidth
+          || cell.scrollWidth > cell.clientWidth + 1).map(cell => cell.innerText)"""
+    )
+    assert beyond == []
 
 
 @pytest.mark.parametrize("paper", ["A4", "Letter"])
