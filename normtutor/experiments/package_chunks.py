@@ -91,6 +91,20 @@ def held_out(size: Size, part: str) -> tuple[TokenBatch, ...]:
     return _held_out(corpus_of(size).sha256, part, size, device)
 
 
+def build(size: Size, seed: int, **settings: Any) -> tuple[TransformerLM, np.random.Generator]:
+    """An untrained model and the generator for the order of its data."""
+    order = start(seed)
+    model = TransformerLM(
+        len(corpus_of(size).vocabulary),
+        width=size.width,
+        heads=size.heads,
+        max_length=size.length,
+        dropout=0.0,
+        **settings,
+    )
+    return model, order
+
+
 def train_models(
     size: Size,
     runs: Sequence[tuple[int, float]],
@@ -106,23 +120,13 @@ def train_models(
     is for PowerNorm, which cannot train under vmap. ``adjust`` changes each model before training;
     ``training`` overrides how it is trained.
     """
-    vocabulary = len(corpus_of(size).vocabulary)
     chunks = chunks_of(size, "train")
     models, batches = [], []
     for seed, _ in runs:
-        order = start(seed)
-        models.append(
-            TransformerLM(
-                vocabulary,
-                width=size.width,
-                heads=size.heads,
-                max_length=size.length,
-                dropout=0.0,
-                **settings,
-            )
-        )
+        model, order = build(size, seed, **settings)
+        models.append(model)
         if adjust is not None:
-            adjust(models[-1])
+            adjust(model)
         batches.append(shuffled_chunks(chunks, size.batch_size, order))
     how: dict[str, Any] = {"steps": size.steps, "warmup": size.warmup, "clip": size.clip}
     how |= training or {}

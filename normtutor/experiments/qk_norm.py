@@ -4,34 +4,35 @@ Recorded along the training: the largest logit (in absolute value, over heads, l
 pairs of tokens), the bound that the norm's weights set, and the entropy of the attention weights
 as a share of the largest possible. The test loss is taken at the end.
 
-Control: a smaller rate would also keep logits small, so both models are trained at four rates, a
-factor of 64 apart, and the smaller ones show what the norm costs where it is not needed. Nothing
-else protects the runs: no clipping, no weight decay. Such remedies are compared in
-:mod:`normtutor.experiments.logit_remedies`. Not checked: larger models, for which the norm was
-proposed.
+Control: a smaller rate would also keep logits small, so both models are trained at six rates from
+0.004 to 0.128, and the smaller ones show what the norm costs where it is not needed. The best rate
+of either model lies inside this grid. Nothing else protects the runs: no clipping, no weight decay.
+Such remedies are compared in :mod:`normtutor.experiments.logit_remedies`. Not checked: larger
+models, for which the norm was proposed, and more than 300 steps.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from normtutor.experiments import text_chunks
+from normtutor.experiments import package_chunks
+from normtutor.experiments.package_chunks import Size, fingerprint, train_models
 from normtutor.experiments.records import Saved, short
-from normtutor.experiments.text_chunks import Text, corpus_of, fingerprint
 from normtutor.models import TransformerLM
-from normtutor.training import evaluation_mode
+from normtutor.training import evaluation_mode, mean_token_loss
 
-__all__ = ["CONFIG", "SEEDS", "Condition", "Config", "corpus_of", "fingerprint", "logits", "run"]
+__all__ = ["CONFIG", "SEEDS", "Condition", "Config", "fingerprint", "logits", "run"]
 
 CHAPTER = "08_after_2020"
 FIGURE = "fig-after-qk"
 FINDING = "logits grow with the learning rate, and QK-norm bounds them"
 XLABEL = "test loss with QK-norm minus without (nats/token)"
-SEEDS = tuple(range(10, 16))
+SEEDS = tuple(range(10, 15))
 
 
 @dataclass(frozen=True)
@@ -43,24 +44,24 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Config(Text):
+class Config:
     """All settings of this experiment."""
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Condition, ...]
+    size: Size = field(default_factory=lambda: Size(steps=300, warmup=30))
     norm: str = "rms"
     wiring: str = "pre"
-    width: int = 64
     depth: int = 3
-    steps: int = 300
-    warmup: int = 30
     evaluate_every: int = 15
 
 
-CONFIG = Config(
-    conditions=tuple(
-        Condition(norm, rate) for norm in ("none", "rms") for rate in (2e-3, 8e-3, 32e-3, 128e-3)
-    )
-)
+RATES = (4e-3, 8e-3, 16e-3, 32e-3, 64e-3, 128e-3)
+CONFIG = Config(tuple(Condition(norm, rate) for norm in ("none", "rms") for rate in RATES))
+REDUCED = {
+    "size": Size(width=8, heads=2, steps=4, warmup=2, held_out_chunks=64),
+    "conditions": (Condition("none", 4e-3), Condition("rms", 4e-3)),
+    "depth": 2,
+}
 
 
 @torch.no_grad()
@@ -123,40 +124,48 @@ def summary(found: list[Tensor]) -> tuple[float, list[float]]:
 
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
     """Train every condition with this seed, all rates of a norm together."""
-    tokens = text_chunks.some_tokens(config)
-    test = text_chunks.held_out(config, "test")
+    norms = dict.fromkeys(condition.qk_norm for condition in config.conditions)
+    return [record for norm in norms for record in _run_norm(config, norm, seed)]
+
+
+def _run_norm(config: Config, norm: str, seed: int) -> list[dict[str, Any]]:
+    tokens = package_chunks.held_out(config.size, "validation")[0].inputs[:16]
+    rates = [c.learning_rate for c in config.conditions if c.qk_norm == norm]
+    first: list[dict[str, float]] = []
+    trained = train_models(
+        config.size,
+        [(seed, rate) for rate in rates],
+        adjust=lambda model: first.append({"step": 0, **measure(model, tokens)}),
+        training={
+            "evaluate": partial(measure, tokens=tokens),
+            "evaluate_every": config.evaluate_every,
+        },
+        depth=config.depth,
+        norm=config.norm,
+        wiring=config.wiring,
+        qk_norm=norm,
+        tied=False,
+    )
     records = []
-    for group in text_chunks.grouped(config.conditions):
-        settings: dict[str, Any] = {
-            "qk_norm": group[0].qk_norm,
-            "norm": config.norm,
-            "wiring": config.wiring,
-            "depth": config.depth,
+    for rate, start, (model, history) in zip(rates, first, trained, strict=True):
+        losses = {
+            part: math.nan
+            if history.diverged
+            else round(mean_token_loss(model, package_chunks.held_out(config.size, part)), 4)
+            for part in ("validation", "test")
         }
-        untrained, _ = text_chunks.build(config, seed, **settings)
-        first = {"step": 0, **measure(untrained, tokens)}
-        models, histories = text_chunks.train_at(
-            config,
-            [condition.learning_rate for condition in group],
-            seed,
-            steps=config.steps,
-            warmup=config.warmup,
-            evaluate=lambda model: measure(model, tokens),
-            evaluate_every=config.evaluate_every,
-            **settings,
+        points = [start, *history.evaluations]
+        records.append(
+            {
+                "qk_norm": norm,
+                "learning_rate": rate,
+                "diverged": history.diverged,
+                "loss": losses["test"],
+                "validation": losses["validation"],
+                "worst": short(max(history.loss), 5),
+                **{key: [point[key] for point in points] for key in start},
+            }
         )
-        for condition, model, history in zip(group, models, histories, strict=True):
-            points = [first, *history.evaluations]
-            records.append(
-                {
-                    "qk_norm": condition.qk_norm,
-                    "learning_rate": condition.learning_rate,
-                    "diverged": history.diverged,
-                    "loss": text_chunks.loss_of(model, test, history),
-                    "worst": short(max(history.loss), 5),
-                    **{key: [point[key] for point in points] for key in first},
-                }
-            )
     return records
 
 

@@ -19,11 +19,16 @@ attention and the feed-forward network, and all pairs of the two places.
 
 from typing import Any
 
+from torch import Tensor
+
 from normtutor.experiments import final_norm
 from normtutor.experiments.final_norm import Cell, Config, chosen, fingerprint
-from normtutor.experiments.records import Saved
+from normtutor.experiments.records import Saved, short
+from normtutor.layers import DynamicTanh
+from normtutor.models import TransformerLM
+from normtutor.training import evaluation_mode
 
-__all__ = ["CONFIG", "SEEDS", "best_starts", "fingerprint", "run"]
+__all__ = ["CONFIG", "SEEDS", "best_starts", "fingerprint", "run", "saturated", "tanh_layers"]
 
 CHAPTER = "08_after_2020"
 FIGURE = "none: it chooses the starting values of α for final_norm"
@@ -59,3 +64,23 @@ def best_starts(saved: Saved) -> dict[tuple[bool, bool], dict[str, Any]]:
         for final in (True, False)
         for tied in (True, False)
     }
+
+
+def tanh_layers(model: TransformerLM) -> list[DynamicTanh]:
+    """The dynamic tanhs from bottom to top."""
+    return [module for module in model.modules() if isinstance(module, DynamicTanh)]
+
+
+def saturated(model: TransformerLM, tokens: Tensor) -> list[float]:
+    """For each dynamic tanh, the share of entries with αx beyond ±2: the slope is below 0.08."""
+    shares: list[float] = []
+
+    def look(module: Any, args: tuple[Tensor]) -> None:
+        shares.append(short(((module.alpha * args[0]).abs() > 2).float().mean().item()))
+
+    handles = [layer.register_forward_pre_hook(look) for layer in tanh_layers(model)]
+    with evaluation_mode(model):
+        model.hidden(tokens)
+    for handle in handles:
+        handle.remove()
+    return shares

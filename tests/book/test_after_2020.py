@@ -1,5 +1,6 @@
 """The experiments and the table of the chapter on current language models."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -9,27 +10,20 @@ from bs4 import BeautifulSoup
 from torch.testing import assert_close
 
 from normtutor import current_models, experiments
-from normtutor.experiments import (
-    qk_norm,
-    records,
-    tanh_against_layer,
-    tanh_rates,
-    text_chunks,
-    variance_growth,
-)
+from normtutor.experiments import package_chunks, qk_norm, records, tanh_starts, variance_growth
 from normtutor.experiments.rates import best_rates
 
 MODELS = current_models.MODELS
-TEXT = text_chunks.Text(width=16, heads=2, length=8, batch_size=4)
+SIZE = package_chunks.Size(width=16, heads=2, length=8, batch_size=4, held_out_chunks=64)
 
 
 @pytest.fixture(scope="module")
 def tokens():
-    return text_chunks.some_tokens(TEXT)[:4]
+    return variance_growth.some_tokens(SIZE)[:4]
 
 
 def small(wiring="pre", **settings):
-    model, _ = text_chunks.build(TEXT, 0, wiring=wiring, depth=3, norm="rms", **settings)
+    model, _ = package_chunks.build(SIZE, 0, wiring=wiring, depth=3, norm="rms", **settings)
     return model
 
 
@@ -39,7 +33,7 @@ def small(wiring="pre", **settings):
 @pytest.mark.parametrize("wiring", ["pre", "peri", "ln-scaling", "post"])
 def test_streams_end_in_the_hidden_states(wiring, tokens):
     model = small(wiring)
-    found = text_chunks.streams(model, tokens)
+    found = variance_growth.streams(model, tokens)
     assert len(found) == 4
     assert_close(model.final_norm(found[-1]), model.hidden(tokens))
 
@@ -92,40 +86,25 @@ def test_entropy_is_a_share(tokens):
 
 
 def test_saturated_counts_entries_beyond_two(tokens):
-    model, _ = text_chunks.build(TEXT, 0, wiring="pre", depth=1, norm="tanh")
-    assert len(tanh_against_layer.tanh_layers(model)) == 3
-    first = text_chunks.streams(model, tokens)[0]
+    model, _ = package_chunks.build(SIZE, 0, wiring="pre", depth=1, norm="tanh")
+    assert len(tanh_starts.tanh_layers(model)) == 3
+    first = variance_growth.streams(model, tokens)[0]
     share = (first.abs() > 4).float().mean().item()  # α = 0.5
-    assert tanh_against_layer.saturated(model, tokens)[0] == pytest.approx(share, rel=1e-3)
-
-
-def test_a_smaller_share_of_the_text_is_a_part_of_it():
-    train = text_chunks.corpus_of(TEXT).train
-    first = [s[:-1] for document in train for s in document[: math.ceil(len(document) / 8)]]
-    text = " ".join(map(str, np.concatenate(first)))
-    everything = sum(len(s) - 1 for document in train for s in document)
-    assert 0.1 < sum(map(len, first)) / everything < 0.2
-    stream = text_chunks.training_batches(TEXT, np.random.default_rng(0), share=0.125)
-    for _ in range(20):
-        for chunk in next(stream).inputs:
-            assert " ".join(map(str, chunk.tolist())) in text
+    assert tanh_starts.saturated(model, tokens)[0] == pytest.approx(share, rel=1e-3)
 
 
 # --- training and choosing ------------------------------------------------------------------------
 
 
-def test_conditions_are_grouped_by_all_but_the_rate():
-    groups = text_chunks.grouped(tanh_rates.CONFIG.conditions)
-    assert sorted(len(group) for group in groups) == [len(tanh_rates.RATES)] * 6
-    assert all(len({(c.norm, c.share) for c in group}) == 1 for group in groups)
-
-
-def test_models_of_one_group_start_equal():
-    models, _ = text_chunks.train_at(
-        TEXT, (0.0, 0.0), 0, steps=1, warmup=1, wiring="pre", depth=1, norm="rms"
+def test_models_of_one_seed_start_equal():
+    size = dataclasses.replace(SIZE, steps=1, warmup=1)
+    trained = package_chunks.train_models(
+        size, [(0, 0.0), (0, 0.0), (1, 0.0)], wiring="pre", depth=1, norm="rms"
     )
-    for a, b in zip(models[0].parameters(), models[1].parameters(), strict=True):
+    first, second, other = ([*model.parameters()] for model, _ in trained)
+    for a, b in zip(first, second, strict=True):
         assert_close(a, b, rtol=0, atol=0)
+    assert any((a != c).any() for a, c in zip(first, other, strict=True))
 
 
 def test_the_rate_with_the_smallest_loss_is_chosen():
@@ -139,23 +118,13 @@ def test_the_rate_with_the_smallest_loss_is_chosen():
 # --- the saved runs -------------------------------------------------------------------------------
 
 
-def test_the_chosen_rates_are_used_and_no_seed_is_used_twice():
-    tuning, saved = experiments.load("tanh_rates"), experiments.load("tanh_against_layer")
-    used = {
-        tuple(v for k, v in condition.items() if k != "learning_rate"): condition["learning_rate"]
-        for condition in saved.config["conditions"]
-    }
-    assert tanh_rates.chosen(tuning) == used
-    assert not set(tuning.seeds) & set(saved.seeds)
-
-
-@pytest.mark.parametrize("name", ["variance_growth", "qk_norm", "tanh_against_layer"])
-def test_saved_runs_are_complete_and_small(name):
+@pytest.mark.parametrize(("name", "key"), [("variance_growth", "test"), ("qk_norm", "loss")])
+def test_saved_runs_are_complete_and_small(name, key):
     saved = experiments.load(name)
     assert len(saved.seeds) >= 5
     assert (records.results_directory() / f"{name}.json").stat().st_size < 250_000
     for condition in saved.config["conditions"]:
-        assert saved.values("loss", **condition).shape == (len(saved.seeds),)
+        assert saved.values(key, **condition).shape == (len(saved.seeds),)
 
 
 def test_saved_logits_stay_below_their_bound():

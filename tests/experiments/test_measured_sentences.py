@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from normtutor import experiments
-from normtutor.experiments import batch_composition, fine_tuning, logit_remedies, text_stability
+from normtutor.experiments import (
+    batch_composition,
+    fine_tuning,
+    logit_remedies,
+    qk_norm,
+    text_stability,
+)
 from normtutor.intervals import t_interval
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
@@ -36,6 +42,20 @@ def made_up(share: float):
 
 def remedy(name: str):
     return logit_remedies.rows(experiments.load("logit_remedies"))[name]
+
+
+def with_qk_norm(rate: float):
+    return qk_norm.rows(experiments.load("qk_norm"))[f"rate {rate:g}"]
+
+
+def wiring(name: str):
+    saved, where = experiments.load("variance_growth"), {"depth": 12, "learning_rate": 4e-3}
+    return saved.values("test", wiring=name, **where) - saved.values("test", wiring="pre", **where)
+
+
+def growth_at_the_end(rate: float, depth: int = 12):
+    where = {"wiring": "pre", "depth": depth, "learning_rate": rate}
+    return experiments.load("variance_growth").values("last_over_middle", **where)[:, -1]
 
 
 def decay_at_a_large_rate():
@@ -106,6 +126,42 @@ SENTENCES = {
     "Pre-LN's warm-up on text": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: f"ends {said(without_warmup('pre'), 3)} nats lower",
+    ),
+    "QK-norm at four times the best rate": (
+        "08_after_2020",
+        lambda: f"on all five seeds, but by {said(with_qk_norm(0.128), 2)} nats: undecided",
+    ),
+    "QK-norm at the best rate and below": (
+        "08_after_2020",
+        lambda: (
+            f"level within {said(with_qk_norm(0.032), 3)}, and at the smaller ones it *costs* "
+            f"about 0.01: {said(with_qk_norm(0.016), 3)} at 0.016"
+        ),
+    ),
+    "LN scaling": (
+        "08_after_2020",
+        lambda: f"ends {said(wiring('ln-scaling'), 3)} nats lower",
+    ),
+    "two wirings": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"LN scaling ends ahead of Pre-LN, by {said(wiring('ln-scaling'), 3)}, and Peri-LN "
+            f"behind it, by {said(wiring('peri'), 3)}"
+        ),
+    ),
+    "growth over rates": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"{said(growth_at_the_end(1e-3), 2)}, {said(growth_at_the_end(4e-3), 2)} and "
+            f"{said(growth_at_the_end(16e-3), 2)} for Pre-LN"
+        ),
+    ),
+    "growth over depth": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"{said(growth_at_the_end(4e-3), 2)} and {said(growth_at_the_end(4e-3, 24), 2)} for "
+            "12 and 24 layers"
+        ),
     ),
     "QK-norm at a large rate": (
         "in_depth/08_after_2020",
