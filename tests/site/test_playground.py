@@ -183,6 +183,7 @@ RUN_ON_SEEDS = """
   const preset = presets.PRESETS[state.preset];
   const accuracies = [[], []];
   const losses = [[], []];  // [over the last fifty batches, in evaluation]
+  const spreads = [[], []];  // of the last hidden layer at the end, on a batch
   for (let seed = 0; seed < SEEDS; seed += 1) {
     presets.pair(state).forEach((settings, side) => {
       const data = dataset(settings.data, seed, digits);
@@ -195,9 +196,12 @@ RUN_ON_SEEDS = """
       const { accuracy, loss } = network.evaluate(data.test);
       accuracies[side].push(accuracy);
       losses[side].push([late, loss]);
+      const batch = batches.next();
+      network.gradients(batch.x, batch.labels, batch.size);
+      spreads[side].push(network.profile().spread.at(-1));
     });
   }
-  console.log(JSON.stringify({ promise: preset.promise, accuracies, losses }));
+  console.log(JSON.stringify({ promise: preset.promise, accuracies, losses, spreads }));
 """
 
 
@@ -229,6 +233,11 @@ def test_each_experiment_shows_what_its_text_promises_on_ten_seeds(name):
     found = on_seeds(f"preset={name}")
     assert len(found["accuracies"][0]) == 10
     assert broken_promises(found["promise"], found["accuracies"]) == []
+    plain, normed = found["spreads"]
+    if name == "high-rate":  # dead
+        assert max(plain) < 1e-3 < 0.5 < min(normed)
+    if name == "power":  # JSON has no NaN: out of range, and so is what the page draws
+        assert plain == [None] * 10 and max(normed) < 2
 
 
 # What the chapters say of the settings to which they point, apart from the experiments.
@@ -283,7 +292,9 @@ def test_what_the_answers_say_about_the_layers():
     one, ten = (np.array(part["first"]["gradient"]) for part in found["large"])
     assert_allclose(one[1:] / ten[1:], 10, rtol=0.02)
     assert_allclose(*(np.array(part["first"]["spread"]) for part in found["large"]), rtol=1e-3)
-    assert "NaN" in found["power"][0]["last"]["gradient"]
+    # Out of range, as it would be in torch, and nothing that looks like a signal of size 0.
+    for key in ("gradient", "spread"):
+        assert set(found["power"][0]["last"][key]) == {"NaN"}
     assert max(found["power"][1]["last"]["spread"]) < 2
 
 

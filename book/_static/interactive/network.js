@@ -217,7 +217,8 @@ class Linear {
 // Each with its slope as a function of its output, and the variance of the initial weights, times the
 // number of inputs, that keeps the scale of its inputs steady.
 const ACTIVATIONS = {
-  ReLU: { of: (v) => (v > 0 ? v : 0), slope: (y) => (y > 0 ? 1 : 0), gain: 2 },
+  // What is no number stays so, as in torch: a network that has left its range must not look calm.
+  ReLU: { of: (v) => (v <= 0 ? 0 : v), slope: (y) => (y <= 0 ? 0 : 1), gain: 2 },
   tanh: { of: Math.tanh, slope: (y) => 1 - y * y, gain: 1 },
   sigmoid: { of: (v) => 1 / (1 + Math.exp(-v)), slope: (y) => y * (1 - y), gain: 1 },
   identity: { of: (v) => v, slope: () => 1, gain: 1 },

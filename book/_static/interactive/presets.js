@@ -53,9 +53,10 @@ export const PRESETS = {
     with: { depth: 4, rate: 2, norm: "none" }, differ: "norm", other: "BatchNorm", steps: 400,
     question: "Twenty times the usual learning rate. Who survives?",
     guesses: ["neither", "only B, with BatchNorm", "both"], right: 1,
-    answer: "Only B. The first large steps kill the units of A: all outputs become 0 and stay 0. Under "
-      + "BatchNorm a layer whose weights have grown puts out the same values as before and gets a "
-      + "smaller gradient, so the steps slow down by themselves.",
+    answer: "Only B. The first large steps kill the units of A: its last hidden layer puts out 0, or "
+      + "almost 0, for every point, and that stays. Under BatchNorm a layer whose weights have grown "
+      + "puts out the same values as before and gets a smaller gradient, so the steps slow down by "
+      + "themselves.",
     promise: { a: { below: 0.6 }, b: { above: 0.95 } },
   },
   spiral: {
