@@ -149,9 +149,9 @@ class TransformerLayer(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """One layer, (B, L, H) -> (B, L, H)."""
-        for step, sublayer in self.steps():
-            x = step(x, sublayer, mask)
-        return x
+        bottom = x if self.feed_forward_step.wiring.bottom else None
+        x = self.attention_step(x, self.attention, mask)
+        return self.feed_forward_step(x, self.feed_forward, mask, bottom)
 
 
 class TransformerLM(nn.Module):

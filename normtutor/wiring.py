@@ -9,7 +9,8 @@ and up to three norms,
     x' = N_{\text{stream}}\bigl(a\, x + b\, N_{\text{out}}(F(s\, N_{\text{in}}(x)))\bigr)
 
 Norms that a wiring lacks are the identity, and its factors :math:`a, b, s` are 1 unless it says
-otherwise. :data:`WIRINGS` is the table; :class:`ResidualStep` is the formula.
+otherwise. One wiring, "b2t", adds in the second step of a layer what entered the first.
+:data:`WIRINGS` is the table; :class:`ResidualStep` is the formula.
 """
 
 import math
@@ -55,6 +56,8 @@ class Wiring:
         feed-forward).
     final_norm : bool
         Whether a norm follows the last layer.
+    bottom : bool
+        Whether the last step of a layer also adds what entered the layer.
     """
 
     norms: tuple[str, ...]
@@ -64,6 +67,7 @@ class Wiring:
     learned: str = ""
     weights: Callable[[int, int], tuple[float, float, float]] = lambda layer, depth: (1.0, 1.0, 1.0)
     final_norm: bool = False
+    bottom: bool = False
 
 
 def _deep_norm(layer: int, depth: int) -> tuple[float, float, float]:
@@ -96,6 +100,8 @@ def _fixup(layer: int, depth: int) -> tuple[float, float, float]:
 #: - "ds-init": Post-LN, initial weights divided by √layer :cite:p:`zhang2019dsinit`;
 #: - "admin": Post-LN with a learned skip :cite:p:`liu2020`, set by
 #:   :func:`normtutor.models.admin_initialise`;
+#: - "b2t": Post-LN; a second shortcut leads from the bottom of a layer to the sum before its last
+#:   norm :cite:p:`takase2023`. The authors' code also divides all initial weights by √depth;
 #: - "rezero": no norm, a learned factor on the branch that starts at 0 :cite:p:`bachlechner2021`;
 #: - "fixup": no norm, small initial weights, zero in the last matrix of the branch
 #:   :cite:p:`zhang2019fixup`. The biases that our sublayers have stand for Fixup's own.
@@ -114,6 +120,7 @@ WIRINGS: dict[str, Wiring] = {
     ),
     "ds-init": Wiring(("stream",), weights=_depth_scaled),
     "admin": Wiring(("stream",), learned="skip"),
+    "b2t": Wiring(("stream",), bottom=True),
     "rezero": Wiring((), branch=lambda layer, depth: 0.0, learned="branch"),
     "fixup": Wiring((), learned="branch", weights=_fixup),
 }
@@ -163,9 +170,10 @@ class ResidualStep(nn.Module):
 
     Notes
     -----
-    ``forward(x, sublayer, mask=None)``. The norms are ``norm_in``, ``norm_out`` and
+    ``forward(x, sublayer, mask=None, bottom=None)``. The norms are ``norm_in``, ``norm_out`` and
     ``norm_stream``, None where the wiring has none; the factors a, b, s are ``skip``, ``branch``
-    and ``inside``, a parameter where learned.
+    and ``inside``, a parameter where learned. ``bottom`` is added before ``norm_stream``: what
+    entered the layer, which a layer hands to its last step if that step's wiring has ``bottom``.
 
     Examples
     --------
@@ -210,7 +218,13 @@ class ResidualStep(nn.Module):
             self.branch = nn.Parameter(start)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, x: Tensor, sublayer: Sublayer, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        sublayer: Sublayer,
+        mask: Tensor | None = None,
+        bottom: Tensor | None = None,
+    ) -> Tensor:
         """Step from x to x', (B, L, H) -> (B, L, H); ``mask`` is True on real tokens."""
         h = x
         if self.norm_in is not None:
@@ -219,4 +233,6 @@ class ResidualStep(nn.Module):
         if self.norm_out is not None:
             h = normalize(self.norm_out, h, mask)
         x = self.skip * x + self.branch * h  # (B, L, H)
+        if bottom is not None:
+            x = x + bottom
         return x if self.norm_stream is None else normalize(self.norm_stream, x, mask)

@@ -23,7 +23,7 @@ from normtutor.claims.ledger import (
     near,
     over_seeds,
 )
-from normtutor.experiments import encoder_decoder, remedies, update_size
+from normtutor.experiments import encoder_decoder, remedies, sgd_map, update_size
 from normtutor.models import TransformerLM
 from normtutor.training import start
 
@@ -460,6 +460,14 @@ def large_gradients_and_warm_up() -> Evidence:
             form=".3f",
         ),
         Finding("Adam, gradients as they are", likeness("adam", 4e-3, 1.0), form=".3f"),
+        *(
+            Finding(
+                f"loss after 200 steps of SGD without warm-up, 12 layers, rate 0.064: {name}",
+                over_seeds(_final_losses("sgd_map", 64e-3, wiring=wiring, depth=12, warmup=0)),
+                form=".2f",
+            )
+            for wiring, name in (("post", "Post-LN"), ("pre", "Pre-LN"))
+        ),
         Finding(
             "loss after 200 steps of Adam without warm-up, rate 0.004: Post-LN of 12 layers with "
             "small weights below, which changes the update as well",
@@ -505,6 +513,14 @@ def post_ln_ends_better() -> Evidence:
                 form=".3f",
             )
             for depth in (6, 12)
+        ),
+        *(
+            Finding(
+                f"the same under SGD, {where} (nats per digit)",
+                over_seeds(values),
+                form=".3f",
+            )
+            for where, values in sgd_map.rows(experiments.load("sgd_map")).items()
         ),
         Unsettled(
             "Reports go both ways: comparable {cite:p}`xiong2020`; Pre-LN better on small "

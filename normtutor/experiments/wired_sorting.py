@@ -7,7 +7,7 @@ when its wiring is wrong.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from normtutor.experiments import detach_norm
 from normtutor.experiments.records import short as rounded
 from normtutor.models import TransformerLM, admin_initialise
 from normtutor.training import History, masked_language_model_loss, start, train_together
-from normtutor.wiring import Wiring
+from normtutor.wiring import WIRINGS, Wiring
 
 # The counterexample of Wang et al. (2022): Post-LN whose lower layers start with smaller weights,
 # the layer l divided by L − l + 1, the top layer as it is.
@@ -27,7 +27,9 @@ POST_SMALL = Wiring(
     ("stream",),
     weights=lambda layer, depth: (1.0, 1 / (depth - layer + 1), 1 / (depth - layer + 1)),
 )
-EXTRA = {"post-small": POST_SMALL}
+# Takase et al. (2023) as their code has it: the initial weights of a layer divided by √depth too.
+B2T_SMALL = replace(WIRINGS["b2t"], weights=lambda layer, depth: (depth**-0.5,) * 3)
+EXTRA = {"post-small": POST_SMALL, "b2t-small": B2T_SMALL}
 
 
 EVERY = 10  # steps between two points of a curve
@@ -168,6 +170,52 @@ def run_rates(
             }
         )
     return records
+
+
+def run_all_seeds(
+    task: Task,
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    *,
+    wiring: str,
+    depth: int,
+    steps: int,
+    warmup: int,
+    norm: str = "layer",
+    optimizer: str = "adamw",
+) -> list[list[dict[str, Any]]]:
+    """Train a wiring with every learning rate and seed at once; one list of records a seed.
+
+    As :func:`run_rates`, in a fraction of its time, without gradients and changes of the output.
+    """
+    pairs = [(seed, rate) for seed in seeds for rate in rates]
+    models = [model_of(task, wiring, depth, seed, norm) for seed, _ in pairs]
+    histories = train_together(
+        models,
+        [stream_of(task, np.random.default_rng(seed)) for seed, _ in pairs],
+        masked_language_model_loss,
+        steps=steps,
+        learning_rate=[rate for _, rate in pairs],
+        warmup=warmup,
+        optimizer=optimizer,
+    )
+    found: dict[int, list[dict[str, Any]]] = {seed: [] for seed in seeds}
+    for (seed, rate), model, history in zip(pairs, models, histories, strict=True):
+        measured = score(model, test_batch(task, seed))
+        points = range(0, len(history.loss) - EVERY + 1, EVERY)
+        found[seed].append(
+            {
+                "wiring": wiring,
+                "depth": depth,
+                "warmup": warmup,
+                "learning_rate": rate,
+                "loss": short(measured["loss"]),
+                "accuracy": short(measured["accuracy"]),
+                "diverged": history.diverged or measured["loss"] is None,
+                "curve": [short(float(np.mean(history.loss[i : i + EVERY]))) for i in points],
+            }
+        )
+    return list(found.values())
 
 
 def score(model: nn.Module, batch: TokenBatch) -> dict[str, float | None]:

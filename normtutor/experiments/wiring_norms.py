@@ -16,16 +16,7 @@ from typing import Any
 import numpy as np
 
 from normtutor.experiments.records import Saved
-from normtutor.experiments.wired_sorting import (
-    EVERY,
-    Task,
-    model_of,
-    score,
-    short,
-    stream_of,
-    test_batch,
-)
-from normtutor.training import masked_language_model_loss, train_together
+from normtutor.experiments.wired_sorting import Task, run_all_seeds
 
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "none: the ledger reads it, on other norms in the two places"
@@ -73,37 +64,18 @@ def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]
     """All seeds; the models of one condition train together, one per seed and learning rate."""
     found: list[list[dict[str, Any]]] = [[] for _ in seeds]
     for condition in config.conditions:
-        pairs = [(seed, rate) for seed in seeds for rate in config.rates]
-        models = [
-            model_of(config.task, condition.wiring, config.depth, seed, condition.norm)
-            for seed, _ in pairs
-        ]
-        histories = train_together(
-            models,
-            [stream_of(config.task, np.random.default_rng(seed)) for seed, _ in pairs],
-            masked_language_model_loss,
+        records = run_all_seeds(
+            config.task,
+            config.rates,
+            seeds,
+            wiring=condition.wiring,
+            depth=config.depth,
             steps=config.steps,
-            learning_rate=[rate for _, rate in pairs],
             warmup=condition.warmup,
+            norm=condition.norm,
         )
-        for (seed, rate), model, history in zip(pairs, models, histories, strict=True):
-            test = test_batch(config.task, seed)
-            measured = score(model, test)
-            found[list(seeds).index(seed)].append(
-                {
-                    "norm": condition.norm,
-                    "wiring": condition.wiring,
-                    "warmup": condition.warmup,
-                    "learning_rate": rate,
-                    "loss": short(measured["loss"]),
-                    "accuracy": short(measured["accuracy"]),
-                    "diverged": history.diverged,
-                    "curve": [
-                        short(float(np.mean(history.loss[i : i + EVERY])))
-                        for i in range(0, len(history.loss) - EVERY + 1, EVERY)
-                    ],
-                }
-            )
+        for own, new in zip(found, records, strict=True):
+            own += [{"norm": condition.norm, **record} for record in new]
     return found
 
 

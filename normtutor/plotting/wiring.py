@@ -49,7 +49,8 @@ def wirings_figure(
     The stream runs upwards on the left, the branch with its sublayer F on the right; a dark box is
     a norm. Numbers are factors in the given layer; one with a star is learned and starts there.
     "W" is a factor on the branch's initial weights (those that read the stream, those that write).
-    A pale box on top is the norm after the last layer.
+    A pale box on top is the norm after the last layer. A second arrow to the sum, on the left,
+    comes from the bottom of the layer.
 
     Parameters
     ----------
@@ -83,6 +84,10 @@ def wirings_figure(
         ax.annotate("", xy=(stream + 0.17, plus), xytext=(branch, plus), arrowprops=arrow)
         sum_box = {"boxstyle": "circle,pad=0.12", "facecolor": "white", "edgecolor": INK}
         ax.text(stream, plus, "+", ha="center", va="center", fontsize=10, bbox=sum_box)
+        if row.bottom:
+            beside = stream - 0.85
+            ax.plot([beside, beside], [-0.2, plus], color=INK, linewidth=1.4)
+            ax.annotate("", xy=(stream - 0.17, plus), xytext=(beside, plus), arrowprops=arrow)
         heights = {"in": (branch, 0.95), "out": (branch, 2.75), "stream": (stream, 4.15)}
         for place, (x, y) in heights.items():
             if place in row.norms:

@@ -8,6 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from normtutor import layers, models, wiring
+from normtutor.experiments import wired_sorting
 
 WIDTH, LAYER, DEPTH = 8, 3, 8
 
@@ -28,6 +29,7 @@ PUBLISHED = {
     "deepnorm": lambda x, f, learned: norm(2.0 * x + f(x)),  # (2·8)^¼ = 2
     "ds-init": lambda x, f, learned: norm(x + f(x)),
     "admin": lambda x, f, learned: norm(learned * x + f(x)),
+    "b2t": lambda x, f, learned: norm(x + f(x)),
     "rezero": lambda x, f, learned: x + learned * f(x),
     "fixup": lambda x, f, learned: x + learned * f(x),
 }
@@ -50,6 +52,25 @@ def test_a_step_is_the_published_formula(name):
     torch.testing.assert_close(step(x, sublayer), PUBLISHED[name](x, sublayer, learned))
     names = {name for name, _ in step.named_parameters() if not name.startswith("norm")}
     assert names == ({step.wiring.learned} if step.wiring.learned else set())
+
+
+def test_b2t_adds_the_bottom_of_the_layer_before_its_last_norm():
+    torch.manual_seed(0)
+    model = models.TransformerLM(20, width=16, depth=2, wiring="b2t", dropout=0.0)
+    layer, x = model.layers[1], torch.randn(2, 5, 16)
+    middle = norm(x + layer.attention(x))
+    torch.testing.assert_close(layer(x), norm(x + middle + layer.feed_forward(middle)))
+    plain = models.TransformerLM(20, width=16, depth=2, wiring="post", dropout=0.0)
+    plain.load_state_dict(model.state_dict())
+    assert (plain.layers[1](x) - layer(x)).abs().max() > 0.1
+    built = {}
+    for which in ("b2t", wired_sorting.EXTRA["b2t-small"]):
+        torch.manual_seed(0)
+        built[which] = weights_of(models.TransformerLM(20, width=16, depth=4, wiring=which))
+    for one, other in zip(*built.values(), strict=True):  # the authors' code: 1/√4
+        for plain, small in zip(one, other, strict=True):
+            for a, b in zip(plain, small, strict=True):
+                assert b == pytest.approx([value / 2 for value in a])
 
 
 def test_where_learned_factors_start():

@@ -12,6 +12,8 @@ from normtutor.experiments import (
     fine_tuning,
     logit_remedies,
     qk_norm,
+    remedies,
+    sgd_map,
     text_stability,
 )
 from normtutor.intervals import t_interval
@@ -40,7 +42,7 @@ def made_up(share: float):
     )
 
 
-def remedy(name: str):
+def logit_remedy(name: str):
     return logit_remedies.rows(experiments.load("logit_remedies"))[name]
 
 
@@ -88,7 +90,33 @@ def rougher(key: str, hidden: int, rate: float) -> float:
     return float(np.exp(np.mean(none - batch)))
 
 
+def under_sgd(depth: int) -> str:
+    return said(sgd_map.rows(experiments.load("sgd_map"))[f"{depth} layers"], 3)
+
+
+def warmed_under_sgd(wiring: str) -> str:
+    saved = experiments.load("sgd_map")
+    best = [
+        remedies.at_best_rate(
+            remedies.losses_by_rate(saved, wiring=wiring, depth=12, warmup=warmup)
+        )[0]
+        for warmup in (0, 60)
+    ]
+    return said(best[0] - best[1], 2)
+
+
 SENTENCES = {
+    "Post-LN and Pre-LN under SGD": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: f"Post-LN minus Pre-LN is −{under_sgd(6)}, with twelve +{under_sgd(12)}",
+    ),
+    "warm-up under SGD": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            f"at twelve layers by {warmed_under_sgd('post')}, and Pre-LN's by "
+            f"{warmed_under_sgd('pre')}"
+        ),
+    ),
     "scale-aware smoothness": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
@@ -165,7 +193,7 @@ SENTENCES = {
     ),
     "QK-norm at a large rate": (
         "in_depth/08_after_2020",
-        lambda: f"undecided, −{said(remedy('QK-norm, rate 0.128'), 2)}",
+        lambda: f"undecided, −{said(logit_remedy('QK-norm, rate 0.128'), 2)}",
     ),
     "decay at a large rate": (
         "in_depth/08_after_2020",

@@ -173,7 +173,8 @@ def test_a_seed_gets_the_rate_that_is_best_on_the_others():
 
 def test_the_drawing_has_the_norms_of_the_table():
     figure = plotting.wirings_figure(WIRINGS)
-    for ax, (name, row) in zip(figure.axes, WIRINGS.items(), strict=True):
+    assert [ax.get_title() for ax in figure.axes[len(WIRINGS) :] if ax.get_title()] == []
+    for ax, (name, row) in zip(figure.axes, WIRINGS.items(), strict=False):
         assert ax.get_title() == name
         drawn = {text.get_gid() for text in ax.texts if text.get_text() == "norm"}
         assert drawn == set(row.norms) | ({"final"} if row.final_norm else set())
