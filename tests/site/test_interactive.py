@@ -303,6 +303,14 @@ def test_on_a_narrow_phone_the_grids_stay_in_their_frame(show):
       return grids.map(grid => grid.getBoundingClientRect().right <= frame.right);
     }"""
     assert page.locator("nt-cells").evaluate(inside) == [True] * 4
+    # As on the site: its letters, and its margins on a telephone.
+    page.add_style_tag(content="body { font-family: sans-serif; margin: 16px; }")
+    too_wide = """figure => [...figure.shadowRoot.querySelectorAll("td")].filter(cell => {
+      const range = document.createRange();
+      range.selectNodeContents(cell);
+      return range.getBoundingClientRect().width > cell.clientWidth;
+    }).map(cell => cell.textContent)"""
+    assert page.locator("nt-cells").evaluate(too_wide) == []
 
 
 @needs_chromium

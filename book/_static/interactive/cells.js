@@ -54,10 +54,10 @@ class Cells extends InteractiveFigure {
     .presets { margin-bottom: 0.6rem; }
     .status { min-height: 4.2em; font-weight: 500; }
     @media (max-width: 34rem) {
-      .pair { gap: 0.4rem; justify-content: space-between; }
-      section { padding: 0.75rem 0.5rem; }
-      td { min-width: 0; padding: 0; font-size: 0.72rem; height: 2.5rem; text-align: center; }
-      td.chosen, td.moved { letter-spacing: -0.05em; }
+      .pair { gap: 0.25rem; justify-content: space-between; }
+      section { padding: 0.75rem 0.4rem; }
+      td { min-width: 0; padding: 0; font-size: 0.72rem; letter-spacing: -0.05em; height: 2.5rem; text-align: center; }
+      td.chosen, td.moved { letter-spacing: -0.1em; }
       table { table-layout: fixed; width: 100%; flex: 1 1 0; }
       table.in { flex-basis: 1rem; }
       td.corner { width: 1rem; }
