@@ -11,6 +11,7 @@ from normtutor.experiments import (
     batch_composition,
     fine_tuning,
     logit_remedies,
+    noisy_batch_norm,
     qk_norm,
     remedies,
     sgd_map,
@@ -105,7 +106,36 @@ def warmed_under_sgd(wiring: str) -> str:
     return said(best[0] - best[1], 2)
 
 
+def noisy_at_the_end(norm: str):
+    """Training loss at the last five looks, each network at its best rate."""
+    saved = experiments.load("noisy_batch_norm")
+    rate = noisy_batch_norm.best_rates(saved)[norm]
+    fresh = np.array([seed not in noisy_batch_norm.TUNING for seed in saved.seeds])
+    return saved.values("curve", norm=norm, rate=rate)[fresh, -5:].mean(1)
+
+
+def upper_layers_left_out(wiring: str):
+    saved = experiments.load("wide_and_shallow")
+    return saved.values("without_accuracy", wiring=wiring)[:, 4:].mean(1)
+
+
 SENTENCES = {
+    "noise behind BatchNorm, at the end": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"the noisy network's loss is {said(noisy_at_the_end('noisy batch'), 3)}, that without "
+            f"a norm {said(noisy_at_the_end('none'), 3)} (difference "
+            f"−{said(noisy_at_the_end('noisy batch') - noisy_at_the_end('none'), 3)}), "
+            f"BatchNorm's {said(noisy_at_the_end('batch'), 3)}"
+        ),
+    ),
+    "DeepNorm without an upper layer": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            "left out, each costs it "
+            f"{said(upper_layers_left_out('pre') - upper_layers_left_out('deepnorm'), 3)} more"
+        ),
+    ),
     "Post-LN and Pre-LN under SGD": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: f"Post-LN minus Pre-LN is −{under_sgd(6)}, with twelve +{under_sgd(12)}",
