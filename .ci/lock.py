@@ -11,8 +11,12 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from itertools import chain
 from pathlib import Path
 from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).resolve().parent.parent
 BOOK, LAB = ROOT / "requirements.txt", ROOT / "requirements-lab.txt"
@@ -34,6 +38,23 @@ def pins_of(path: Path) -> list[str]:
 
 def project_table() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def fitting(pins: list[str], project: dict[str, Any]) -> list[str]:
+    """Leave out the pins that the package no longer allows, for which uv would find no solution."""
+    needs = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    asked: dict[str, SpecifierSet] = {}
+    for need in needs:
+        name = name_of(need)
+        asked[name] = asked.get(name, SpecifierSet()) & Requirement(need).specifier
+    return [
+        pin
+        for pin in pins
+        if all(
+            asked.get(name_of(pin), SpecifierSet()).contains(exact.version, prereleases=True)
+            for exact in Requirement(pin).specifier
+        )
+    ]
 
 
 def oldest_python() -> str:
@@ -97,10 +118,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--upgrade", action="store_true")
     arguments = parser.parse_args()
-    held = [] if arguments.upgrade else [*pins_of(BOOK), *pins_of(LAB)]
+    held = [] if arguments.upgrade else fitting([*pins_of(BOOK), *pins_of(LAB)], project_table())
     with tempfile.TemporaryDirectory() as folder:
         book = resolve(["test"], held, Path(folder))
-        again = [] if arguments.upgrade else pins_of(LAB)
+        again = [] if arguments.upgrade else fitting(pins_of(LAB), project_table())
         both = resolve(["test", "lab"], [*book, *again], Path(folder))
     last = "\n# The package itself, so that a change in it is seen at once.\n-e .\n"
     title = "What the book is built with, exactly."

@@ -130,6 +130,17 @@ def test_the_pins_satisfy_what_the_extras_ask_for():
             assert need.specifier.contains(pinned[canonicalize_name(need.name)]), need
 
 
+def test_a_pin_that_the_package_no_longer_allows_is_given_up(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / ".ci"))
+    import lock
+
+    extras = {"some": ["tqdm>=4.67", "normtutor[more]"], "more": ["tqdm<5"]}
+    project = {"dependencies": ["numpy>=2.0"], "optional-dependencies": extras}
+    kept = ["numpy==2.4.6", "other==1.0", 'tqdm==4.70.1; python_version < "3.13"']
+    given_up = ['tqdm==4.66.6; python_version < "3.13"', "tqdm==5.0"]
+    assert lock.fitting([*kept, *given_up], project) == kept
+
+
 def test_what_is_installed_is_what_is_pinned():
     for name, version in pins("requirements.txt").items():
         installed = importlib.metadata.version(name).split("+")[0]
