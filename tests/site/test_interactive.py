@@ -750,11 +750,30 @@ def test_a_picture_on_a_phone_and_with_a_finger(show, name):
     expect(page.get_by_role("status")).not_to_have_text(start)
 
 
+# Figures that draw what a cell gives them; the others compute their numbers in the page.
+WITH_DATA = {"wiring": drawn_wirings}
+# The playground has a page of its own, and tests of its own.
+ON_CHAPTERS = [name for name in FIGURES if name != "playground"]
+
+
+def body_of(name: str) -> str:
+    """The element of a figure, with data if it draws some."""
+    return WITH_DATA[name]("words") if name in WITH_DATA else f"<nt-{name}></nt-{name}>"
+
+
+def test_every_figure_has_a_case():
+    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    without = [name for name in FIGURES if not re.search(rf"nt-{name}\b|\"{name}\"", tests)]
+    assert not without, (
+        f"try {without} here by keyboard and hold the numbers against the package's, as "
+        "test_the_triangle_agrees_with_the_package does; if a cell gives it data, see WITH_DATA"
+    )
+
+
 @needs_chromium
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_axe_finds_nothing_in_any_figure(show, theme):
-    names = [name for name in FIGURES if name not in ("playground", "wiring")]
-    body = "".join(f"<nt-{name}></nt-{name}>" for name in names) + drawn_wirings("words")
+    body = "".join(map(body_of, ON_CHAPTERS))
     page = show(f"<main><h1>h</h1><h2>h</h2>{body}</main>")
     said(page, "wiring", "Pre-LN")
     page.locator("html").evaluate("(e, theme) => { e.dataset.theme = theme; }", theme)
@@ -850,5 +869,9 @@ def test_every_figure_stands_in_a_chapter_with_words_instead():
                 re.DOTALL,
             )
         ]
-        assert found, name
-        assert all(len(max(words, key=len)) > 40 for words in found), name
+        assert found, (
+            f'no cell ends in InteractiveFigure("{name}", ...), and no page has <nt-{name}>'
+        )
+        assert all(len(max(words, key=len)) > 40 for words in found), (
+            f"{name}: readers without scripts need a sentence of 40 characters in its place"
+        )
