@@ -165,7 +165,10 @@ def verdict_of(evidence: Iterable[Finding | Unsettled]) -> str:
     if None in answers or any(isinstance(item, Unsettled) for item in items):
         return OPEN
     if not answers:
-        raise ValueError("evidence needs a judged finding, or something unsettled.")
+        raise ValueError(
+            "evidence needs a judged finding, or something unsettled: give a Finding the range "
+            "that the claim implies (claimed=near(...), above(...) or below(...)) and its why."
+        )
     if len(answers) == 2:
         return HALF
     return TRUE if True in answers else FALSE

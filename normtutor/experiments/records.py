@@ -56,6 +56,8 @@ def module_of(name: str) -> ModuleType:
     """Import the experiment called ``name``."""
     if is_experiment(name):
         return importlib.import_module(f"normtutor.experiments.{name}")
+    if Path(__file__).with_name(f"{name}.py").exists():
+        raise ValueError(f"{name}.py states no FINDING, by which an experiment is recognized.")
     raise ValueError(f"there is no experiment {name!r}; there are {', '.join(names())}.")
 
 

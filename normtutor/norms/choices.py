@@ -181,8 +181,8 @@ TABLE: dict[str, Choices] = {
 # A network without a norm, on a light and on a dark page; its lines are dashed.
 NO_NORM = ("#6a6a6a", "#a8a8a8")
 
-# Relatives that the figures of the family leave out: the same statistic, in its colours, another γ
-# and β. A row without axes takes no statistic.
+# Relatives that the figures of the family leave out, in the colours of the row that they vary: with
+# another γ and β, or another statistic. A row without axes takes no statistic.
 RELATIVES: dict[str, Choices] = {
     "ScaleNorm": TABLE["RMSNorm"]._replace(
         statistic=Statistic.LENGTH,

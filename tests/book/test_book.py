@@ -75,11 +75,14 @@ def figure_problems(cell) -> list[str]:
     figure = shown.get("figure", {})
     problems = []
     if len(alt) < 40:
-        problems.append("a figure's alt text does not state its finding")
+        problems.append(
+            "a figure's alt text does not state its finding: in the cell's metadata, "
+            "mystnb.image.alt says in 40 characters or more what one would see"
+        )
     if not figure.get("caption"):
-        problems.append("a figure has no caption")
+        problems.append("a figure has no caption: in the cell's metadata, mystnb.figure.caption")
     if not str(figure.get("name", "")).startswith("fig-"):
-        problems.append("a figure has no name fig-...")
+        problems.append("a figure has no name: in the cell's metadata, mystnb.figure.name, fig-...")
     return problems
 
 
@@ -133,7 +136,7 @@ def chapter_problems(notebook) -> list[str]:
             problems.append("an output is stored that is not checked: run make refresh")
         if any(len(line) > LINE_LENGTH for line in cell.source.splitlines()):
             problems.append("a line is too long")
-        problems += figure_problems(cell)
+        problems += [f"cell {cell.get('id')}: {problem}" for problem in figure_problems(cell)]
     identifiers = [cell.get("id") for cell in notebook.cells]
     if len(set(identifiers)) != len(identifiers) or not all(identifiers):
         problems.append("cells without an id of their own")
@@ -421,6 +424,20 @@ AXES = {
 }
 
 
+def line_of(name: str, choice: norms.Choices, axes: dict[str, str]) -> str:
+    """The line of the page that says what a row of the code says."""
+    source = "; ".join(filter(None, (choice.source, choice.parameters)))
+    cells = (f"{name} {{cite:p}}`{choice.citation}`", axes[choice.axes], choice.statistic, source)
+    return f"| {' | '.join(cells)} |"
+
+
+def missing_lines(rows: dict[str, norms.Choices], axes: dict[str, str], text: str) -> str:
+    """Say which lines a page's table of norms lacks; empty if it has them all."""
+    lines = [line_of(name, choice, axes) for name, choice in rows.items()]
+    missing = [line for line in lines if line not in text.splitlines()]
+    return "\n".join(["the page lacks these lines:", *missing]) if missing else ""
+
+
 def table_of(text: str) -> dict[str, tuple[str, ...]]:
     """Read the table of the three choices from chapter 2: name -> axes, statistic, source."""
     rows = re.findall(r"^\| (\w[\w-]*) \{cite[^|]*\| ([^|]*) \| ([^|]*) \| ([^|]*) \|$", text, re.M)
@@ -436,25 +453,26 @@ def words_of(path: Path) -> str:
 FAMILY = BOOK / "02_family_of_norms.ipynb"
 
 
-CHOICES = {
-    name: (AXES[choice.axes], choice.statistic, choice.source)
-    for name, choice in norms.TABLE.items()
-}
-
-
 def test_chapter_2_shows_the_choices_that_the_code_makes():
-    shown = table_of(words_of(FAMILY))
-    assert shown == {name: CHOICES[name] for name in shown}
+    text = words_of(FAMILY)
+    shown = table_of(text)
+    assert missing_lines({name: norms.TABLE[name] for name in shown}, AXES, text) == ""
     assert {"BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm", "RMSNorm"} <= set(shown)
 
 
 def test_the_depth_page_of_chapter_2_shows_all_choices_that_the_code_makes():
-    axes = AXES | {"": "none"}
-    relatives = {
-        name: (axes[choice.axes], choice.statistic, f"{choice.source}; {choice.parameters}")
-        for name, choice in norms.RELATIVES.items()
-    }
-    assert table_of(words_of(BOOK / "in_depth" / FAMILY.name)) == CHOICES | relatives
+    text = words_of(BOOK / "in_depth" / FAMILY.name)
+    assert missing_lines(norms.TABLE, AXES, text) == ""
+    assert missing_lines(norms.RELATIVES, AXES | {"": "none"}, text) == ""
+    assert list(table_of(text)) == list(norms.TABLE | norms.RELATIVES)
+
+
+def test_a_line_that_a_page_lacks_is_printed_as_it_must_stand_there():
+    text = words_of(FAMILY).replace("{cite:p}`zhang2019rms` | $H$", "{cite:p}`zhang2019rms` | $L$")
+    assert missing_lines({"RMSNorm": norms.TABLE["RMSNorm"]}, AXES, text) == (
+        "the page lacks these lines:\n| RMSNorm {cite:p}`zhang2019rms` | $H$ | root mean square | "
+        "the token itself |"
+    )
 
 
 def test_a_changed_table_is_noticed():

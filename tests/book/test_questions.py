@@ -24,6 +24,10 @@ CODE = {
 
 def test_there_are_enough_questions_and_each_stands_once():
     assert len(ENTRIES) == PAGE.count("\n### ") >= 90
+    deeper = re.findall(r"^####+ .*", PAGE, re.MULTILINE)
+    assert not deeper, f"a question is a heading with ###: {deeper}"
+    empty = re.findall(r"^## (.*)\n+(?!### )(?=\S)", PAGE, re.MULTILINE)
+    assert not empty, f"{empty}: a question is a heading with ###, under a group with ##"
 
 
 @pytest.mark.parametrize("question", CODE)
@@ -135,8 +139,13 @@ def places(answer: str) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("question", ENTRIES)
 def test_an_answer_leads_to_the_place_with_the_evidence(question):
     good, gone = places(ENTRIES[question])
-    assert gone == []
-    assert good != []
+    pages = {link.split("#")[0] for link in gone if "#" in link}
+    known = {page: sorted(HEADINGS.get(posixpath.normpath(page), ())) for page in pages}
+    assert gone == [], f"no such label or heading; the headings are {known}"
+    assert good != [], (
+        "link the section with the evidence, as in "
+        "[words](02_family_of_norms.ipynb#heading-of-the-section)"
+    )
 
 
 def test_a_link_to_a_page_or_to_a_place_that_is_gone_is_no_evidence():

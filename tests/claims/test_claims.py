@@ -59,15 +59,20 @@ def findings(name: str) -> list[Finding]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_verdict_on_record_follows_from_the_evidence(name):
-    assert judged(name).verdict == claims.named(name).recorded
+    _, evidence, verdict = judged(name)
+    assert verdict == claims.named(name).recorded, (
+        f"the evidence says {verdict!r} ({page.deciding(evidence)}): is it right? "
+        f"Then record it: recorded={verdict!r}"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_entry_says_what_a_reader_needs(name):
     claim, evidence, verdict = judged(name)
-    assert claim.words.endswith(".") and len(claim.words) <= 130
-    assert not re.search(r"[`{}$*]", claim.words)
-    assert claim.met and len(claim.condition) >= 20
+    assert claim.words.endswith(".") and len(claim.words) <= 130, "one sentence, in 130 characters"
+    assert not re.search(r"[`{}$*]", claim.words), "the claim's own words are plain text"
+    assert claim.met, "say where readers meet it"
+    assert len(claim.condition) >= 20, "say what the claim leaves out, or what holds instead"
     assert (verdict == "open") == (
         any(isinstance(item, Unsettled) for item in evidence)
         or any(finding.agrees is None for finding in findings(name))
@@ -113,12 +118,16 @@ def test_there_are_enough_claims_and_all_are_in_the_list():
         for entry in vars(sys.modules.get(f"normtutor.claims.{path.stem}", page)).values()
         if type(entry) is ledger.Claim
     ]
-    assert {claim.name for claim in in_modules} == set(NAMES)
+    missing = {claim.name for claim in in_modules} ^ set(NAMES)
+    assert not missing, f"add the module of {missing} to _MODULES in normtutor/claims/__init__.py"
     decorated = sum(
         path.read_text(encoding="utf-8").count("\n@claim(")
         for path in (ROOT / "normtutor" / "claims").glob("*.py")
     )
-    assert decorated == len(NAMES)
+    assert decorated == len(NAMES), (
+        "claims in a module that normtutor/claims/__init__.py does not have among its _MODULES, "
+        "or two under one name"
+    )
 
 
 # --- evidence that would be different -------------------------------------------------------------
@@ -378,7 +387,9 @@ def headings_of(page_name: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_section_that_explains_a_claim_exists(name):
     place = claims.named(name).place
-    assert place.section in headings_of(place.page)
+    assert place.section in headings_of(place.page), (
+        f"{place.page} has no heading {place.section!r}, but {', '.join(headings_of(place.page))}"
+    )
 
 
 def test_the_chapters_of_the_page_are_the_chapters_of_the_book():

@@ -28,7 +28,19 @@ def test_the_table_says_which_cells_move_a_statistic(name):
         changed = ~np.isclose(before, after, rtol=1e-12)
         for cell in ((0, 0, 0), (0, 1, 3), (1, 2, 7), (1, 0, 4)):
             said = sharing_cells(name, SHAPE, cell, num_groups=GROUPS, p=SHARE)[moved]
-            assert said == changed[cell], (name, cell, moved)
+            assert said == changed[cell], (
+                f"{name}: its row has axes={TAKING[name].axes!r}, by which a change of "
+                f"x{list(moved)} {'moves' if said else 'does not move'} the statistic of "
+                f"x{list(cell)}; by its inverse it {'does' if changed[cell] else 'does not'}. "
+                "Which of the two is wrong?"
+            )
+
+
+def test_wrong_axes_in_a_row_are_named(monkeypatch):
+    for rows in (RELATIVES, TAKING):
+        monkeypatch.setitem(rows, "Wrong", TABLE["LayerNorm"]._replace(axes="BL"))
+    with pytest.raises(AssertionError, match="Wrong: its row has axes='BL'"):
+        test_the_table_says_which_cells_move_a_statistic("Wrong")
 
 
 @pytest.mark.parametrize("name", TAKING)
@@ -116,4 +128,6 @@ def test_bad_input(call, says):
 def test_every_norm_cites_a_paper_that_the_bibliography_has():
     entries = (Path(__file__).resolve().parents[2] / "book" / "references.bib").read_text("utf-8")
     for name, row in ROWS.items():
-        assert f"{{{row.citation}," in entries, name
+        assert f"{{{row.citation}," in entries, (
+            f"{name} cites {row.citation!r}: add an entry with this key to book/references.bib"
+        )

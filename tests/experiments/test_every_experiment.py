@@ -159,14 +159,19 @@ def test_a_cell_trained_again_gives_what_is_on_record(name, tmp_path):
 def test_what_is_reported_rests_on_enough_seeds(name):
     module, saved = experiments.module_of(name), experiments.load(name)
     fresh = set(module.SEEDS) - set(getattr(module, "TUNING", ()))
-    assert len(fresh) >= (3 if getattr(module, "ALONE", False) else 5)
+    needed = 3 if getattr(module, "ALONE", False) else 5
+    assert len(fresh) >= needed, f"SEEDS needs {needed} seeds that chose no learning rate"
     for values in module.rows(saved).values():
-        assert len(values) == len(fresh)
+        assert len(values) == len(fresh), (
+            f"{name}: rows(saved) gives one number per seed, without those in TUNING"
+        )
 
 
 @pytest.mark.parametrize("name", experiments.names())
 def test_every_experiment_says_what_else_could_explain_its_result(name):
-    assert len(experiments.control(name).split()) >= 15
+    assert len(experiments.control(name).split()) >= 15, (
+        "say which boring cause would give the same result, and what was done about it"
+    )
 
 
 def test_a_docstring_without_a_control_is_found():
@@ -309,9 +314,13 @@ def figures_and_commands(notebook):
 
 
 def untraceable(notebook):
-    """Figures of saved runs whose command the page does not show."""
+    """Figures of saved runs whose command the page does not show, each with what to add."""
     figures, commands = figures_and_commands(notebook)
-    return [f"{figure}: {name}" for figure, names in figures for name in sorted(names - commands)]
+    return [
+        f"{figure}: end its caption in 'Saved run: `python -m normtutor.experiments run {name}`.'"
+        for figure, names in figures
+        for name in sorted(names - commands)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -327,7 +336,10 @@ def test_the_figure_of_an_experiment_is_drawn_from_its_saved_run(name):
     figures = []
     for path in (path for path in CHAPTERS if path.stem == module.CHAPTER):
         figures += figures_and_commands(json.loads(path.read_text(encoding="utf-8")))[0]
-    assert any(figure == module.FIGURE and name in names for figure, names in figures)
+    assert any(figure == module.FIGURE and name in names for figure, names in figures), (
+        f"no cell of {module.CHAPTER} draws experiments.load({name!r}) under mystnb.figure.name: "
+        f"{module.FIGURE}; a run that no page draws has a FIGURE that begins with 'none:'"
+    )
 
 
 def test_a_figure_without_a_command_is_found():
@@ -338,7 +350,10 @@ def test_a_figure_without_a_command_is_found():
 
     load = cell("run = experiments.load('text_batches')\ndef get(): return run.values('loss')")
     figure = cell("losses = get()\nplt.plot(losses)", "fig-x")
-    assert untraceable({"cells": [load, figure]}) == ["fig-x: text_batches"]
+    found = [
+        "fig-x: end its caption in 'Saved run: `python -m normtutor.experiments run text_batches`.'"
+    ]
+    assert untraceable({"cells": [load, figure]}) == found
     assert untraceable({"cells": [load, figure, cell("print(run.provenance())")]}) == []
     words = {
         "cell_type": "markdown",
@@ -348,7 +363,7 @@ def test_a_figure_without_a_command_is_found():
     told = "5 seeds; `python -m normtutor.experiments run text_batches`."
     assert untraceable({"cells": [load, cell("plt.plot(get())", "fig-x", told)]}) == []
     loop = cell("for x in [get()]:\n    with style():\n        plt.plot(x)", "fig-x")
-    assert untraceable({"cells": [load, loop]}) == ["fig-x: text_batches"]
+    assert untraceable({"cells": [load, loop]}) == found
     other = cell("run = [1, 2]\nplt.plot([losses for losses in run])", "fig-y")
     assert untraceable({"cells": [load, cell("losses = get()"), other]}) == []
     other = cell("plt.plot(np.arange(3))", "fig-y")
@@ -377,7 +392,10 @@ def test_a_depth_page_names_what_else_could_explain_its_runs(path, pages_of_cont
 
 def test_every_experiment_belongs_to_a_page_with_its_control(pages_of_controls):
     told = "".join(pages_of_controls.controls(path.stem) for path in DEPTH_PAGES)
-    assert [name for name in experiments.names() if f"- `{name}`: " not in told] == []
+    without = [name for name in experiments.names() if f"- `{name}`: " not in told]
+    assert without == [], (
+        "run python .ci/controls.py; CHAPTER is the page's file without its ending"
+    )
 
 
 def test_a_section_of_controls_that_is_old_is_replaced(pages_of_controls):

@@ -51,16 +51,17 @@ def test_a_notebook_is_in_order(path):
     text = "\n".join(sources_of(path))
     calls = re.findall(r'^(check|explain)\("(\d\d\.\d)", (\w+)\)$', text, re.MULTILINE)
     asked = [("explain" if t.kind == "explain" else "check", t.id, t.name) for t in tasks]
-    assert calls == asked
+    assert calls == asked, f"its cells differ from the tasks in {set(asked) ^ set(calls)}"
     headings = re.findall(
         r"^## (\d\d\.\d) (\w+): (.+)$", "\n".join(c.source for c in cells_of(path)), re.MULTILINE
     )
-    assert headings == [(t.id, t.kind.capitalize(), t.title) for t in tasks]
+    wanted = [(t.id, t.kind.capitalize(), t.title) for t in tasks]
+    assert headings == wanted, "a heading is as in '## 02.1 Predict: The largest output'"
     kinds = {task.kind for task in tasks}
     assert kinds == {"implement", "predict", "explain", "repair"}
     for task in tasks:
         said = re.search(rf"## {task.id} .*?\*(\d+) points?[.,]", prose(path), re.DOTALL)
-        assert said and int(said[1]) == task.points
+        assert said and int(said[1]) == task.points, f"{task.id}: say *{task.points:g} points.*"
 
 
 def prose(path):

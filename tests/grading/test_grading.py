@@ -69,13 +69,14 @@ def test_a_statistic_in_float32_is_good_enough_for_an_rms_norm():
 
 
 def test_every_task_has_a_right_answer_in_three_styles():
-    code = [task.id for task in TASKS.values() if task.kind in ("implement", "repair")]
-    assert sorted(code) == sorted(SOLUTIONS)
+    code = {task.id for task in TASKS.values() if task.kind in ("implement", "repair")}
+    assert code ^ SOLUTIONS.keys() == set(), "@solves of coursework_solutions.py and TASKS differ"
     for id in code:
         wanted = {"torch"} if id in MODULES else {"loops", "numpy", "torch"}
-        assert set(SOLUTIONS[id]) == wanted, id
-    predicted = [task.id for task in TASKS.values() if task.kind == "predict"]
-    assert sorted(predicted) == sorted(PREDICTIONS)
+        lacking = wanted - SOLUTIONS[id].keys()
+        assert not lacking, f"coursework_solutions.py lacks @solves({id!r}, ...) for {lacking}"
+    predicted = {task.id for task in TASKS.values() if task.kind == "predict"}
+    assert predicted ^ PREDICTIONS.keys() == set(), "PREDICTIONS of coursework_solutions.py"
 
 
 # --- wrong answers --------------------------------------------------------------------------------
@@ -90,13 +91,19 @@ def told(result):
 def test_a_wrong_answer_is_caught_and_diagnosed(wrong):
     result = examined(TASKS[wrong.task], wrong.answer)
     failed = told(result)
-    assert failed
+    assert failed, f"a wrong answer passes all checks of {wrong.task}: give one on which it fails"
     assert result.score < TASKS[wrong.task].points
     if wrong.all_lost:
-        assert result.score == 0
+        assert result.score == 0, (
+            "it earns points: mark the check of the values with first=True, or, if some of the "
+            "answer is right, the mistake with all_lost=False"
+        )
     if wrong.words is not None:
         said = [f for f in failed if wrong.words in f.words]
-        assert said, [f.words for f in failed]
+        assert said, (
+            f"no check says {wrong.words!r}: add Known(words, (what the mistake gives,)) to it. "
+            f"It says {[f.words for f in failed]}"
+        )
         assert any(f.known for f in said)
 
 
@@ -108,4 +115,5 @@ def test_the_catalogue_is_large_and_mostly_diagnosed():
     assert len({(w.task, w.name) for w in MISTAKES}) == len(MISTAKES)
     assert {w.seen for w in MISTAKES} == {"public code", "typical", "rewrite", "derivation", "stub"}
     # Every task that a program judges has a wrong answer that it has been tried on.
-    assert {w.task for w in MISTAKES} == {t.id for t in TASKS.values() if t.kind != "explain"}
+    untried = {t.id for t in TASKS.values() if t.kind != "explain"} ^ {w.task for w in MISTAKES}
+    assert not untried, f"coursework_mistakes.py lacks wrong answers to {untried}"
