@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -43,8 +44,49 @@ def test_what_a_page_for_owners_names_is_there(name):
     assert targets <= rules
     paths = re.findall(r"`((?:normtutor|tests|book|\.ci)/[\w./-]+\.\w+)`", text)
     assert [
-        path for path in paths if not re.search("NAME|SUBJECT", path) and not (ROOT / path).exists()
+        path
+        for path in paths
+        if not re.search("NAME|SUBJECT|0N", path) and not (ROOT / path).exists()
     ] == []
+
+
+def commands_of(text: str) -> list[list[str]]:
+    """The arguments of every pytest that a page asks for, which may be broken over lines."""
+    found = re.findall(r"python -m pytest ([^`]*)`", re.sub(r"\n *", " ", text))
+    return [shlex.split(arguments) for arguments in found]
+
+
+def words_without_a_test(command: list[str]) -> list[str]:
+    """The paths, or the words behind -k, that choose nothing; placeholders are left out."""
+    paths = [ROOT / word for word in command if word.startswith("tests")]
+    files = [
+        file for path in paths for file in (path.rglob("test_*.py") if path.is_dir() else [path])
+    ]
+    if not files or not all(file.exists() for file in files):
+        return list(map(str, paths))
+    names = " ".join(
+        [file.stem for file in files]
+        + [
+            n
+            for file in files
+            for n in re.findall(r"^def (test_\w+)", file.read_text("utf-8"), re.M)
+        ]
+    )
+    asked = " ".join(command[command.index("-k") + 1 :]) if "-k" in command else ""
+    words = set(re.findall(r"\b[a-z_]+\b", asked)) - {"and", "or", "not", "rms"}  # rms: a NAME
+    return sorted(word for word in words if word not in names)
+
+
+def test_the_commands_of_the_recipes_choose_tests():
+    commands = commands_of(read("CONTRIBUTING.md"))
+    assert len(commands) >= 8
+    assert {" ".join(c): words_without_a_test(c) for c in commands if words_without_a_test(c)} == {}
+
+
+def test_a_command_that_chooses_nothing_is_noticed():
+    (command,) = commands_of('`python -m pytest tests/core -k\n   "NAME or floors or lawyers"`')
+    assert words_without_a_test(command) == ["lawyers"]
+    assert words_without_a_test(["tests/gone.py"])
 
 
 def test_the_newest_change_is_that_of_this_version():
