@@ -16,6 +16,7 @@ from normtutor.grading.platforms import classroom, gradescope_run, gradescope_zi
 from normtutor.grading.sandbox import Limits
 from normtutor.grading.submission import (
     Unreadable,
+    as_failure,
     as_gradescope,
     as_text,
     chapter_of,
@@ -43,14 +44,19 @@ def run(arguments: argparse.Namespace) -> int:
         return code
     chapter = arguments.chapter or chapter_of(path)
     tasks, hidden = tasks_for(chapter, arguments.checks, arguments.variant)
-    state = "graded"
+    state, text = "graded", ""
     try:
         found = grade(path, tasks, limits=limits, hidden=hidden, seed=arguments.seed)
         if found.stopped:
             state = "stopped"
     except Unreadable as error:
         found, state = nothing(tasks, str(error)), "unreadable"
-    text = as_text(path, found)
+    except ModuleNotFoundError:
+        raise
+    except Exception as error:
+        found, state = nothing(tasks, f"the grader failed: {error!r}"), "failed"
+        text = as_failure(path, error)
+    text = text or as_text(path, found)
     if arguments.report:
         arguments.report.write_text(text, encoding="utf-8")
     else:

@@ -23,6 +23,7 @@ import numpy as np
 
 DTYPES = ("bool", "int64", "int32", "float16", "float32", "float64")
 MOST_BYTES = 40_000_000  # of one answer, as text
+PATIENCE = 4  # seconds by the clock for each of computing: a busy machine costs nobody points
 # Packages that hold an answer or take derivatives. None of them is there for a graded submission.
 WITHHELD = (
     *("normtutor", "jax", "jaxlib", "flax", "equinox", "haiku", "keras", "tensorflow", "autograd"),
@@ -41,7 +42,15 @@ WRITTEN = tuple(
         ("a norm of torch's", r"[/\\]torch[/\\]", NORMS.pattern),
         ("torch's fusion of norms", r"[/\\]torch[/\\](nn[/\\]utils|ao)[/\\]", "^_?fuse_"),
         ("code that torch.fx has written", r"^<eval_with_key>", ""),
-        ("SciPy's derivatives", r"[/\\]scipy[/\\](differentiate[/\\]|optimize[/\\]_numdiff)", ""),
+        (
+            "SciPy's derivatives",
+            r"[/\\]scipy[/\\](differentiate[/\\]|optimize[/\\]_numdiff)",
+            "derivative|jacobian|hessian",
+        ),
+        ("torch's numerical derivatives", r"[/\\]torch[/\\]autograd[/\\]gradcheck", "numerical"),
+        ("SymPy's derivatives", r"[/\\]sympy[/\\]", r"^(diff|fdiff|_eval_derivative\w*)$"),
+        ("code that SymPy has written", "^<lambdifygenerated", ""),
+        ("mpmath's derivatives", r"[/\\]mpmath[/\\]calculus[/\\]differentiation", r"^diff"),
     )
 )
 
@@ -262,22 +271,33 @@ class Late(BaseException):
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Interrupt what runs inside after some seconds, where signals allow it."""
+    """Interrupt what runs inside after some seconds of computing, where signals allow it.
+
+    What waits without computing is interrupted, too, ``PATIENCE`` times as late.
+    """
     usable = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     if not usable or seconds <= 0:
         yield
         return
 
     def late(signum: int, frame: Any) -> None:
-        raise Late(f"it did not finish within {seconds:g} seconds")
+        waited = PATIENCE * seconds if signum == signal.SIGALRM else seconds
+        raise Late(f"it did not finish within {waited:g} seconds")
 
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    clocks = (
+        (signal.SIGPROF, signal.ITIMER_PROF, seconds),
+        (signal.SIGALRM, signal.ITIMER_REAL, PATIENCE * seconds),
+    )
+    before = [signal.signal(number, late) for number, _, _ in clocks]
+    for _, clock, most in clocks:
+        signal.setitimer(clock, most)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        for _, clock, _ in clocks:
+            signal.setitimer(clock, 0)
+        for (number, _, _), handler in zip(clocks, before, strict=True):
+            signal.signal(number, handler)
 
 
 def in_words(error: BaseException) -> str:

@@ -42,6 +42,7 @@ INTERNALS = re.compile(
     r"|__closure__|cell_contents|__globals__|__subclasses__|get_objects|get_referrers)\b"
 )
 FILE_BYTES = 50_000_000  # the largest file that a submission may write
+FILES = 256  # that it may have open
 
 
 def beside(name: str) -> Any:
@@ -78,6 +79,7 @@ def limit(megabytes: int, seconds: float) -> None:
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
         used = resource.getrusage(resource.RUSAGE_SELF)
         most = int(used.ru_utime + used.ru_stime + seconds) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (most, most))
@@ -173,9 +175,11 @@ def execute(
     cells: Sequence[str], namespace: dict, seconds: float, total: float, answers: Any
 ) -> list[str]:
     """Run the cells one after the other, each whatever became of the ones before; list errors."""
-    errors, started = [], time.monotonic()
+    errors: list[str] = []
+    started, computed = time.monotonic(), time.process_time()
     for number, source in enumerate(cells, start=1):
-        left = min(seconds, total - (time.monotonic() - started))
+        by_the_clock = (time.monotonic() - started) / answers.PATIENCE
+        left = min(seconds, total - max(by_the_clock, time.process_time() - computed))
         if left <= 0:
             errors.append(f"code cell {number}: not run, the notebook had used up its time")
             continue
@@ -222,10 +226,8 @@ class Originals:
 # --- the process ----------------------------------------------------------------------------------
 
 
-def serve(order: dict[str, Any], answers_to: int, grader: dict[str, Any]) -> None:
-    """Run one submission: questions come by descriptor 0, answers go by another, a line each."""
-    answers, wall = grader["answers"], grader["wall"]
-    reader, writer = os.fdopen(os.dup(0), "rb"), os.fdopen(answers_to, "wb")
+def settle(order: dict[str, Any], grader: dict[str, Any]) -> tuple[dict, Originals, Any]:
+    """Make this process ready for a submission: its namespace, what to put back, the wall."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     sys.stdin, sys.argv[1:] = open(os.devnull), []
@@ -234,18 +236,27 @@ def serve(order: dict[str, Any], answers_to: int, grader: dict[str, Any]) -> Non
     os.chdir(own)
     os.environ.update(HOME=own, TMPDIR=own, MPLCONFIGDIR=own)
     sys.dont_write_bytecode = True
-    sys.meta_path.insert(0, Withheld(answers.WITHHELD))
+    sys.meta_path.insert(0, Withheld(grader["answers"].WITHHELD))
     for name in ("normtutor", "normtutor.grading", "IPython", "IPython.display"):
         stand_in(name)
     builtins.display = builtins.get_ipython = Silent()  # type: ignore[attr-defined]
     main_module = sys.modules["__main__"] = types.ModuleType("__main__")
-    namespace = main_module.__dict__
     originals = Originals()
-    dumps, loads, clock = json.dumps, json.loads, order["seconds"]
     limit(order["megabytes"], 3 * order["total"])
-    holds = wall.Wall(False, False, "switched off")
+    holds = grader["wall"].Wall(False, False, "switched off")
     if order["wall"]:
-        holds = wall.raise_wall(grader["readable"], own, DEVICES)
+        holds = grader["wall"].raise_wall(grader["readable"], own, DEVICES)
+    return main_module.__dict__, originals, holds
+
+
+def serve(order: dict[str, Any], answers_to: int, grader: dict[str, Any]) -> None:
+    """Run one submission: questions come by descriptor 0, answers go by another, a line each.
+
+    The first question asks for nothing; its answer says that the process is ready, or why not.
+    """
+    answers = grader["answers"]
+    reader, writer = os.fdopen(os.dup(0), "rb"), os.fdopen(answers_to, "wb")
+    dumps, loads, clock = json.dumps, json.loads, order["seconds"]
 
     def answer(content: dict, question: str) -> None:
         data = dumps({**content, "question": question}).encode()
@@ -258,10 +269,17 @@ def serve(order: dict[str, Any], answers_to: int, grader: dict[str, Any]) -> Non
         originals.restore()
         return function(*given)
 
+    hello = loads(reader.readline())["question"]
+    try:
+        namespace, originals, holds = settle(order, grader)
+    except Exception as error:
+        answer({"failed": f"{type(error).__name__}: {error}"}, hello)
+        return
+    answer({"wall": holds}, hello)
     first = loads(reader.readline())
     errors = execute(first["cells"], namespace, clock, order["total"], answers)
     changed = originals.restore()[:20]
-    answer({"errors": errors[:50], "changed": changed, "wall": holds}, first["question"])
+    answer({"errors": errors[:50], "changed": changed}, first["question"])
     while True:
         request = loads(reader.readline() or b"null")
         if request is None:

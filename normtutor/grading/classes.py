@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from normtutor import __version__
-from normtutor.grading.judging import NOT_TRIED, Task
+from normtutor.grading.judging import NOT_TRIED, Task, printable
 from normtutor.grading.notebook import points
 from normtutor.grading.sandbox import Limits
 from normtutor.grading.submission import (
     Grade,
     Unreadable,
+    as_failure,
     as_text,
     chapter_of,
     grade,
+    is_file,
     nothing,
     tasks_for,
 )
@@ -51,7 +53,8 @@ def submissions(folder: Path, chapter: str = "") -> dict[str, list[Path]]:
         parts = path.relative_to(folder).parts
         if any(part.startswith(".") for part in parts):  # checkpoints of Jupyter's
             continue
-        found.setdefault(path.stem if len(parts) == 1 else parts[0], []).append(path)
+        student = printable(path.stem if len(parts) == 1 else parts[0])
+        found.setdefault(student, []).append(path)
     for student, paths in found.items():
         named = [path for path in paths if chapter and path.name.startswith(chapter)]
         found[student] = named or paths
@@ -62,19 +65,23 @@ def fingerprint(path: Path, settings: Settings) -> str:
     """What a grade depends on: the notebook, the checks, the limits, this package's version."""
     content = hashlib.sha256(repr((settings, __version__)).encode())
     for file in (path, settings.checks, settings.variant):
-        content.update(b"\0" if file is None else hashlib.sha256(file.read_bytes()).digest())
+        if file is None or not is_file(file):
+            content.update(b"\0")
+            continue
+        with open(file, "rb") as stream:
+            content.update(hashlib.file_digest(stream, "sha256").digest())
     return content.hexdigest()
 
 
 def record_of(student: str, paths: Sequence[Path], settings: Settings, out: Path) -> dict[str, Any]:
     """Grade one student's notebook and write its record; nothing that it holds stops the class."""
     path, tasks, hidden = paths[0], list[Task](), list[str]()
-    state = "graded"
+    state, failure = "graded", ""
     try:
         chapter = settings.chapter or chapter_of(path)
         tasks, hidden = tasks_for(chapter, settings.checks, settings.variant)
         if len(paths) > 1:
-            names = ", ".join(str(p.name) for p in paths)
+            names = ", ".join(printable(p.name) for p in paths)
             raise Unreadable(
                 f"there are {len(paths)} notebooks, and it is not clear which: {names}"
             )
@@ -85,8 +92,12 @@ def record_of(student: str, paths: Sequence[Path], settings: Settings, out: Path
         found, state = nothing(tasks, str(error)), "unreadable"
     except Exception as error:
         found, state = nothing(tasks, f"the grader failed: {error!r}"), "failed"
+        failure = as_failure(path, error)
     record = as_record(student, path, found, state)
-    record["fingerprint"] = fingerprint(path, settings)
+    if failure:  # without a fingerprint: the next run tries again
+        record["report"] = failure
+    else:
+        record["fingerprint"] = fingerprint(path, settings)
     (out / f"{student}.json").write_text(
         json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
     )
@@ -97,7 +108,7 @@ def as_record(student: str, path: Path, found: Grade, state: str) -> dict[str, A
     """All that is kept of a graded submission."""
     return {
         "student": student,
-        "file": path.name,
+        "file": printable(path.name),
         "state": state,
         "score": found.score,
         "possible": found.possible,
@@ -186,22 +197,21 @@ def write_up(out: Path, students: Sequence[str] = ()) -> int:
         table.writerow(["student", "file", "state", *ids, "total", "of", "complete"])
         for record in records:
             row = [score_of(record, id, given) for id in ids]
+            total = "" if record["state"] == "failed" else totals[record["student"]]
             whole = sum(task["points"] for task in record["tasks"].values())
             missing = any(
                 cell == "" and id in record["tasks"] for id, cell in zip(ids, row, strict=True)
             )
-            head = [record["student"], record["file"], record["state"]]
-            table.writerow(
-                [*head, *row, totals[record["student"]], whole, "no" if missing else "yes"]
-            )
+            head = [no_formula(record["student"]), no_formula(record["file"]), record["state"]]
+            table.writerow([*head, *row, total, whole, "no" if missing else "yes"])
     (out / "summary.md").write_text("\n".join(summary(records, totals)) + "\n", encoding="utf-8")
     return max(STATES[record["state"]] for record in records)
 
 
 def score_of(record: dict[str, Any], id: str, given: dict[tuple[str, str], dict]) -> Any:
-    """The points of one task; empty while nobody has read an explanation."""
+    """The points of one task; empty while nobody, or no program, has read it."""
     task = record["tasks"].get(id)
-    if task is None:
+    if task is None or record["state"] == "failed":
         return ""
     if task["kind"] != "explain":
         return task["score"]
@@ -215,9 +225,8 @@ def total_of(record: dict[str, Any], given: dict[tuple[str, str], dict]) -> floa
 
 def entered(record: dict[str, Any], given: dict[tuple[str, str], dict]) -> Iterator[str]:
     """What the report says about explanations that somebody has read."""
-    rows = [
-        given[record["student"], id] for id, t in record["tasks"].items() if t["kind"] == "explain"
-    ]
+    asked = [id for id, task in record["tasks"].items() if task["kind"] == "explain"]
+    rows = [given[record["student"], id] for id in asked if record["state"] != "failed"]
     for row in rows:
         if row["points"] != "":
             worth = points(float(row["points"]), float(row["of"]))
@@ -235,12 +244,14 @@ def explanations(out: Path, records: Sequence[dict[str, Any]]) -> dict[tuple[str
             before = {(row["student"], row["task"]): row for row in csv.DictReader(file)}
     rows = {}
     for record in records:
+        if record["state"] == "failed":  # what was entered before is kept for the next run
+            for key in [key for key in before if key[0] == no_formula(record["student"])]:
+                rows[key] = {column: before[key].get(column) or "" for column in COLUMNS}
+            continue
         for id, written in record["texts"].items():
-            text = written.strip()
-            if text.startswith(("=", "+", "-", "@")):  # no formula in a spreadsheet
-                text = f"'{text}"
+            text = no_formula(written.strip())
             most = record["tasks"][id]["points"]
-            old = before.get((record["student"], id), {})
+            old = before.get((no_formula(record["student"]), id), {})
             value = (old.get("points") or "").strip().replace(",", ".")
             comment = old.get("comment") or ""
             if value and old.get("text", "").strip() != text:
@@ -251,11 +262,11 @@ def explanations(out: Path, records: Sequence[dict[str, Any]]) -> dict[tuple[str
             if value and not (value.replace(".", "", 1).isdigit() and float(value) <= most):
                 who = f"{record['student']}, {id}"
                 raise ValueError(f"{path.name}: {who}: {value} is not a number from 0 to {most:g}")
-            row = (record["student"], id, value, f"{most:g}", comment, text)
+            row = (no_formula(record["student"]), id, value, f"{most:g}", comment, text)
             rows[record["student"], id] = dict(zip(COLUMNS, row, strict=True))
         for id, task in record["tasks"].items():  # of a file that could not be read
             if task["kind"] == "explain" and id not in record["texts"]:
-                row = (record["student"], id, "0", f"{task['points']:g}", "", "")
+                row = (no_formula(record["student"]), id, "0", f"{task['points']:g}", "", "")
                 rows[record["student"], id] = dict(zip(COLUMNS, row, strict=True))
     with open(path, "w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, COLUMNS)
@@ -264,27 +275,34 @@ def explanations(out: Path, records: Sequence[dict[str, Any]]) -> dict[tuple[str
     return rows
 
 
+def no_formula(text: str) -> str:
+    """A cell of a table that no spreadsheet program takes for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
 def summary(records: Sequence[dict[str, Any]], totals: dict[str, float]) -> Iterator[str]:
     """The class on a page: who is missing something, which checks failed, and with which words."""
     states = Counter(record["state"] for record in records)
     yield f"# {len(records)} submissions\n"
     yield ", ".join(f"{n} {state}" for state, n in states.items()) + ".\n"
-    values = sorted(totals.values())
-    yield (
-        f"Points: median {statistics.median(values):g}, mean {statistics.mean(values):.2f}, "
-        f"from {values[0]:g} to {values[-1]:g}.\n"
-    )
+    values = sorted(totals[r["student"]] for r in records if r["state"] != "failed")
+    if values:
+        yield (
+            f"Points: median {statistics.median(values):g}, mean {statistics.mean(values):.2f}, "
+            f"from {values[0]:g} to {values[-1]:g}.\n"
+        )
     if any(record["no wall"] for record in records):
         yield "**Some submissions ran without a wall of the kernel;** their reports say why.\n"
     for record in records:
         if record["state"] != "graded":
-            why = [*record["stopped"], *record["notes"], ""][0]
-            yield f"- {record['student']} ({record['file']}): {record['state']}: {why}"
+            why = in_markdown([*record["stopped"], *record["notes"], ""][0])
+            who = in_markdown(f"{record['student']} ({record['file']})")
+            yield f"- {who}: {record['state']}: {why}"
     yield "\n| task | check | failed | most often because |\n| --- | --- | --- | --- |"
     words: dict[tuple[str, str], Counter] = {}
     asked: Counter = Counter()
     for record in records:
-        if record["state"] == "unreadable":
+        if record["state"] in ("unreadable", "failed"):
             continue
         for id, task in record["tasks"].items():
             for found in task["findings"]:
@@ -295,5 +313,11 @@ def summary(records: Sequence[dict[str, Any]], totals: dict[str, float]) -> Iter
                     words.setdefault((id, found["check"]), Counter())[reason] += 1
     for (id, check), reasons in sorted(words.items(), key=lambda item: -item[1].total()):
         most = "; ".join(f"{reason[:160]} ({n})" for reason, n in reasons.most_common(3))
-        most = most.replace("|", "\\|")
+        most = in_markdown(most)
         yield f"| {id} | {check} | {reasons.total()} of {asked[id, check]} | {most} |"
+
+
+def in_markdown(text: str) -> str:
+    """A submission's words in one line, without what would be a tag, a link or a new cell."""
+    line = re.sub(r"\s+", " ", text)
+    return re.sub(r"([\\|<\[\]`])", r"\\\1", line)

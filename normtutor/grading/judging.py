@@ -36,6 +36,10 @@ class Mistake(Exception):
         self.known, self.symptom = known, symptom
 
 
+class GraderFailed(Exception):
+    """The grader could not ask a submission. That says nothing about the submission."""
+
+
 class Answer(Protocol):
     """How checks reach an answer, wherever it runs."""
 
@@ -156,11 +160,11 @@ def judge(task: Task, answer: Any, rng: np.random.Generator) -> Result:
                 check.run(answer, rng)
             findings.append(Finding(check.name, True))
         except Mistake as mistake:
-            found = Finding(check.name, False, str(mistake), mistake.known, mistake.symptom)
-            findings.append(found)
+            words, symptom = printable(mistake), printable(mistake.symptom)
+            findings.append(Finding(check.name, False, words, mistake.known, symptom))
             barred = check.first
-        except ImportError:
-            raise  # torch is missing here; that is nothing that a student did
+        except (ImportError, GraderFailed):
+            raise  # torch is missing here, or no process starts; a student did nothing wrong
         except Exception as error:
             # A submission may hand back what no check foresaw; that is no reason to stop grading.
             words = f"what came back could not be checked ({type(error).__name__})"

@@ -1,16 +1,18 @@
 """What Gradescope and GitHub Classroom need: a zip that grades there, a repository to hand out."""
 
 import json
+import shlex
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from normtutor.grading.judging import Task
+from normtutor.grading.judging import Task, printable
 from normtutor.grading.sandbox import Limits
 from normtutor.grading.submission import (
     Unreadable,
     as_gradescope,
+    chapter_of,
     grade,
     nothing,
     tasks_for,
@@ -37,44 +39,61 @@ PYTHONPATH=/autograder/source /autograder/env/bin/python -m normtutor.grading gr
 [ -s "$results" ] || echo '{{"score": 0, "output": "The autograder did not start. Your submission is
  kept; your instructor sees this message, too."}}' | tr -d '\\n' > "$results"
 """
+# The whole folder is a student's. So Python runs with -I, and no module there stands in for ours;
+# results lie outside; and no word of a student's reaches the log, where a line that begins with two
+# colons is a command.
 WORKFLOW = """name: Check the coursework
 on: [push, workflow_dispatch]
+
 permissions:
-  checks: write
-  actions: read
-  contents: read
+  contents: read # to check out the notebook; the points travel as notices of this run
+
+concurrency:
+  group: ${{{{ github.ref }}}}
+  cancel-in-progress: true
+
 jobs:
   grade:
+    name: Grade
     runs-on: ubuntu-latest
     timeout-minutes: 20
+    if: github.actor != 'github-classroom[bot]'
     steps:
-      - uses: actions/checkout@v4
-      - uses: actions/setup-python@v5
+      - uses: actions/checkout@08c6903cd8c0fde910a37f88322edcfb5dd907a8 # v5.0.0
+        with:
+          persist-credentials: false
+      - uses: actions/setup-python@e797f83bcb11b83ae66e0230d6156d7c80228e7c # v6.0.0
         with:
           python-version: "{python}"
-      - run: pip install torch --index-url https://download.pytorch.org/whl/cpu
-      - run: pip install "normtutor[torch] @ git+https://github.com/normtutor/normtutor"
+      - name: Install
+        run: |
+          pip install torch --index-url https://download.pytorch.org/whl/cpu
+          pip install "normtutor[torch] @ git+https://github.com/normtutor/normtutor"
       - name: Grade
-        run: >
-          python -m normtutor.grading grade {notebook} --report report.txt
-          --gradescope results.json || true
-      - name: Report
-        run: cat report.txt | tee -a "$GITHUB_STEP_SUMMARY"
+        run: |
+          code=0
+          python -I -m normtutor.grading grade {notebook} --chapter {chapter} \\
+            --report "$RUNNER_TEMP/report.txt" --gradescope "$RUNNER_TEMP/results.json" || code=$?
+          sed 's/^/    /' "$RUNNER_TEMP/report.txt" >> "$GITHUB_STEP_SUMMARY"
+          # 0: graded, 3: not a notebook, 4: stopped. Anything else is not the student's doing.
+          case $code in 0|3|4) ;; *) exit $code ;; esac
 {steps}      - name: Points
-        uses: classroom-resources/autograding-grading-reporter@v1
+        uses: classroom-resources/autograding-grading-reporter@{reporter} # v1
         env:
 {results}        with:
           runners: {runners}
 """
-STEP = """      - name: "{id} {title}"
-        id: task-{number}
-        uses: classroom-resources/autograding-command-grader@v1
+STEP = """      - name: {title}
+        id: task{number}
+        uses: classroom-resources/autograding-command-grader@{grader} # v1
         with:
-          test-name: "{id} {title}"
-          command: python -m normtutor.grading passed results.json {id}
+          test-name: {title}
+          command: python -I -m normtutor.grading passed "${{{{ runner.temp }}}}/results.json" {id}
           timeout: 1
           max-score: {points:g}
 """
+COMMAND_GRADER = "d5b3fa6f50f7f629b7bfae0cc3e4c58852b412d5"
+REPORTER = "d13b5912daf5042ac1b71bc38bdb4a6bcd61d8ca"
 
 
 # --- Gradescope -----------------------------------------------------------------------------------
@@ -115,7 +134,7 @@ def the_notebook(folder: Path, chapter: str) -> Path:
         return (named or paths)[0]
     if not paths:
         raise Unreadable("there is no notebook (.ipynb) in what you handed in")
-    names = ", ".join(path.name for path in paths)
+    names = ", ".join(printable(path.name) for path in paths)
     raise Unreadable(
         f"you handed in {len(paths)} notebooks, and it is not clear which one counts: {names}. "
         f"Hand in one, or one whose name begins with {chapter}"
@@ -151,19 +170,28 @@ def gradescope_run(
 
 def classroom(notebook: Path, out: Path) -> int:
     """Write a folder to make a template repository of: the notebook, a workflow, a README."""
-    chapter = notebook.name[:2]
+    chapter = chapter_of(notebook)
     tasks = [task for task in tasks_of(chapter) if task.kind != "explain"]
     steps = [
-        STEP.format(id=t.id, title=t.title, number=i, points=t.points) for i, t in enumerate(tasks)
+        STEP.format(
+            id=task.id,
+            title=json.dumps(f"{task.id} {task.title}", ensure_ascii=False),
+            number=number,
+            points=task.points,
+            grader=COMMAND_GRADER,
+        )
+        for number, task in enumerate(tasks)
     ]
-    ids = [f"task-{i}" for i in range(len(tasks))]
+    ids = [f"task{number}" for number in range(len(tasks))]
     results = [
-        f'          {id.upper()}_RESULTS: "${{{{ steps.{id}.outputs.result }}}}"\n' for id in ids
+        f"          {id.upper()}_RESULTS: ${{{{ steps.{id}.outputs.result }}}}\n" for id in ids
     ]
     text = WORKFLOW.format(
         python=PYTHON,
-        notebook=notebook.name,
+        notebook=shlex.quote(notebook.name),
+        chapter=chapter,
         steps="".join(steps),
+        reporter=REPORTER,
         results="".join(results),
         runners=",".join(ids),
     )
@@ -190,7 +218,9 @@ def passed(results: Path, id: str) -> int:
         return 1
     for test in content["tests"]:
         if test["number"] == id:
-            print(test["output"])
+            # Nothing that a student wrote: on GitHub a line of output can be a command.
+            print(f"{test['number']}: {test['score']:g} of {test['max_score']:g} points")
+            print("The report stands in the summary of this run.")
             return 0 if test["status"] == "passed" else 1
     print(f"there is no task {id}")
     return 1

@@ -7,6 +7,7 @@ next one.
 
 import atexit
 import contextlib
+import errno
 import json
 import os
 import secrets
@@ -14,6 +15,7 @@ import select
 import selectors
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -25,22 +27,24 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from normtutor.grading import answers
-from normtutor.grading.judging import printable, received
+from normtutor.grading.judging import GraderFailed, printable, received
 from normtutor.grading.wall import Wall
 
 MOST_PRINTED = 4000  # characters kept of what a submission prints
 MOST_WRITTEN = 200_000_000  # bytes in a submission's folder
+MOST_THREADS = 256
+BLOCK = 4096  # bytes that even an empty file takes
 MOST_STARTS = 6
 PREPARED = ("torch", "scipy", "matplotlib.pyplot")  # worth importing once for all submissions
 
 
 class Limits(NamedTuple):
-    """How much a submission may use."""
+    """How much a submission may use; seconds are of computing, see ``answers.PATIENCE``."""
 
     seconds: float = 10.0  # for one cell or one call
     total_seconds: float = 120.0  # for all cells together, and again for all calls
     megabytes: int = 2048  # beyond what Python and torch take
-    start_seconds: float = 60.0  # for Python and torch to be there, on a busy machine
+    start_seconds: float = 240.0  # for Python and torch to be there, on a busy machine
 
 
 class Silent(Exception):
@@ -58,29 +62,32 @@ class Starter:
         self.fork = fork
         self.folder = tempfile.TemporaryDirectory(prefix="grader-", ignore_cleanup_errors=True)
         self.control, theirs = socket.socketpair()
-        with theirs:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    str(Path(__file__).with_name("child.py")),
-                    str(theirs.fileno()),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                cwd=self.folder.name,
-                # Nothing of the grader's environment is passed on, secrets least of all.
-                env={
-                    "OMP_NUM_THREADS": "1",
-                    "HOME": self.folder.name,
-                    "MPLCONFIGDIR": self.folder.name,
-                    "LANG": "C.UTF-8",
-                },
-                start_new_session=True,
-            )
+        try:
+            with theirs:
+                self.process = self._popen(theirs.fileno())
+        except OSError:  # this user may not run the interpreter, or has too many processes
+            self.control.close()
+            self.folder.cleanup()
+            raise
         self.lock = threading.Lock()
+
+    def _popen(self, control: int) -> subprocess.Popen:
+        return subprocess.Popen(
+            [sys.executable, "-I", str(Path(__file__).with_name("child.py")), str(control)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(control,),
+            cwd=self.folder.name,
+            # Nothing of the grader's environment is passed on, secrets least of all.
+            env={
+                "OMP_NUM_THREADS": "1",
+                "HOME": self.folder.name,
+                "MPLCONFIGDIR": self.folder.name,
+                "LANG": "C.UTF-8",
+            },
+            start_new_session=True,
+        )
 
     def _ask(self, order: dict[str, Any], descriptors: Sequence[int], seconds: float) -> Any:
         try:
@@ -133,14 +140,56 @@ def starter() -> Starter:
     return here
 
 
-def size_of(folder: str) -> int:
-    """How many bytes lie in a folder."""
-    found = 0
-    for base, _, names in os.walk(folder):
-        for name in names:
+def begun(order: dict[str, Any], descriptors: Sequence[int], seconds: float) -> tuple[Starter, int]:
+    """Start a submission's process: what started it, and its id. A dead starter is replaced."""
+    try:
+        here = starter()
+        return here, here.start(order, descriptors, seconds)
+    except (OSError, Silent):
+        here = starter()
+        return here, here.start(order, descriptors, seconds)
+
+
+def computing_time(pid: int) -> float:
+    """How many seconds a process has computed; by the clock where the system does not say."""
+    try:
+        with open(f"/proc/{pid}/stat") as status:
+            fields = status.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except OSError:
+        return time.monotonic() if sys.platform != "linux" else 0.0
+
+
+def size_of(folder: str, pid: int = 0) -> int:
+    """How many bytes lie in a folder, and in files that a process has removed and not closed."""
+    found, folders = 0, [folder]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    found += max(entry.stat(follow_symlinks=False).st_size, BLOCK)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:  # nobody needs so deep a folder
+                return sys.maxsize
+        if found > MOST_WRITTEN:
+            return found
+    with contextlib.suppress(OSError):
+        for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):
-                found += os.lstat(os.path.join(base, name)).st_size
+                status = os.stat(f"/proc/{pid}/fd/{name}")
+                if stat.S_ISREG(status.st_mode) and not status.st_nlink:
+                    found += status.st_size
     return found
+
+
+def threads_of(pid: int) -> int:
+    """How many threads a process has, where the system says so."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return 0
 
 
 class Sandbox:
@@ -160,7 +209,8 @@ class Sandbox:
         self.stopped: list[str] = []
         self.printed, self.printed_bytes = "", 0
         self.starts = 0
-        whole = 2 * self.limits.total_seconds + MOST_STARTS * self.limits.start_seconds
+        whole = 2 * answers.PATIENCE * self.limits.total_seconds
+        whole += MOST_STARTS * self.limits.start_seconds
         self.deadline = time.monotonic() + whole
         self._starter: Starter | None = None
         self._pid = 0
@@ -176,14 +226,23 @@ class Sandbox:
         trace: TracebackType | None,
     ) -> None:
         self._stop()
-        self._folder.cleanup()
+        try:
+            self._folder.cleanup()
+        except RecursionError:  # folders in folders, more than Python goes down
+            subprocess.run(["rm", "-rf", "--", self._folder.name], check=False)
 
     def answer(self, name: str) -> "Remote":
         """What stands under ``name`` in the submission."""
         return Remote(self, name)
 
     def ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Put one question; the reply is data, or says that there was none."""
+        """Put one question; the reply is data, or says that there was none.
+
+        Raises
+        ------
+        GraderFailed
+            If no process can be started for the submission.
+        """
         try:
             if self._starter is None:
                 self._start()
@@ -199,6 +258,25 @@ class Sandbox:
         if self.starts >= MOST_STARTS:
             raise Silent("the submission has ended its process too often")
         self.starts += 1
+        try:
+            self._begin()
+        except (OSError, ValueError, Silent) as error:
+            self._stop()
+            raise GraderFailed(f"no process could be started for it: {error}") from error
+        self._send({"cells": self.cells})
+        try:
+            # Here, too, the process stops by itself, if it is let.
+            reply = self._receive(self.limits.total_seconds + self.limits.seconds + 1)
+        except Silent as silent:
+            self.starts = MOST_STARTS  # its cells would do so again
+            self.errors = [f"while the cells ran, {silent}"]
+            raise
+        if self.starts == 1:
+            self.errors = [printable(e)[:500] for e in listed(reply.get("errors"))[:50]]
+            self.changed = [printable(name)[:100] for name in listed(reply.get("changed"))[:20]]
+
+    def _begin(self) -> None:
+        """Start the process, up to where the first cell would run."""
         source = "\n".join(self.cells)
         order = {
             "prepare": [name for name in PREPARED if name.split(".")[0] in source],
@@ -211,29 +289,27 @@ class Sandbox:
         questions, self._questions = os.pipe()
         printed, theirs_printed = os.pipe()
         self._answers, theirs = os.pipe()
-        self._starter, self._rest = starter(), b""
+        self._rest = b""
         self._drainer = threading.Thread(target=self._drain, args=(printed,), daemon=True)
         self._drainer.start()
         try:
             descriptors = [questions, theirs_printed, theirs]
-            self._pid = self._starter.start(order, descriptors, self.limits.start_seconds)
+            self._starter, self._pid = begun(order, descriptors, self.limits.start_seconds)
+        except BaseException:
+            os.close(self._questions)
+            os.close(self._answers)
+            raise
         finally:
             for descriptor in (questions, theirs_printed, theirs):
                 os.close(descriptor)
         os.set_blocking(self._answers, False)
         os.set_blocking(self._questions, False)
-        self._send({"cells": self.cells})
-        try:
-            reply = self._receive(self.limits.total_seconds + self.limits.start_seconds)
-        except Silent as silent:
-            self.starts = MOST_STARTS  # its cells would do so again
-            self.errors = [f"while the cells ran, {silent}"]
-            raise
-        if self.starts == 1:
-            self.errors = [printable(e)[:500] for e in listed(reply.get("errors"))[:50]]
-            self.changed = [printable(name)[:100] for name in listed(reply.get("changed"))[:20]]
-            with contextlib.suppress(TypeError):
-                self.walled = Wall(*listed(reply.get("wall")))
+        self._send({})
+        reply = self._receive(self.limits.start_seconds)
+        if "failed" in reply:
+            raise OSError(reply["failed"])
+        # No line of the submission has run yet: this is the grader's own word.
+        self.walled = Wall(*reply["wall"])
 
     def _drain(self, descriptor: int) -> None:
         """Read what a submission prints, keep the beginning, count the rest."""
@@ -259,9 +335,14 @@ class Sandbox:
             raise Silent("the submission ended its process") from error
 
     def _receive(self, seconds: float) -> dict[str, Any]:
-        """Wait for the reply to the last question; what is no reply to it is thrown away."""
-        end = min(time.monotonic() + seconds, self.deadline)
-        received = 0
+        """Wait for the reply to the last question; what is no reply to it is thrown away.
+
+        Wait for as long as the process has not computed for so many seconds, up to ``PATIENCE``
+        times as long by the clock.
+        """
+        end = min(time.monotonic() + answers.PATIENCE * seconds, self.deadline)
+        computed = computing_time(self._pid)
+        received, looked = 0, time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             while True:
@@ -269,13 +350,16 @@ class Sandbox:
                     line, self._rest = self._rest.split(b"\n", 1)
                     reply = read_reply(line)
                     if reply.get("question") == self._question:
+                        self._watch()
                         return reply
                 left = end - time.monotonic()
-                if left <= 0:
+                if left <= 0 or computing_time(self._pid) - computed > seconds:
                     raise Silent("the submission did not finish in time")
-                if not selector.select(min(left, 1.0)):
-                    if size_of(self._folder.name) > MOST_WRITTEN:
-                        raise Silent("the submission wrote too much into its folder")
+                ready = selector.select(min(left, 1.0))
+                if time.monotonic() - looked > 1.0:
+                    self._watch()
+                    looked = time.monotonic()
+                if not ready:
                     continue
                 data = os.read(self._answers, 1 << 20)
                 if not data:
@@ -284,6 +368,13 @@ class Sandbox:
                 received += len(data)
                 if received > 2 * answers.MOST_BYTES:
                     raise Silent("the submission answered with too much data")
+
+    def _watch(self) -> None:
+        """Stop a process that takes what all need: the disk, or the system's threads."""
+        if size_of(self._folder.name, self._pid) > MOST_WRITTEN:
+            raise Silent("the submission wrote too much into its folder")
+        if threads_of(self._pid) > MOST_THREADS:
+            raise Silent("the submission started too many threads")
 
     def _stop(self) -> None:
         here, self._starter = self._starter, None

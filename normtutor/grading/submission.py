@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from normtutor.grading.judging import Finding, Result, Task, judge, printable
+from normtutor.grading.judging import Finding, GraderFailed, Result, Task, judge, printable
 from normtutor.grading.notebook import explained, points, report
 from normtutor.grading.sandbox import Limits, Sandbox
 from normtutor.grading.tasks import tasks_of
@@ -49,9 +49,12 @@ class Grade(NamedTuple):
 
 def code_cells(path: Path) -> list[str]:
     """The sources of a notebook's code cells, in any format that Jupyter has had since 2011."""
+    name = printable(path.name)
     try:
+        if not is_file(path):  # another student's notebook perhaps, or a pipe that never ends
+            raise Unreadable(f"{name} is a link or a device: hand in the notebook itself")
         if path.stat().st_size > LARGEST_NOTEBOOK:
-            raise Unreadable(f"{path.name} is larger than {LARGEST_NOTEBOOK // 10**6} MB")
+            raise Unreadable(f"{name} is larger than {LARGEST_NOTEBOOK // 10**6} MB")
         notebook = json.loads(path.read_text(encoding="utf-8-sig"))
         cells = notebook.get("cells")
         if cells is None:  # format 3 and before
@@ -64,8 +67,13 @@ def code_cells(path: Path) -> list[str]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, Unreadable):
             raise
-        raise Unreadable(f"{path.name} is not a notebook: {type(error).__name__}") from error
+        raise Unreadable(f"{name} is not a notebook: {type(error).__name__}") from error
     return sources
+
+
+def is_file(path: Path) -> bool:
+    """Whether a path is a file of its own."""
+    return path.is_file() and not path.is_symlink()
 
 
 def chapter_of(path: Path) -> str:
@@ -74,7 +82,7 @@ def chapter_of(path: Path) -> str:
     if not match:
         raise ValueError(
             f"the name of a submission must begin with its chapter, as 02_norms.ipynb; got "
-            f"{path.name}. Name the chapter with --chapter 02."
+            f"{printable(path.name)}. Name the chapter with --chapter 02."
         )
     return match.group()
 
@@ -133,6 +141,8 @@ def grade(
     ------
     Unreadable
         If the file is not a notebook.
+    GraderFailed
+        If no process can be started for it.
     """
     started = time.monotonic()
     rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
@@ -156,6 +166,8 @@ def grade(
 def _text(answer: Any) -> str:
     try:
         value = answer()
+    except GraderFailed:
+        raise
     except Exception:
         return ""
     return printable(value[:LONGEST_EXPLANATION]) if isinstance(value, str) else ""
@@ -174,7 +186,7 @@ def _notes(sandbox: Sandbox) -> tuple[str, ...]:
 
 def as_text(path: Path, found: Grade) -> str:
     """The report for a student."""
-    lines = [f"{path.name}: {points(found.score, found.possible)}", ""]
+    lines = [f"{printable(path.name)}: {points(found.score, found.possible)}", ""]
     for result in found.results:
         if result.task.id in found.hidden:
             continue
@@ -186,6 +198,15 @@ def as_text(path: Path, found: Grade) -> str:
     if found.notes:
         lines += ["While the notebook ran:", *(f"  {note}" for note in found.notes), ""]
     return "\n".join(lines)
+
+
+def as_failure(path: Path, error: Exception) -> str:
+    """The report where the grader failed: no points, and none lost."""
+    return (
+        f"{printable(path.name)}: not graded\n\n"
+        "The grader failed; that says nothing about the answers.\n"
+        f"  {type(error).__name__}: {printable(error)}\n"
+    )
 
 
 def unwalled(found: Grade) -> str:

@@ -14,12 +14,15 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from normtutor.grading.platforms import classroom
+
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / ".ci"), str(ROOT / "book" / "_ext")]
 lab = importlib.import_module("lab")
 lock = importlib.import_module("lock")
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+USES = re.compile(r"uses: (\S+)(.*)")
 BAD = """on: push
 jobs:
   a:
@@ -60,9 +63,24 @@ def test_the_workflows_pass_their_linters(tmp_path):
     assert "unpinned-uses" in complaints_of_zizmor([bad])
 
 
+def test_the_workflow_for_a_classroom_passes_them_too(tmp_path):
+    for notebook in sorted((ROOT / "book" / "exercises").glob("0*.ipynb")):
+        classroom(notebook, tmp_path / notebook.stem)
+    made = sorted(tmp_path.glob("*/.github/workflows/*.yml"))
+    assert len(made) == 8
+    assert complaints_of_actionlint(made) == []
+    assert complaints_of_zizmor(made) == []
+    ours = {a: v for path in WORKFLOWS for a, v in USES.findall(path.read_text(encoding="utf-8"))}
+    for path in made:
+        for action, version in USES.findall(path.read_text(encoding="utf-8")):
+            assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action), action
+            if action.startswith("actions/"):  # the versions that this repository uses itself
+                assert ours[action] == version
+
+
 def test_actions_are_pinned_by_commit():
     for path in WORKFLOWS:
-        for action in re.findall(r"uses: (\S+)(.*)", path.read_text(encoding="utf-8")):
+        for action in USES.findall(path.read_text(encoding="utf-8")):
             assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action[0]), action
             assert re.fullmatch(r" # v[\d.]+", action[1]), action
 

@@ -1,7 +1,8 @@
 """What a clever student may try: each kind with what it reached before there was a wall, and now.
 
 Every cell prints its own mark once it has what it was after, so a mark in the output is a breach.
-``before`` is what the first grader did with it, which kept a list of forbidden Python events.
+``before`` is what became of it when it was first tried: most of them met the first grader, which
+kept a list of forbidden Python events; those under "later" met the wall.
 """
 
 from typing import NamedTuple
@@ -267,6 +268,69 @@ OUTSIDE = {
         "refused",
     ),
     "other rights": Attack("import os; os.setuid(1000); reached()", "reached"),
+    # later
+    "memory that no limit counts": Attack("import os; os.memfd_create('a'); reached()", "refused"),
+    "the kernel's keys": Attack(
+        "import ctypes; c = ctypes.CDLL(None)\n"
+        "assert c.syscall(248, b'user', b'a', b'b', 1, -3) >= 0; reached()",
+        "refused",
+    ),
+    "a file by its handle": Attack(
+        "import ctypes, struct; c = ctypes.CDLL(None)\n"
+        "b = ctypes.create_string_buffer(struct.pack('Ii', 120, 0), 128); m = ctypes.c_int()\n"
+        "assert c.syscall(303, -100, b'{scene}/02_other.ipynb', b, ctypes.byref(m), 0) == 0\n"
+        "reached()",
+        "refused",
+    ),
+    "a socket by its second number": Attack(
+        "import ctypes; assert ctypes.CDLL(None).syscall(0x40000000 + 41, 2, 1, 0) >= 0; reached()",
+        "refused",
+    ),
+    "a database": Attack(
+        "import sqlite3; d = sqlite3.connect('{scene}/new.db')\n"
+        "d.execute('create table t (a)'); reached()",
+        "refused",
+    ),
+    "the checks as a library": Attack(
+        "import ctypes\ntry: ctypes.CDLL('{package}/grading/judging.py')\n"
+        "except OSError as error: assert 'ELF' in str(error); reached()",
+        "refused",
+    ),
+    "the checks as a copied folder": Attack(
+        "import shutil; shutil.copytree('{package}/grading/tasks', 'mine'); reached()", "refused"
+    ),
+    "what its parent left open": Attack(
+        "import os, stat\n"
+        "def kinds():\n"
+        "    for d in range(300):\n"
+        "        try: yield os.fstat(d).st_mode\n"
+        "        except OSError: pass\n"
+        "assert any(stat.S_ISSOCK(m) or stat.S_ISREG(m) for m in kinds()); reached()",
+        "refused",
+    ),
+    "the memory of its parent": Attack(
+        "import os; open('/proc/%d/mem' % os.getppid(), 'rb'); reached()", "refused"
+    ),
+    "a signal to its parent": Attack("import os; os.kill(os.getppid(), 0); reached()", "refused"),
+    "memory shared by a number": Attack(
+        "import ctypes; assert ctypes.CDLL(None).shmget(0, 4096, 0o1600) >= 0; reached()", "refused"
+    ),
+    "a mount": Attack(
+        "import ctypes; assert ctypes.CDLL(None).mount(b'a', b'.', b'tmpfs', 0, None) == 0\n"
+        "reached()",
+        "refused",
+    ),
+    "counters of the processor": Attack(
+        "import ctypes; b = ctypes.create_string_buffer(128)\n"
+        "assert ctypes.CDLL(None).syscall(298, b, {judge}, -1, -1, 0) >= 0; reached()",
+        "refused",
+    ),
+    "a watch on a folder": Attack(
+        "import ctypes; c = ctypes.CDLL(None)\n"
+        "assert c.inotify_add_watch(c.inotify_init(), b'{scene}', 0xfff) >= 0; reached()",
+        "refused",
+    ),
+    "the clock": Attack("import time; time.clock_settime(0, time.time()); reached()", "refused"),
 }
 
 TORCH = """import torch, warnings, numpy as np
@@ -481,6 +545,113 @@ BORROWED = {
         "    y = torch._refs.native_group_norm(x, weight, bias, *x.shape, 1, eps)[0]\n"
         "    sys.setprofile(mine)\n"
         "    return y\n",
+        "reached",
+    ),
+    # later
+    "a compiled norm": (
+        "02.5",
+        "compiled = torch.compile(F.group_norm, backend='eager')\n"
+        + group("compiled(x, 1, weight, bias, eps)"),
+        "refused",
+    ),
+    "a batched norm": (
+        "02.5",
+        group("torch.vmap(lambda r: F.group_norm(r[None], 1, weight, bias, eps)[0])(x)"),
+        "refused",
+    ),
+    "a thread of TorchScript": (
+        "02.5",
+        "script = torch.jit.CompilationUnit('''\n"
+        "def f(x: Tensor, w: Tensor, b: Tensor, e: float) -> Tensor:\n"
+        "    return torch.jit._wait(torch.jit._fork(torch.group_norm, x, 1, w, b, e))\n''')\n"
+        + group("script.f(x, weight, bias, eps)"),
+        "refused",
+    ),
+    "an operator of a harmless name": (
+        "02.5",
+        "def harmless(x, w, b, e): return F.group_norm(x, 1, w, b, e)\n"
+        "mine = torch.library.Library('mine', 'FRAGMENT')\n"
+        "mine.define(f'f{id(harmless)}(Tensor x, Tensor w, Tensor b, float e) -> Tensor')\n"
+        "mine.impl(f'f{id(harmless)}', harmless, 'CompositeExplicitAutograd')\n"
+        "harmless = getattr(torch.ops.mine, f'f{id(harmless)}')\n"
+        + group("harmless(x, weight, bias, eps)"),
+        "refused",
+    ),
+    "a record inside the record": (
+        "02.5",
+        "def answer(x, weight, bias, eps):\n"
+        "    x, weight, bias = (torch.tensor(a) for a in (x, weight, bias))\n"
+        "    with torch.autograd.profiler.profile():\n"
+        "        return torch._VF.group_norm(x, 1, weight, bias, eps, False)\n",
+        "refused",
+    ),
+    "a derivative in TorchScript": (
+        "02.2",
+        "script = torch.jit.CompilationUnit('''\n"
+        "def f(g: Tensor, v: Tensor, e: Tensor) -> Tensor:\n"
+        "    v = v.detach().requires_grad_(True)\n"
+        "    c = v - v.mean(-1, True)\n"
+        "    y = c / ((c * c).mean(-1, True) + e).sqrt()\n"
+        "    found = torch.autograd.grad([(y * g).sum()], [v])[0]\n"
+        "    assert found is not None\n"
+        "    return found\n''')\n"
+        "def answer(g, x_hat, inverse_std):\n"
+        "    arrays = (g, x_hat / inverse_std, inverse_std)\n"
+        "    g, v, s = (torch.tensor(a).double() for a in arrays)\n"
+        "    return script.f(g, v, s**-2 - v.var(-1, keepdim=True, correction=0))\n",
+        "refused",
+    ),
+    "a derivative by SymPy": (
+        "02.2",
+        "import sympy\n"
+        "def formula(n):\n"
+        "    v, g = (sympy.symbols(f'{a}0:{n}', seq=True) for a in 'vg')\n"
+        "    e, m = sympy.Symbol('e'), sum(v) / n\n"
+        "    s = sympy.sqrt(sum((a - m)**2 for a in v) / n + e)\n"
+        "    loss = sum(a * (b - m) / s for a, b in zip(g, v))\n"
+        "    return sympy.lambdify([g, v, e], [sympy.diff(loss, a) for a in v])\n"
+        "made = {n: formula(n) for n in range(1, 10)}\n"
+        "def answer(g, x_hat, inverse_std):\n"
+        "    n = g.shape[-1]\n"
+        "    arrays = (g, x_hat / inverse_std, inverse_std)\n"
+        "    rows = zip(*(a.reshape(-1, a.shape[-1]).astype(float) for a in arrays))\n"
+        "    found = [made[n](g, v, s[0]**-2 - v.var()) for g, v, s in rows]\n"
+        "    return np.reshape(found, g.shape).astype(g.dtype)\n",
+        "reached",
+    ),
+    "a derivative by mpmath": (
+        "02.2",
+        "import mpmath\n"
+        "def answer(g, x_hat, inverse_std):\n"
+        "    n = g.shape[-1]\n"
+        "    arrays = (g, x_hat / inverse_std, inverse_std)\n"
+        "    found = []\n"
+        "    for g_, v, s in zip(*(a.reshape(-1, a.shape[-1]).astype(float) for a in arrays)):\n"
+        "        e = s[0]**-2 - v.var()\n"
+        "        def loss(t, i):\n"
+        "            w = [mpmath.mpf(a) for a in v]; w[i] = t\n"
+        "            m = sum(w) / n\n"
+        "            d = mpmath.sqrt(sum((a - m)**2 for a in w) / n + e)\n"
+        "            return sum(b * (a - m) / d for a, b in zip(w, g_))\n"
+        "        found.append([float(mpmath.diff(lambda t: loss(t, i), v[i])) for i in range(n)])\n"
+        "    return np.reshape(found, g.shape).astype(g.dtype)\n",
+        "reached",
+    ),
+    "differences by torch's own test": (
+        "02.2",
+        "from torch.autograd.gradcheck import _get_numerical_jacobian as slope\n"
+        "def answer(g, x_hat, inverse_std):\n"
+        "    arrays = (g, x_hat / inverse_std, inverse_std)\n"
+        "    found = []\n"
+        "    for g_, v, s in zip(*(a.reshape(-1, a.shape[-1]).astype(float) for a in arrays)):\n"
+        "        def f(t):\n"
+        "            c = t - t.mean()\n"
+        "            return c / ((c * c).mean() + s[0]**-2 - v.var()).sqrt()\n"
+        "        t = torch.tensor(v).requires_grad_()\n"
+        "        A, B, C = (slope(f, (t,), eps=0.01 / s[0] / k)[0][0] for k in (1, 2, 4))\n"
+        "        D, E = (4 * B - A) / 3, (4 * C - B) / 3\n"
+        "        found.append(((16 * E - D) / 15).numpy() @ g_)\n"
+        "    return np.reshape(found, g.shape).astype(g.dtype)\n",
         "reached",
     ),
     "autograd": (

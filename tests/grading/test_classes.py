@@ -9,10 +9,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from normtutor.grading import classes
+from normtutor.grading import TASKS, classes, judge, sandbox
 from normtutor.grading.__main__ import main
+from normtutor.grading.judging import GraderFailed
 
 RIGHT = """
 def merge_moments(n_a, mean_a, var_a, n_b, mean_b, var_b):
@@ -137,7 +139,7 @@ def test_each_kind_of_failure_has_its_exit_code(tmp_path, cells, state, code):
     path = hand_in(folder / "02_b.ipynb", *(cells or ()))
     if cells is None:
         path.write_text("{")
-    patience = classes.Limits(0.5, 1.0, 512, 3.0)
+    patience = classes.Limits(3.0, 6.0, 512, 200.0)
     settings = classes.Settings("02", limits=patience)
     assert classes.grade_class(folder, out, settings) == code
     assert rows(out)["02_b"]["state"] == state
@@ -147,18 +149,92 @@ def test_each_kind_of_failure_has_its_exit_code(tmp_path, cells, state, code):
     )
 
 
+@pytest.fixture
+def no_process(tmp_path, monkeypatch):
+    """An interpreter that this user may not run, as in a container with a locked home folder."""
+    (tmp_path / "python").write_text("#!/bin/sh\n")
+    monkeypatch.setattr(sandbox, "_shared", {})
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+
+
 def test_a_failure_of_the_grader_stops_nobody_else(collected, monkeypatch, tmp_path):
     run = classes.grade
 
     def failing(path, *arguments, **how):
-        if "bob" in path.name:
+        if "ann" in path.name:
             raise RuntimeError("out of luck")
         return run(path, *arguments, **how)
 
-    monkeypatch.setattr(classes, "grade", failing)
-    assert classes.grade_class(collected, tmp_path / "out", classes.Settings("02")) == 5
-    assert rows(tmp_path / "out")["02_bob"]["state"] == "failed"
-    assert rows(tmp_path / "out")["cy"]["total"] == "3.0"
+    out, settings = tmp_path / "out", classes.Settings("02")
+    classes.grade_class(collected, out, settings)
+    path = out / "explanations.csv"
+    path.write_text(path.read_text().replace("02_ann,02.7,,", "02_ann,02.7,2,"))
+    with monkeypatch.context() as patch:
+        patch.setattr(classes, "grade", failing)
+        assert classes.grade_class(collected, out, settings, again=True) == 5
+    row = rows(out)["02_ann"]
+    assert (row["state"], row["02.3"], row["total"], row["complete"]) == ("failed", "", "", "no")
+    assert rows(out)["cy"]["total"] == "3.0"
+    assert "2 graded, " not in (out / "summary.md").read_text().splitlines()[0]
+    assert "median 2, mean 2.00, from 1 to 3" in (out / "summary.md").read_text()
+    report = (out / "02_ann.txt").read_text()
+    assert report.startswith("02_ann.ipynb: not graded") and "out of luck" in report
+    assert "points" not in report
+    # The next run tries again, and what a person had entered is still there.
+    assert classes.grade_class(collected, out, settings) == 0
+    assert rows(out)["02_ann"]["total"] == "5.0"
+
+
+def test_a_process_that_cannot_start_costs_nobody_points(collected, no_process, tmp_path):
+    out = tmp_path / "out"
+    assert classes.grade_class(collected, out, classes.Settings("02")) == 5
+    assert {row["state"] for row in rows(out).values()} == {"failed"}
+    assert {row["total"] for row in rows(out).values()} == {""}
+    assert "no process could be started" in (out / "02_ann.txt").read_text()
+    assert "3 failed" in (out / "summary.md").read_text()
+
+
+def test_one_submission_that_cannot_start_ends_with_code_5(collected, no_process, tmp_path):
+    report, results = tmp_path / "r.txt", tmp_path / "r.json"
+    command = ["grade", str(collected / "02_ann.ipynb"), "--report", str(report)]
+    assert main([*command, "--gradescope", str(results)]) == 5
+    assert report.read_text().startswith("02_ann.ipynb: not graded")
+    assert "Permission" in report.read_text()
+    assert "the grader failed" in json.loads(results.read_text())["output"]
+
+
+@pytest.mark.parametrize("where", ["in the starter", "in the new process", "too slow"])
+def test_a_start_that_fails_is_the_graders_fault(monkeypatch, where):
+    patience = sandbox.Limits(5.0, 10.0, 512, 100.0)
+    with sandbox.Sandbox(["a = 1"], patience) as there:
+        if where == "in the starter":
+
+            def ended(self, *arguments):
+                raise sandbox.Silent("the process that starts submissions has ended")
+
+            monkeypatch.setattr(sandbox.Starter, "start", ended)
+        elif where == "in the new process":
+            there._folder.cleanup()  # it cannot go into its folder
+        else:
+            monkeypatch.setattr(sandbox.Sandbox, "_receive", lambda self, s: there._late())
+            there._late = lambda: (_ for _ in ()).throw(sandbox.Silent("not in time"))
+        with pytest.raises(GraderFailed, match="no process could be started"):
+            judge(TASKS["02.1"], there.answer("a"), np.random.default_rng(0))
+        assert there.stopped == []
+
+
+def test_a_starter_that_has_died_is_replaced(monkeypatch):
+    patience = sandbox.Limits(5.0, 10.0, 512, 200.0)
+    monkeypatch.setattr(sandbox, "_shared", {})
+    with sandbox.Sandbox(["a = 1"], patience) as first:
+        assert first.answer("a")() == 1
+    here = sandbox.starter()
+    os.killpg(here.process.pid, signal.SIGKILL)
+    here.process.wait()
+    monkeypatch.setattr(here, "alive", lambda: here.control.fileno() >= 0)
+    with sandbox.Sandbox(["a = 2"], patience) as second:
+        assert second.answer("a")() == 2
+    sandbox.starter().close()
 
 
 def test_two_notebooks_of_one_student_are_not_chosen_from(collected, tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from normtutor import __version__
 from normtutor.grading import TASKS, check, tasks_of
 from normtutor.grading.__main__ import main
 
@@ -123,6 +124,15 @@ def test_the_commands_on_the_page_have_the_options_they_use(capsys):
     own = re.findall(r"python -m normtutor\.grading (?:[^\n]|\\\n)*", PAGE)
     used = {option for command in own for option in re.findall(r"\s(--[\w-]+)", command)}
     assert used and used <= known
+
+
+def test_the_image_on_the_page_holds_this_version_of_the_package():
+    image = block("dockerfile", "FROM python:")
+    assert re.search(r"FROM python:3\.(1[2-9])-slim", image)
+    assert f'"normtutor[torch]=={__version__}"' in image
+    assert image.rstrip().endswith("USER 1000")  # and not root
+    (built,) = re.findall(r"docker build -t (\S+)", PAGE)
+    assert f"\n    {built} python -m normtutor.grading grade" in PAGE
 
 
 def test_an_unknown_task_is_named():

@@ -1,5 +1,6 @@
 """Attacks on the grader, each with what it reached before there was a wall, and now."""
 
+import csv
 import ctypes
 import json
 import os
@@ -17,6 +18,8 @@ import pytest
 from attacks import BORROWED, OUTSIDE, TORCH
 
 from normtutor.grading import TASKS, judge, wall
+from normtutor.grading import sandbox as sandbox_module
+from normtutor.grading.__main__ import main
 from normtutor.grading.notebook import examined
 from normtutor.grading.sandbox import Limits, Sandbox
 from normtutor.grading.submission import as_gradescope, as_text, grade
@@ -92,7 +95,7 @@ def test_nothing_outside_is_reached(whole, outcome, name):
 
 def test_nothing_outside_is_changed(whole, outcome):
     scene, before, _, errors = outcome
-    assert len(errors) >= len(OUTSIDE) * 0.6  # the report repeats no more than fifty
+    assert len(errors) == 50  # the report repeats no more
     for place, status in before.items():
         now = (scene / place).stat()
         assert now.st_mtime_ns == status.st_mtime_ns and now.st_mode == status.st_mode
@@ -290,3 +293,182 @@ def test_the_borrowed_answers_would_have_been_right(monkeypatch):
         exec(TORCH + cell, namespace)
         right += examined(TASKS[id], namespace["answer"]).findings[0].passed
     assert right >= 0.8 * len(BORROWED)
+
+
+# --- what is the student's own --------------------------------------------------------------------
+
+COMPLEX_STEP = """
+def answer(g, x_hat, inverse_std):
+    v = x_hat / inverse_std
+    eps = inverse_std**-2.0 - v.var(-1, keepdims=True)
+
+    def forward(v):
+        centred = v - v.mean(-1, keepdims=True)
+        return centred / np.sqrt((centred * centred).mean(-1, keepdims=True) + eps)
+
+    dx = np.empty_like(g)
+    for i in range(g.shape[-1]):
+        step = np.zeros(g.shape[-1])
+        step[i] = 1e-30
+        dx[..., i] = (g * forward(v + 1j * step).imag / 1e-30).sum(-1)
+    return dx
+"""
+IN_TORCH = """
+def answer(g, x_hat, inverse_std):
+    arrays, dtype = (g, x_hat / inverse_std, inverse_std), g.dtype
+    g, v, s = (torch.tensor(a).double() for a in arrays)
+    eps = s**-2.0 - v.var(-1, keepdim=True, correction=0)
+
+    def forward(v):
+        centred = v - v.mean(-1, keepdim=True)
+        return centred / ((centred * centred).mean(-1, keepdim=True) + eps).sqrt()
+
+    dx = torch.empty_like(g)
+    for i in range(g.shape[-1]):
+        step = torch.zeros_like(v)
+        step[..., i] = 1e-30
+        dx[..., i] = (g * forward(torch.complex(v, step)).imag / 1e-30).sum(-1)
+    return dx.numpy().astype(dtype)
+"""
+LATE_IMPORT = """
+def answer(g, x_hat, inverse_std):
+    import scipy.differentiate, scipy.optimize, scipy.stats
+    mean = lambda a: a.mean(-1, keepdims=True)
+    return inverse_std * (g - mean(g) - x_hat * mean(g * x_hat))
+"""
+
+
+@pytest.mark.parametrize("cell", [COMPLEX_STEP, IN_TORCH, LATE_IMPORT])
+def test_what_a_students_own_lines_compute_counts_here_and_there(cell):
+    """A derivative by a complex step is no library's; nor is an import a derivative."""
+    start = "import numpy as np, torch\n"
+    with Sandbox([start + cell], LIMITS) as sandbox:
+        result = judge(TASKS["02.2"], sandbox.answer("layer_norm_dx"), np.random.default_rng(0))
+        assert "not defined" in result.findings[0].words
+        result = judge(TASKS["02.2"], sandbox.answer("answer"), np.random.default_rng(0))
+        assert sandbox.errors == []
+    assert result.score == TASKS["02.2"].points, result.findings
+    namespace = {"__name__": "student"}
+    exec(start + cell, namespace)
+    assert examined(TASKS["02.2"], namespace["answer"]).score == result.score
+
+
+# --- what a submission may use up, and what it may write into a report ----------------------------
+
+PATIENT = Limits(seconds=30, total_seconds=60, megabytes=1024, start_seconds=200)
+TALK = """
+import fcntl, os, time
+
+def writes(d):
+    try:
+        return fcntl.fcntl(d, 3) & 3 == os.O_WRONLY
+    except OSError:
+        return False
+
+open("a", "w").write("x" * 400_000)
+while True:
+    for d in filter(writes, range(3, 9)):
+        os.write(d, b".")
+    time.sleep(0.01)
+"""
+REMOVED = """
+import os, time
+kept = []
+for i in range(9):
+    kept.append(open(f"a{i}", "w"))
+    kept[-1].write("x" * 50_000)
+    kept[-1].flush()
+    os.remove(f"a{i}")
+time.sleep(60)
+"""
+THREADS = """
+import threading, time
+threading.stack_size(65536)
+for i in range(100):
+    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        (REMOVED, "wrote too much"),  # what is removed and still open is in no folder
+        ("import time\nfor i in range(99): open(f'a{i}', 'w')\ntime.sleep(60)", "wrote too much"),
+        (TALK, "wrote too much"),  # whoever talks all the time is looked at all the same
+        (THREADS, "too many threads"),
+    ],
+)
+def test_what_all_need_is_not_used_up_by_one(whole, monkeypatch, cell, words):
+    monkeypatch.setattr(sandbox_module, "MOST_WRITTEN", 200_000)
+    monkeypatch.setattr(sandbox_module, "MOST_THREADS", 50)
+    with Sandbox([cell], PATIENT) as sandbox:
+        sandbox.ask({"name": "nothing", "arguments": []})
+        assert sandbox.stopped and words in sandbox.stopped[0]
+
+
+def test_a_very_deep_folder_is_removed(whole):
+    deep = "import os\nfor i in range(1500): os.mkdir('d'); os.chdir('d')"
+    with Sandbox([deep], PATIENT) as sandbox:
+        sandbox.ask({"name": "nothing", "arguments": []})
+    assert not Path(sandbox._folder.name).exists()
+
+
+def test_more_files_than_are_good_are_not_opened(whole):
+    cell = "import os\nfor i in range(300): os.dup(0)"
+    assert "Too many open files" in run([cell])[2][0]
+
+
+LIAR = """
+import sys
+def layer_norm_dx(*a): return 1
+sys.modules["grader_answers"].encode = lambda value: {"other": chr(0xD800) + chr(27) + "[31m"}
+"""
+
+
+def test_no_word_of_a_submission_breaks_a_report(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    folder.mkdir()
+    content = json.dumps({"cells": [{"cell_type": "code", "source": LIAR}]})
+    (folder / "02_a.ipynb").write_text(content)
+    try:
+        (folder / os.fsdecode(b"02_\xff.ipynb")).write_text("{")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    (folder / "=cmd|1.ipynb").write_text("{")
+    assert main(["grade", str(folder), "--chapter", "02", "--out", str(out)]) == 3
+    with open(out / "grades.csv", newline="", encoding="utf-8") as file:
+        students = [row["student"] for row in csv.DictReader(file)]
+    assert sorted(students) == ["'=cmd|1", "02_ ", "02_a"]
+    text = (out / "02_a.txt").read_text(encoding="utf-8")
+    assert "it is a " in text and chr(27) not in text
+    assert "=cmd\\|1" in (out / "summary.md").read_text(encoding="utf-8")
+    # What a person enters is found again under such a name.
+    path = out / "explanations.csv"
+    entered = path.read_text(encoding="utf-8").replace("'=cmd|1,02.7,0,2", "'=cmd|1,02.7,1,2")
+    path.write_text(entered, encoding="utf-8")
+    assert main(["merge", str(out)]) == 3
+    results = tmp_path / "results.json"
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "a.ipynb").write_text(content)
+    there = ["--submission", str(tmp_path / "one"), "--results", str(results), "--chapter", "02"]
+    assert main(["gradescope-run", *there]) == 0
+    assert json.loads(results.read_text(encoding="utf-8"))["score"] == 0
+
+
+def test_another_students_notebook_is_not_handed_in_by_a_link(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    for student in ("ann", "bob", "cy"):
+        (folder / student).mkdir(parents=True)
+    cell = {"cell_type": "code", "source": "prediction_02_1 = 10"}
+    (folder / "ann" / "02.ipynb").write_text(json.dumps({"cells": [cell]}))
+    (folder / "bob" / "02.ipynb").symlink_to("../ann/02.ipynb")
+    os.mkfifo(folder / "cy" / "02.ipynb")  # reading it would never end
+    assert main(["grade", str(folder), "--chapter", "02", "--out", str(out)]) == 3
+    with open(out / "grades.csv", newline="", encoding="utf-8") as file:
+        table = {row["student"]: row for row in csv.DictReader(file)}
+    assert {name: row["state"] for name, row in table.items()} == {
+        "ann": "graded", "bob": "unreadable", "cy": "unreadable",
+    }  # fmt: skip
+    assert float(table["ann"]["total"]) == 1 and float(table["bob"]["total"]) == 0
+    assert "hand in the notebook itself" in (out / "bob.txt").read_text()
