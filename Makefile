@@ -21,13 +21,12 @@ INSTALLED = $(VENV)/.installed
 JUPYTERLAB = $(VENV)/.jupyterlab
 NPM = $(BIN)/npm --prefix $(VENV) --no-audit --no-fund --loglevel=error
 SITE_TESTS = tests/site
-# Some seconds' worth of tests of every part: what `make check` runs.
-FAST_TESTS = tests/core/test_floors.py tests/core/test_norms_values.py tests/core/test_moments.py \
-	tests/core/test_gradcheck.py tests/core/test_choices.py tests/core/test_layers_torch.py
+# What `make check` runs: the files of tests that were measured to be cheap.
+FAST_TESTS = $(shell $(BIN)/python .ci/fast_tests.py)
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --durations=15 --durations-min=3
 
 .DEFAULT_GOAL := help
-.PHONY: help book lab live serve check test lint types units notebooks site audit bench libraries mutants refresh format lock dist publish clean
+.PHONY: help book lab live serve check test lint types units coverage seconds notebooks site audit bench libraries mutants refresh format lock dist publish clean
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -76,9 +75,17 @@ lint: $(INSTALLED)  ## Check format and style, notebooks included
 types: $(INSTALLED)  ## Check the types
 	$(BIN)/mypy
 
+UNITS = $(PYTEST) --dist loadscope normtutor tests --ignore $(SITE_TESTS)
+
 units: $(INSTALLED)  ## Run the tests of the package and of the book's sources
-	$(PYTEST) --dist loadscope normtutor tests --ignore $(SITE_TESTS) \
-		--cov --cov-report=term-missing
+	$(UNITS)
+
+# To follow each line takes half as long again as the tests alone, and decides nothing.
+coverage: $(INSTALLED)  ## The same tests; which lines does none of them run?
+	$(UNITS) --cov --cov-report=term-missing
+
+seconds: $(INSTALLED)  ## Measure each file of tests, so that make check takes the cheap ones
+	NORMTUTOR_SECONDS=tests/seconds.json $(UNITS)
 
 # transformers and timm, JAX, Flax, Keras and ONNX beside the packages of the book, which this
 # environment borrows. timm and torchvision would bring a torch for GPUs, so they come alone.
@@ -96,7 +103,8 @@ libraries: $(INSTALLED)  ## Test the layers in models and forms of other librari
 
 # mutmut brings a text interface and more, so it comes into an environment of its own, which borrows
 # this one. The changes of a function are numbered; a tenth of them, and always the same, end in 7.
-MUTANTS ?= *7
+MUTANTS ?= normtutor.norms.*7 normtutor.moments.*7 normtutor.layers.*7 normtutor.invariance.*7 \
+	normtutor.claims.*7 normtutor.experiments.*.x_rows__*7
 MUTATION ?= $(VENV)-mutation
 
 mutants: $(INSTALLED)  ## Change the code on purpose: which changes does no test notice? (MUTANTS=...)
@@ -104,7 +112,7 @@ mutants: $(INSTALLED)  ## Change the code on purpose: which changes does no test
 	@$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
 		$$($(MUTATION)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/book.pth
 	@$(MUTATION)/bin/python -m pip install --disable-pip-version-check -q $(PIP_FLAGS) mutmut==3.8.1
-	$(MUTATION)/bin/mutmut run --max-children $(JOBS) '$(MUTANTS)'
+	set -f; $(MUTATION)/bin/mutmut run --max-children $(JOBS) $(MUTANTS)
 	$(MUTATION)/bin/mutmut results
 
 notebooks: $(INSTALLED)  ## Execute the chapters that changed, compare all stored outputs

@@ -58,7 +58,9 @@ def fit(layers: Array, values: Array, shape: str, *, depth: int) -> Callable[[Ar
             found = np.log(candidate.curve(layers / depth, *parameters)) - target
         return np.clip(np.nan_to_num(found, nan=50.0, posinf=50.0, neginf=-50.0), -50, 50)
 
-    fits = [least_squares(residuals, np.array(start, float)) for start in candidate.starts]
+    fits = [
+        least_squares(residuals, np.array(start, float), method="lm") for start in candidate.starts
+    ]
     best = min(fits, key=lambda result: result.cost).x
     return lambda where: scale * candidate.curve(where / depth, *best)
 

@@ -8,7 +8,6 @@ norms share one grid of five rates over a factor of 100, and no chosen rate lies
 checked: rates in between, which are a factor of 3 apart, and weight decay.
 """
 
-import math
 from typing import Any
 
 from normtutor.data import load_digits
@@ -19,7 +18,7 @@ from normtutor.experiments.image_norms import (
     fingerprint,
     run_condition,
 )
-from normtutor.experiments.records import Saved
+from normtutor.experiments.rates import best_rates
 
 __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
@@ -40,14 +39,3 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
         run_condition(config, condition, digits, digits.validation, seed)
         for condition in config.conditions
     ]
-
-
-def best_rates(saved: Saved) -> dict[tuple[str], float]:
-    """(norm,) -> the rate with the smallest mean validation loss."""
-    tried: dict[tuple[str], list[tuple[float, float]]] = {}
-    for condition in saved.config["conditions"]:
-        loss = float(saved.values("loss", **condition).mean())
-        if math.isnan(loss):  # a run diverged
-            continue
-        tried.setdefault((condition["norm"],), []).append((loss, condition["learning_rate"]))
-    return {cell: min(outcomes)[1] for cell, outcomes in tried.items()}

@@ -1,6 +1,7 @@
 """What the next owner finds: recipes, the version, the lines of a failure, what a commit runs."""
 
 import importlib.util
+import json
 import os
 import re
 import shlex
@@ -21,6 +22,10 @@ SPEC = importlib.util.spec_from_file_location("top_conftest", ROOT / "conftest.p
 assert SPEC and SPEC.loader
 house = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(house)
+
+
+sys.path.insert(0, str(ROOT / ".ci"))
+import fast_tests  # noqa: E402
 
 
 def read(name: str) -> str:
@@ -136,6 +141,44 @@ def test_a_failure_prints_at_most_sixty_lines(tmp_path, server):
     )
     assert run.returncode == 1 and "assert [0, 1, 2" in run.stdout
     assert len(run.stdout.splitlines()) <= 60 + 8  # with pytest's own lines around it
+
+
+def test_make_check_takes_the_cheapest_files_that_fit():
+    seconds = {"a": 5.0, "b": 1.0, "c": 30.0, "d": 2.0}
+    assert fast_tests.cheapest(seconds, budget=8.0) == ["a", "b", "d"]
+    assert fast_tests.cheapest(seconds, budget=7.9) == ["b", "d"]
+    assert fast_tests.cheapest(seconds, budget=0.5) == []
+    measured = json.loads(read("tests/seconds.json"))
+    there = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
+    chosen = set(fast_tests.cheapest(measured)) & there
+    assert sum(measured[name] for name in chosen) <= fast_tests.BUDGET
+    # Of every part: formulas, layers, statistics, what the experiments are said to find.
+    parts = ("norms_values", "layers_torch", "moments", "findings", "questions")
+    assert {f"test_{part}" for part in parts} <= {Path(name).stem for name in chosen}
+
+
+def test_what_a_file_of_tests_costs_is_written_where_it_is_asked_for(tmp_path):
+    (tmp_path / "conftest.py").write_text(read("conftest.py"))
+    (tmp_path / "test_busy.py").write_text(
+        "import time\n"
+        "def test_it():\n"
+        "    end = time.process_time() + 0.4\n"
+        "    while time.process_time() < end:\n"
+        "        pass\n"
+    )
+    (tmp_path / "test_idle.py").write_text("def test_it():\n    pass\n")
+    kept = tmp_path / "seconds.json"
+    kept.write_text('{"test_idle.py": 7.0, "test_old.py": 2.0}')
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0"],
+        cwd=tmp_path,
+        env=os.environ | {"NORMTUTOR_SECONDS": str(kept)},
+        capture_output=True,
+        check=True,
+    )
+    found = json.loads(kept.read_text())
+    assert found["test_old.py"] == 2.0 and found["test_idle.py"] < 0.2
+    assert found["test_busy.py"] >= 0.4
 
 
 def test_the_installation_is_silent_unless_it_fails(tmp_path):

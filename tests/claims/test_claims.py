@@ -33,7 +33,7 @@ from normtutor.claims.ledger import (
     over_seeds,
     verdict_of,
 )
-from normtutor.experiments import image_norms
+from normtutor.experiments import growth_shapes, image_norms
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
@@ -282,6 +282,18 @@ def test_streams_of_another_shape_would_grow_otherwise(monkeypatch):
             moments, layers = np.shape(record["stream"])
             record["stream"] = [(1.4 ** np.arange(layers)).tolist()] * moments
 
+    # All seeds are alike here, so each curve is fitted once.
+    original = growth_shapes.held_out_error
+
+    @functools.cache
+    def fitted(values, shape, how):
+        return original(np.array(values), shape, how)
+
+    monkeypatch.setattr(
+        growth_shapes,
+        "held_out_error",
+        lambda values, shape, how: fitted(tuple(values), shape, how),
+    )
     changed_runs(monkeypatch, exponential)
     evidence = claims.named("exponential-growth").evidence()
     judged_findings = [f for f in evidence if isinstance(f, Finding) and f.claimed is not None]
@@ -358,7 +370,45 @@ def test_numbers_are_printed_for_readers():
     assert above(0.1).in_words() == "at least 0.1"
     assert below(-2).in_words() == "at most −2"
     assert near(2017, 0).in_words() == "2017"
+    assert above(1e-9).in_words() == "at least 1e−9"
+    assert Finding("x", 0.0, form=".0%").number == "0%"
     assert Range(0.9, 1.1).in_words() == "0.9 to 1.1"
+
+
+def test_the_ends_of_a_range_belong_to_it_and_decide_nothing_by_being_touched():
+    assert finding(0.0, above(0)).agrees is True
+    assert finding(0.0, below(0)).agrees is True
+    assert finding(Interval(1.0, 1.0), above(0)).agrees is True
+    assert finding(Interval(-1.0, 1.0), above(0)).agrees is None
+    assert finding(Interval(1.0, 1.0), below(0)).agrees is None
+    mean, half_width = over_seeds([1.0, 3.0])  # two seeds are enough for an interval
+    assert mean == 2.0 and half_width == pytest.approx(12.7062)
+
+
+def test_a_prediction_is_printed_as_its_number_is():
+    assert finding(5.0).prediction == ""
+    assert Finding("x", 0.5, above(0.25), "Why.", form=".1%").prediction == "at least 25.0%"
+    assert Finding("x", 0.5, above(0.123456), "Why.", form=".1f").prediction == "at least 0.1235"
+    assert Finding("x", 0.5, below(1e-9), "Why.").prediction == "at most 1e−9"
+
+
+def test_a_function_becomes_the_claim_that_it_judges():
+    place = Place("07_pre_ln_and_post_ln", "What helps", in_depth=True)
+    evidence = [Unsettled("x", "y")]
+
+    @ledger.claim("It is so.", met="here", place=place, recorded="open", condition="if", scope="so")
+    def it_is_so():
+        return evidence
+
+    assert it_is_so.evidence() is evidence
+    assert dataclasses.replace(it_is_so, evidence=list) == ledger.Claim(
+        "it-is-so", "It is so.", "here", place, "open", "if", list, "so"
+    )
+    plain = ledger.claim("It is.", met="m", place=place, recorded="true", condition="c")(list)
+    assert (plain.name, plain.scope) == ("list", "")
+    assert (place.page, place.number) == ("in_depth/07_pre_ln_and_post_ln", 7)
+    assert Place("02_family_of_norms", "x").page == "02_family_of_norms"
+    assert claims.tally([it_is_so, plain, plain]) == {"true": 2, "false": 0, "half": 0, "open": 1}
 
 
 def test_a_verdict_is_one_of_four():
