@@ -604,7 +604,7 @@ document.addEventListener("DOMContentLoaded", () => {{
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1800,
     )
     return BeautifulSoup(result.stdout, "html.parser")
 
