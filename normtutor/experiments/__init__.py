@@ -5,8 +5,8 @@ The command line lists, runs and draws them:
 .. code-block:: sh
 
     python -m normtutor.experiments                      # what there is, and what it costs
-    python -m normtutor.experiments run text_batches --directory rerun
-    python -m normtutor.experiments show text_batches --directory rerun
+    python -m normtutor.experiments run batch_composition --directory rerun
+    python -m normtutor.experiments show batch_composition --directory rerun
 
 An interrupted run continues where it stopped. Without ``--directory`` it continues the
 book's own record in ``normtutor/results``, where nothing is missing.
@@ -16,11 +16,11 @@ CUDA device, and then need a directory of their own:
 
 .. code-block:: sh
 
-    python -m normtutor.experiments run text_batches --text-file corpus.txt --device cuda \\
+    python -m normtutor.experiments run batch_composition --text-file corpus.txt --device cuda \\
         --directory my_results
 
-The learning rates remain those of the book. To choose new ones, run ``text_rates`` in the same way,
-and look at ``show text_rates``.
+The learning rates remain those of the book. To choose new ones, run ``batch_rates`` in the same
+way, and look at ``show batch_rates``.
 
 **Larger, on a GPU.** Some experiments have a second size beside the book's: wider, deeper, with
 8,192 tokens a step. ``--scale large`` runs and draws it; its record lies in
@@ -43,7 +43,7 @@ line moves them onto a Dask cluster:
 
     client = Client("scheduler:8786")
     with joblib.parallel_config(backend="dask"):
-        experiments.run_experiment("text_batches", directory="rerun")
+        experiments.run_experiment("batch_composition", directory="rerun")
 
 All machines need the same Python and the same normtutor. Ray registers a backend of its own with
 joblib (``ray.util.joblib.register_ray()``, then ``backend="ray"``); the tests cover Dask alone.

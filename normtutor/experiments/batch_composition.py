@@ -10,10 +10,11 @@ norms stand inside the branches (Pre-LN): with Post-LN and so few steps LayerNor
 that trains worst (5.0 nats instead of 4.5), and BatchNorm would be compared with a bad model.
 
 The configuration lists the cells that have been run with all seeds: LayerNorm, masked BatchNorm,
-PowerNorm and RMSNorm on all four kinds of batches, the first two at every share of one-topic
-batches too, and BatchNorm without a mask on shuffled and equal-length batches. For the others
-(PN-V, the controls, PowerNorm at shares between) nothing is on record; their learning rates are
-chosen. 300 steps, width 48 and one seed to tune on are what a busy processor could do.
+PowerNorm, PN-V and RMSNorm on all four kinds of batches, the first two at every share of one-topic
+batches too, BatchNorm without a mask on shuffled and equal-length batches, and no norm on shuffled
+ones. For the others (models without the last norm, PowerNorm at shares between) nothing is on
+record; their learning rates are chosen. 300 steps, width 48 and one seed to tune on are what a busy
+processor could do.
 
 The learning rate of each cell was chosen by :mod:`normtutor.experiments.batch_rates` on other seeds
 and on the validation part; what is recorded here is measured on the test part. The controls are a
@@ -39,6 +40,7 @@ import torch
 
 from normtutor import layers
 from normtutor.data import (
+    END,
     Corpus,
     TokenBatch,
     epochs,
@@ -47,12 +49,13 @@ from normtutor.data import (
     sentence_stream,
     topic_batches,
 )
-from normtutor.experiments import text_batches
 from normtutor.experiments.records import Saved, load, short
 from normtutor.models import NormFactory, TransformerLM
 from normtutor.training import (
+    evaluation_mode,
     language_model_loss,
     start,
+    token_losses,
     train,
 )
 
@@ -184,6 +187,11 @@ CONFIG = Config(
         Condition("rms", "topic", 32e-3),
         Condition("rms", "document", 16e-3),
         Condition("power", "document", 16e-3),
+        Condition("power-v", "shuffled", 16e-3),
+        Condition("power-v", "document", 16e-3),
+        Condition("power-v", "topic", 32e-3),
+        Condition("power-v", "length", 16e-3),
+        Condition("none", "shuffled", 16e-3),
     )
 )
 
@@ -274,12 +282,22 @@ def train_condition(
 def losses(
     model: TransformerLM, batches: Iterable[TokenBatch], *, batch_statistics: bool = False
 ) -> dict[str, Any]:
-    """The losses of the experiment ``text_batches``, to six digits."""
-    found = text_batches.losses(
-        model, batches, batch_statistics=batch_statistics, lengths_up_to=LENGTHS
-    )
-    by_length = [short(value, 6) for value in found.pop("by_length")]
-    return {name: short(value, 6) for name, value in found.items()} | {"by_length": by_length}
+    """Mean loss per token: over all tokens, over end marks, over the rest, and by length."""
+    parts: dict[str, list[torch.Tensor]] = {"loss": [], "end": [], "length": []}
+    with evaluation_mode(model, batch_statistics=batch_statistics):
+        for batch in batches:
+            parts["loss"].append(token_losses(model, batch))
+            parts["end"].append(batch.targets[batch.mask] == END)
+            lengths = batch.mask.sum(dim=1, keepdim=True).expand_as(batch.mask)
+            parts["length"].append(lengths[batch.mask])
+    loss, end, length = (torch.cat(part) for part in parts.values())
+    group = torch.bucketize(length, torch.tensor(LENGTHS))
+    return {
+        "all": short(loss.mean().item(), 6),
+        "end": short(loss[end].mean().item(), 6),
+        "other": short(loss[~end].mean().item(), 6),
+        "by_length": [short(loss[group == i].mean().item(), 6) for i in range(len(LENGTHS))],
+    }
 
 
 def recalibrate(model: TransformerLM, batches: Iterable[TokenBatch]) -> None:

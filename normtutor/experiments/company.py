@@ -9,13 +9,14 @@ Control: the sentences, their tokens and their positions are the same in both ba
 cannot see the company and must give the same probability twice. Not checked: longer training.
 """
 
+import itertools
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from normtutor.data import END, Sentence, epochs, load_corpus, pad, sentence_batches
+from normtutor.data import END, Sentence, epochs, load_corpus, pad, sentence_stream
 from normtutor.experiments.records import Saved
 from normtutor.models import TransformerLM
 from normtutor.training import (
@@ -46,7 +47,7 @@ class Config:
     sentences: int = 31
     batch_size: int = 16
     longest: int = 40
-    min_count: int = 3
+    test_batches: int = 64
     steps: int = 200
     learning_rate: float = 4e-3
     warmup: int = 30
@@ -56,15 +57,13 @@ CONFIG = Config()
 
 
 def fingerprint(config: Config) -> dict[str, str]:
-    """The text differs between Python versions: its SHA-256."""
+    """The text differs between versions of the packages: its SHA-256."""
     return {"text_sha256": corpus_of(config).sha256}
 
 
 def corpus_of(config: Config) -> Any:
     """The text."""
-    return load_corpus(
-        text="python", level="word", longest=config.longest, min_count=config.min_count
-    )
+    return load_corpus(longest=config.longest)
 
 
 def nearest(sentences: list[Sentence], length: int, number: int) -> list[Sentence]:
@@ -86,7 +85,8 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
     """Train one model for each norm and ask it in both kinds of company."""
     corpus = corpus_of(config)
     held_out = [s for document in (*corpus.validation, *corpus.test) for s in document]
-    tested = sentence_batches(corpus.test, config.batch_size, "length", np.random.default_rng(seed))
+    stream = sentence_stream(corpus.test, config.batch_size, "length", np.random.default_rng(seed))
+    tested = [*itertools.islice(stream, config.test_batches)]
     records = []
     for norm in config.norms:
         order = start(seed)
@@ -98,7 +98,7 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
         )
         history = train(
             model,
-            epochs(partial(sentence_batches, corpus.train, config.batch_size, "length", order)),
+            epochs(partial(sentence_stream, corpus.train, config.batch_size, "length", order)),
             language_model_loss,
             steps=config.steps,
             learning_rate=config.learning_rate,

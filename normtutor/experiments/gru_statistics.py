@@ -1,11 +1,11 @@
 """Mean and spread of a GRU's projected state, by position in the sequence, with four norms.
 
 After the measurement of Zhang and Sennrich (2019) in the decoder of a translation system. Here a
-GRU reads a text character by character. At each position the state is multiplied by the gates'
-matrix and normalized; what goes into that norm and what comes out of it is described by three
-numbers: the mean over all entries, how much the mean of one vector differs from token to token,
-and the spread of the entries of one vector. All four train with one learning rate, which was not
-tuned for any of them.
+GRU reads the prose of the packages' docstrings character by character. At each position the state
+is multiplied by the gates' matrix and normalized; what goes into that norm and what comes out of it
+is described by three numbers: the mean over all entries, how much the mean of one vector differs
+from token to token, and the spread of the entries of one vector. All four train with one learning
+rate, which was not tuned for any of them.
 
 Control: a spread that depends on the position could come from the state itself, which starts at
 zero and fills up over the first characters; the network without a norm shows how much of it does.
@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from normtutor import layers
-from normtutor.data import Corpus, TokenBatch, chunk_batches, epochs, load_corpus
+from normtutor.data import Corpus, TokenBatch, cut_chunks, load_corpus, shuffled_chunks
 from normtutor.experiments.records import Saved
 from normtutor.models import GRU, NormFactory
 from normtutor.training import evaluation_mode, start, train
@@ -57,11 +57,11 @@ CONFIG = Config()
 
 
 def _corpus() -> Corpus:
-    return load_corpus(text="python", level="character", min_count=3, shortest=20, longest=400)
+    return load_corpus(level="character", shortest=20, longest=400)
 
 
 def fingerprint(config: Config) -> dict[str, str]:
-    """The text differs between Python versions: its SHA-256."""
+    """The text differs between versions of the packages: its SHA-256."""
     return {"text_sha256": _corpus().sha256}
 
 
@@ -128,18 +128,17 @@ def run_norm(config: Config, norm: str, seed: int) -> dict[str, Any]:
     model = CharacterModel(len(corpus.vocabulary), config, norm_factory(norm, config))
     history = train(
         model,
-        epochs(
-            lambda: chunk_batches(corpus.train, config.batch_size, config.length, "shuffled", order)
-        ),
+        shuffled_chunks(cut_chunks(corpus.train, config.length), config.batch_size, order),
         loss,
         steps=config.steps,
         learning_rate=config.learning_rate,
         warmup=config.warmup,
     )
     # The same chunks for every model of every seed.
-    batches = chunk_batches(
-        corpus.validation, 64, config.length, "shuffled", np.random.default_rng(0)
-    )[: config.validation_chunks // 64]
+    held_out = shuffled_chunks(
+        cut_chunks(corpus.validation, config.length), 64, np.random.default_rng(0)
+    )
+    batches = [next(held_out) for _ in range(config.validation_chunks // 64)]
     with evaluation_mode(model):
         validation = float(np.mean([loss(model, batch).item() for batch in batches]))
     return {

@@ -77,6 +77,11 @@ def chunks_of(size: Size, part: str) -> tuple[np.ndarray, np.ndarray]:
 @lru_cache(maxsize=4)
 def _held_out(sha256: str, part: str, size: Size, device: str) -> tuple[TokenBatch, ...]:
     chunks = chunks_of(size, part)
+    if not len(chunks[0]):
+        raise ValueError(
+            f"the {part} part of the text has fewer than {size.length + 1} tokens, not enough for "
+            "a chunk. Use a smaller batch or a longer text."
+        )
     batch = min(64, len(chunks[0]))
     count = max(1, min(size.held_out_chunks, len(chunks[0])) // batch)
     batches = shuffled_chunks(chunks, batch, np.random.default_rng(0))

@@ -337,7 +337,7 @@ def run_experiment(
     .. code-block:: python
 
         with joblib.parallel_config(backend="dask"):
-            experiments.run_experiment("text_batches")
+            experiments.run_experiment("batch_composition")
 
     Parameters
     ----------

@@ -8,45 +8,46 @@ three models share one grid, and each one's best rate lies in the middle of it. 
 in between, which are a factor of 2 apart.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
+from normtutor.experiments import rms_against_layer
+from normtutor.experiments.package_chunks import held_out
 from normtutor.experiments.rates import best_rates
-from normtutor.experiments.rms_against_layer import (
-    Condition,
-    Config,
-    corpus_of,
-    fingerprint,
-    in_batches,
-    train_condition,
-)
+from normtutor.experiments.records import short
+from normtutor.experiments.rms_against_layer import Condition, Config, fingerprint, train_norm
 from normtutor.training import mean_token_loss
 
 __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
 CHAPTER = "05_rms_norm"
 FIGURE = "none: it chooses the learning rates of rms_against_layer"
-FINDING = "averaged over two seeds, one of three rates is best for LayerNorm and RMSNorm alike"
+FINDING = "averaged over two seeds, one of five rates is best for LayerNorm and RMSNorm alike"
 SEEDS = (0, 1)
-RATES = (4e-3, 8e-3, 16e-3)
+RATES = (4e-3, 8e-3, 16e-3, 32e-3, 64e-3)
 
 CONFIG = Config(
     conditions=tuple(Condition(norm, rate) for norm in ("layer", "rms", "none") for rate in RATES)
 )
+REDUCED = rms_against_layer.REDUCED
+
+
+def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
+    """Train every condition with all seeds, the rates of a norm together; records by seed."""
+    validation = held_out(config.size, "validation")
+    records: dict[int, list[dict[str, Any]]] = {seed: [] for seed in seeds}
+    for norm in dict.fromkeys(condition.norm for condition in config.conditions):
+        rates = [c.learning_rate for c in config.conditions if c.norm == norm]
+        runs = [(seed, rate) for seed in seeds for rate in rates]
+        trained = train_norm(config, norm, runs)
+        for (seed, rate), (model, history) in zip(runs, trained, strict=True):
+            loss = None if history.diverged else short(mean_token_loss(model, validation), 6)
+            records[seed].append(
+                {"norm": norm, "learning_rate": rate, "diverged": history.diverged, "loss": loss}
+            )
+    return list(records.values())
 
 
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
     """Train every condition with this seed; measure on the validation part."""
-    validation = in_batches(corpus_of(config).validation)
-    records = []
-    for condition in config.conditions:
-        model, history = train_condition(config, condition, seed)
-        loss = mean_token_loss(model, validation)
-        records.append(
-            {
-                "norm": condition.norm,
-                "learning_rate": condition.learning_rate,
-                "diverged": history.diverged,
-                "loss": None if history.diverged else loss,
-            }
-        )
-    return records
+    return run_seeds(config, [seed])[0]

@@ -284,7 +284,7 @@ def refresh(*paths: Path) -> subprocess.CompletedProcess[str]:
         [sys.executable, ROOT / ".ci" / "refresh.py", *paths],
         capture_output=True,
         text=True,
-        timeout=1800,
+        timeout=120,
     )
 
 
@@ -489,7 +489,7 @@ def test_the_readme_code_runs(tmp_path):
     assert "norms.layer_norm" in code
     assert "load_state_dict" in code
     command = [sys.executable, "-W", "error", "-c", code]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1800)
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
 
 

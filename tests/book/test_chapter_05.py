@@ -102,9 +102,7 @@ def test_the_detach_experiment_runs_in_the_small_and_repeats():
 # --- LayerNorm against RMSNorm --------------------------------------------------------------------
 
 
-SMALL = dataclasses.replace(
-    rms_against_layer.CONFIG, width=8, depth=1, heads=2, steps=2, warmup=1, directions=4
-)
+SMALL = dataclasses.replace(rms_against_layer.CONFIG, **rms_against_layer.REDUCED)
 
 
 def test_shares_along_an_orthonormal_basis_add_up_to_one():

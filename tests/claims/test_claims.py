@@ -237,16 +237,13 @@ def test_another_order_of_batches_would_suit_batch_norm(monkeypatch):
     from normtutor.claims import sequences
 
     def mended(name, record):
-        kind = {"text_batches": "order", "batch_composition": "kind"}.get(name)
-        if kind and record[kind] == "length":
+        if name == "batch_composition" and record["kind"] == "length":
             record["all"] -= 3
 
-    for runs in (sequences._text, sequences._composition):
-        runs.cache_clear()
+    sequences._text.cache_clear()
     changed_runs(monkeypatch, mended)
     assert evidence_of("equal-lengths") == "true"
-    for runs in (sequences._text, sequences._composition):
-        runs.cache_clear()
+    sequences._text.cache_clear()
 
 
 def test_what_layer_norm_gains_in_test_loss_it_gains_in_training_loss():
@@ -302,12 +299,12 @@ def test_streams_of_another_shape_would_grow_otherwise(monkeypatch):
 
 def test_a_power_norm_that_wins_everywhere_would_still_leave_it_open(monkeypatch):
     def better(name, record):
-        if name == "power_text" and record["norm"] == "power":
+        if name == "batch_composition" and record["norm"] == "power":
             record["all"] -= 1
 
     changed_runs(monkeypatch, better)
     evidence = claims.named("better-than-layer-norm").evidence()
-    on_text = [f for f in evidence if isinstance(f, Finding) and "on text" in f.what]
+    on_text = [f for f in evidence if isinstance(f, Finding) and "on docstrings" in f.what]
     assert len(on_text) == 4 and all(f.agrees for f in on_text)
     assert verdict_of(evidence) == "open"
 
@@ -604,7 +601,7 @@ document.addEventListener("DOMContentLoaded", () => {{
         ],
         capture_output=True,
         text=True,
-        timeout=1800,
+        timeout=120,
     )
     return BeautifulSoup(result.stdout, "html.parser")
 

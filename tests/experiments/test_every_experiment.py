@@ -34,8 +34,6 @@ SMALL = {
     "validation_chunks": 64,
     "warmup": 2,
 }
-# Experiments that score every held-out sentence several times; here, those of some documents.
-MANY_SENTENCES = ("power_text", "text_batches")
 OWN = {"norm_speed": {"shapes": ((16, 16),), "rounds": 2, "slice_seconds": 1e-4}}
 RATES = ("rate", "learning_rate")
 REPORTED = [
@@ -82,10 +80,6 @@ def test_one_seed_at_reduced_length(name, tmp_path, monkeypatch):
     # Compiling would take most of the time, and not every machine has a compiler.
     monkeypatch.setattr(norm_speed, "compiler_found", lambda: False)
     module, config = experiments.module_of(name), reduced(name)
-    if name in MANY_SENTENCES:
-        corpus = module.corpus_of(config)
-        few = dataclasses.replace(corpus, test=corpus.test[:16])
-        monkeypatch.setattr(module, "corpus_of", lambda config: few)
 
     def run():
         saved = experiments.run_experiment(
@@ -348,19 +342,18 @@ def test_a_figure_without_a_command_is_found():
         metadata = {"mystnb": {"figure": described}} if name else {}
         return {"cell_type": "code", "source": [source], "metadata": metadata}
 
-    load = cell("run = experiments.load('text_batches')\ndef get(): return run.values('loss')")
+    load = cell("run = experiments.load('batch_composition')\ndef get(): return run.values('loss')")
     figure = cell("losses = get()\nplt.plot(losses)", "fig-x")
-    found = [
-        "fig-x: end its caption in 'Saved run: `python -m normtutor.experiments run text_batches`.'"
-    ]
+    command = "python -m normtutor.experiments run batch_composition"
+    found = [f"fig-x: end its caption in 'Saved run: `{command}`.'"]
     assert untraceable({"cells": [load, figure]}) == found
     assert untraceable({"cells": [load, figure, cell("print(run.provenance())")]}) == []
     words = {
         "cell_type": "markdown",
-        "source": ["python -m normtutor.experiments run text_batches"],
+        "source": ["python -m normtutor.experiments run batch_composition"],
     }
     assert untraceable({"cells": [load, figure, words]}) == []
-    told = "5 seeds; `python -m normtutor.experiments run text_batches`."
+    told = "5 seeds; `python -m normtutor.experiments run batch_composition`."
     assert untraceable({"cells": [load, cell("plt.plot(get())", "fig-x", told)]}) == []
     loop = cell("for x in [get()]:\n    with style():\n        plt.plot(x)", "fig-x")
     assert untraceable({"cells": [load, loop]}) == found

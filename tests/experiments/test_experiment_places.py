@@ -22,8 +22,9 @@ from normtutor.experiments import digit_rates, records, rms_rates
 @pytest.fixture
 def small(monkeypatch):
     """rms_rates with one model and few steps: an experiment on text that takes a second."""
+    size = dataclasses.replace(rms_rates.CONFIG.size, steps=30, warmup=3)
     config = dataclasses.replace(
-        rms_rates.CONFIG, conditions=rms_rates.CONFIG.conditions[:1], steps=30, warmup=3
+        rms_rates.CONFIG, conditions=rms_rates.CONFIG.conditions[1:2], size=size
     )
     monkeypatch.setattr(rms_rates, "CONFIG", config)
     monkeypatch.setattr(rms_rates, "SEEDS", (5,))
@@ -225,9 +226,9 @@ def test_a_gpu_is_on_record_and_is_not_mixed_with_the_processor(monkeypatch):
     where = records.environment({"text_sha256": "0" * 64}, device="cuda:1")
     assert where["gpu"] == "Example GPU (cuda:1)"
     run = {"seed": 1, "cpu_seconds": 60.0, "environment": where, "records": []}
-    saved = experiments.Saved("text_batches", {}, (run,))
+    saved = experiments.Saved("batch_composition", {}, (run,))
     assert "on Example GPU (cuda:1) and" in saved.provenance()
-    assert saved.provenance().endswith("run text_batches --directory rerun --device cuda")
+    assert saved.provenance().endswith("run batch_composition --directory rerun --device cuda")
     records._refuse_other_data(saved, where["data"], "cuda")
     with pytest.raises(ValueError, match=r"Example GPU .* on cpu\."):
         records._refuse_other_data(saved, where["data"], "cpu")
@@ -371,7 +372,7 @@ def test_one_line_moves_a_run_onto_a_dask_cluster(tmp_path):
     script.write_text(ON_A_CLUSTER, encoding="utf-8")
     place = tmp_path / "cluster"
     found = subprocess.run(
-        [sys.executable, script, place], capture_output=True, text=True, timeout=1800, cwd=tmp_path
+        [sys.executable, script, place], capture_output=True, text=True, timeout=240, cwd=tmp_path
     )
     assert found.returncode == 0, found.stderr
     workers, tasks = map(int, found.stdout.split())

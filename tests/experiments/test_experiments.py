@@ -11,24 +11,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from normtutor import experiments
+from normtutor import data, experiments
 from normtutor.experiments import __main__ as command_line
 from normtutor.experiments import (
+    batch_composition,
+    batch_rates,
     digit_batches,
     digit_rates,
     records,
-    text_batches,
-    text_rates,
     two_processes,
 )
 
-REPORTED = ("text_batches", "digit_batches")
-TUNING = {"text_batches": text_rates, "digit_batches": digit_rates}
+REPORTED = ("batch_composition", "digit_batches")
+TUNING = {"batch_composition": batch_rates, "digit_batches": digit_rates}
 
 
 def reduced():
-    """The configuration of text_batches, cut to what a test can afford."""
-    config = text_batches.CONFIG
+    """The configuration of batch_composition, cut to what a test can afford."""
+    config = batch_composition.CONFIG
     conditions = {c.norm: c for c in config.conditions if c.norm in ("layer", "masked batch")}
     return dataclasses.replace(
         config, conditions=tuple(conditions.values()), steps=5, warmup=2, recalibration_batches=2
@@ -85,7 +85,10 @@ def test_learning_rates_are_those_that_tuning_chose(name):
         tuple(v for k, v in dataclasses.asdict(c).items() if k != "learning_rate"): c.learning_rate
         for c in experiments.module_of(name).CONFIG.conditions
     }
-    assert used == best
+    shared = used.keys() & best.keys()
+    assert shared and {cell: used[cell] for cell in shared} == {cell: best[cell] for cell in shared}
+    # Shares of one-topic batches between those that were tuned take the rate of one half.
+    assert {cell[-1] for cell in used.keys() - best.keys()} <= set(batch_rates.UNTUNED)
 
 
 # --- saving, resuming, refusing -------------------------------------------------------------------
@@ -190,8 +193,8 @@ def test_values_are_stacked_over_seeds_and_must_be_unique(toy, tmp_path):
 
 
 def test_what_is_missing_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="experiments run text_batches"):
-        experiments.load("text_batches", tmp_path)
+    with pytest.raises(FileNotFoundError, match="experiments run batch_composition"):
+        experiments.load("batch_composition", tmp_path)
     with pytest.raises(ValueError, match="there is no experiment"):
         experiments.load("nothing")
 
@@ -218,7 +221,7 @@ def test_the_command_line_lists(capsys):
         assert f"chapter {module.CHAPTER}, figure {module.FIGURE}; " in listed
         assert f"finding: {module.FINDING}\n" in listed
     about = dict(zip(experiments.names(), re.split(r"\n(?=\w)", listed), strict=True))
-    assert "takes --device and --text-file" in about["text_batches"]
+    assert "takes --device and --text-file" in about["batch_composition"]
     assert "takes --device and --text-file" not in about["digit_batches"]
 
 
@@ -241,16 +244,16 @@ def test_rates_are_shown_with_those_that_were_tried(capsys):
     assert command_line.main(["show", "rms_rates"]) == 0
     lines = capsys.readouterr().out.splitlines()
     saved = experiments.load("rms_rates")
-    loss = saved.values("loss", norm="layer", learning_rate=0.008).mean()
-    (line,) = [line for line in lines if line.startswith("layer: learning rate 0.008")]
-    assert f"0.008 ({loss:.3f})" in line
-    assert "0.004 (" in line and "0.016 (" in line
+    loss = saved.values("loss", norm="layer", learning_rate=0.016).mean()
+    (line,) = [line for line in lines if line.startswith("layer: learning rate 0.016")]
+    assert f"0.016 ({loss:.3f})" in line
+    assert "0.008 (" in line and "0.032 (" in line
 
 
 def test_the_command_line_runs_and_complains(toy, tmp_path, capsys):
-    command = ["run", "text_rates", "--directory", str(tmp_path), "--seeds", "5"]
+    command = ["run", "batch_rates", "--directory", str(tmp_path), "--seeds", "5"]
     assert command_line.main(command) == 0
-    assert records.read("text_rates", tmp_path).seeds == [5]
+    assert records.read("batch_rates", tmp_path).seeds == [5]
     toy.CONFIG = ToyConfig(steps=4)
     assert command_line.main(command) == 1
     assert "another configuration" in capsys.readouterr().err
@@ -261,36 +264,37 @@ def test_the_command_line_runs_and_complains(toy, tmp_path, capsys):
 
 def test_losses_split_by_end_and_length():
     config = reduced()
-    model, _, _ = text_batches.train_condition(config, config.conditions[0], 0)
-    sentences = [s for document in text_batches.corpus_of(config).test for s in document][:40]
-    batches = [text_batches.pad(sentences)]
-    parts = text_batches.losses(model, batches)
+    model, _, _ = batch_composition.train_condition(config, config.conditions[0], 0)
+    sentences = [s for document in batch_composition.corpus_of(config).test for s in document][:40]
+    parts = batch_composition.losses(model, [data.pad(sentences)])
     lengths = np.array([len(s) - 1 for s in sentences])
     tokens = lengths.sum()
     ends = len(sentences)
     assert parts["all"] == pytest.approx(
-        (parts["end"] * ends + parts["other"] * (tokens - ends)) / tokens, rel=1e-5
+        (parts["end"] * ends + parts["other"] * (tokens - ends)) / tokens, rel=1e-4
     )
+    groups = batch_composition.LENGTHS
     shares = [
         lengths[(lengths > low) & (lengths <= high)].sum() / tokens
-        for low, high in zip((0, *text_batches.LENGTHS[:-1]), text_batches.LENGTHS, strict=True)
+        for low, high in zip((0, *groups[:-1]), groups, strict=True)
     ]
-    assert parts["all"] == pytest.approx(np.dot(shares, parts["by_length"]), rel=1e-5)
+    by_length = np.where(np.array(shares) > 0, parts["by_length"], 0.0)
+    assert parts["all"] == pytest.approx(np.dot(shares, by_length), rel=1e-4)
 
 
 def test_recalibration_averages_the_batches():
     config = reduced()
     condition = next(c for c in config.conditions if c.norm == "masked batch")
-    model, _, _ = text_batches.train_condition(config, condition, 0)
-    sentences = [s for document in text_batches.corpus_of(config).test for s in document]
-    batches = [text_batches.pad(sentences[i : i + 8]) for i in (0, 8)]
+    model, _, _ = batch_composition.train_condition(config, condition, 0)
+    sentences = [s for document in batch_composition.corpus_of(config).test for s in document]
+    batches = [data.pad(sentences[i : i + 8]) for i in (0, 8)]
     weight = model.layers[0].attention.project_in.weight.clone()
-    norm = model.layers[0].attention_step.norm_stream
+    norm = model.layers[0].attention_step.norm_in
     means = []
     for batch in batches:
-        text_batches.recalibrate(model, [batch])
+        batch_composition.recalibrate(model, [batch])
         means.append(norm.running_mean.clone())
-    text_batches.recalibrate(model, batches)
+    batch_composition.recalibrate(model, batches)
     np.testing.assert_allclose(norm.running_mean, (means[0] + means[1]) / 2, atol=1e-5)
     assert (weight == model.layers[0].attention.project_in.weight).all()
 
@@ -354,39 +358,27 @@ def half_width(values):
     return 2.776 * values.std(ddof=1) / np.sqrt(5)
 
 
-def test_equal_lengths_break_batch_norm_and_other_batches_do_not():
-    differences = text_batches.rows(experiments.load("text_batches"))
-    for name, values in differences.items():
-        if "equal length" in name:
-            assert values.mean() - half_width(values) > 0.2
+def test_equal_lengths_set_batch_norm_back_and_other_batches_do_not():
+    saved = experiments.load("batch_composition")
+    for kind in ("shuffled", "document", "topic", "length"):
+        behind = batch_composition.against_layer(saved, "masked batch", kind)
+        if kind == "length":
+            assert behind.mean() - half_width(behind) > 0
         else:
-            assert abs(values.mean()) < 0.2
-    masked = differences["16 shuffled, masked"]
-    assert masked.mean() + half_width(masked) < 0
+            assert abs(behind.mean()) < half_width(behind) < 0.06
 
 
 def test_the_gap_is_in_the_composition():
-    saved = experiments.load("text_batches")
-    for order, size in text_batches.CELLS:
-        where = {"norm": "masked batch", "order": order, "batch_size": size}
-        gap = saved.values("kept_all", **where) - saved.values("batch_all", **where)
-        still = saved.values("recalibrated_all", **where) - saved.values("batch_all", **where)
-        mended = saved.values("pooled_all", **where) - saved.values("batch_all", **where)
-        if order == "length":
-            assert gap.min() > 0.2
-            assert still.mean() > 0.7 * gap.mean()
-            assert mended.mean() < 0.5 * gap.mean()
+    saved = experiments.load("batch_composition")
+    for kind in ("shuffled", "document", "topic", "length"):
+        gap = batch_composition.gap(saved, "masked batch", kind)
+        if kind == "length":
+            assert gap.mean() - half_width(gap) > 0
+            left = batch_composition.against_layer(saved, "masked batch", kind, "pooled_all")
+            behind = batch_composition.against_layer(saved, "masked batch", kind)
+            assert left.mean() < 0.5 * behind.mean()
         else:
-            assert np.abs(gap).max() < 0.1
-
-
-def test_the_leak_is_at_the_end_marks():
-    saved = experiments.load("text_batches")
-    where = {"order": "length", "batch_size": 16}
-    layer = saved.values("kept_end", norm="layer", **where)
-    masked = {"norm": "masked batch", **where}
-    assert (saved.values("batch_end", **masked) < layer - 0.1).all()
-    assert (saved.values("pooled_end", **masked) > layer + 0.2).all()
+            assert np.abs(gap.mean()) < 0.02
 
 
 def test_batch_norm_leads_on_digits_from_two_images_on():

@@ -187,14 +187,6 @@ FINDINGS = {
             > 2 * rows["text, padding out"] / rows["Transformer, digits"]
         ),
     ),
-    "power_text": (
-        "on equal lengths PN stays close to LayerNorm and BatchNorm does not; PN is never ahead",
-        lambda rows: (
-            rows["16 of equal length, PN"] < 0.1
-            and rows["16 of equal length, masked BN"] > 0.5
-            and min(value for name, value in rows.items() if "PN" in name) > 0.02
-        ),
-    ),
     "qk_norm": (
         "logits grow with the learning rate, and QK-norm bounds them",
         lambda rows: rows["rate 0.128"] < rows["rate 0.064"] < 0,
@@ -204,8 +196,8 @@ FINDINGS = {
         lambda rows: len(rows) == 7 and all(0 < loss < 0.3 for loss in rows.values()),
     ),
     "rms_against_layer": (
-        "LayerNorm and RMSNorm are equivalent within 2 % of perplexity",
-        lambda rows: abs(rows["RMSNorm"]) < np.log(1.02),
+        "tied, with a norm at the end, RMSNorm ends ahead of LayerNorm, and no norm ahead of both",
+        lambda rows: rows["no norm"] < rows["RMSNorm"] < -0.01,
     ),
     "scale_and_rate": (
         "without a norm one initial scale in five trains; with BatchNorm or LayerNorm all five do",
@@ -225,14 +217,6 @@ FINDINGS = {
             "no norm, 12 layers" not in rows  # whose every seed would have to reach the end
             and rows["no norm, scaled weights, 12 layers"] > 0.2
             and -0.1 < rows["no norm, Fixup, 12 layers"] < 0.02
-        ),
-    ),
-    "text_batches": (
-        "BatchNorm keeps up on shuffled sentences and breaks on batches of equal length",
-        lambda rows: all(
-            value > 0.5 if "equal length" in name else value < 0.1
-            for name, value in rows.items()
-            if "shuffled" in name or "equal length" in name
         ),
     ),
     "topic_share": (
@@ -341,7 +325,7 @@ BESIDE = {
     ),
 }
 # These say that something is small, whatever its sign: what would be noticed is a large one.
-SMALL = {"norm_decay": "BatchNorm, decay 1", "rms_against_layer": "RMSNorm"}
+SMALL = {"norm_decay": "BatchNorm, decay 1"}
 
 
 def means(name: str) -> dict[str, float]:
@@ -458,7 +442,7 @@ HEADS = ("tied", "untied")
 WORDS = {
     "batch_composition": (
         ("shuffled", "neighbours", "one topic", "equal length"),
-        ("RMSNorm", "BatchNorm, plain", "BatchNorm, masked", "PN"),
+        ("RMSNorm", "BatchNorm, plain", "BatchNorm, masked", "PN", "PN-V", "no norm"),
     ),
     "digit_batches": (
         ("batch of 1", "batch of 2", "batch of 8", "batch of 32"),
@@ -482,16 +466,8 @@ WORDS = {
         ("QK-norm", "clipping", "weight decay", "soft cap"),
         ("rate 0.016", "rate 0.128"),
     ),
-    "power_text": (
-        ("4 shuffled", "4 neighbours", "16 of equal length"),
-        ("masked BN", "PN-V", "PN", "PN (code)"),
-    ),
     "noisy_batch_norm": (("none", "noisy batch", "noise alone"),),
     "norm_decay": (("LayerNorm", "BatchNorm"), ("decay 0.1", "decay 1")),
-    "text_batches": (
-        ("16 shuffled", "4 shuffled", "16 neighbours", "4 neighbours", "16 of equal length"),
-        ("plain", "masked"),
-    ),
     "topic_share": (
         ("share 0", "share 0.5", "share 1"),
         ("BatchNorm", "PN-V", "PN", "RMSNorm", "batch mean, RMSNorm"),

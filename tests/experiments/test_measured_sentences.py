@@ -61,6 +61,28 @@ def growth_at_the_end(rate: float, depth: int = 12):
     return experiments.load("variance_growth").values("last_over_middle", **where)[:, -1]
 
 
+def tied(norm: str):
+    saved = experiments.load("rms_against_layer")
+    return saved.values("loss", norm=norm) - saved.values("loss", norm="layer")
+
+
+def of_gru(norm: str):
+    saved = experiments.load("gru_statistics")
+    return saved.values("loss", norm=norm) - saved.values("loss", norm="layer")
+
+
+def end_marks():
+    saved = experiments.load("batch_composition")
+    return saved.values("batch_end", norm="masked batch", kind="length") - saved.values(
+        "end", norm="layer", kind="length"
+    )
+
+
+def composed(norm: str, other: str, kind: str):
+    saved = experiments.load("batch_composition")
+    return saved.values("all", norm=norm, kind=kind) - saved.values("all", norm=other, kind=kind)
+
+
 def decay_at_a_large_rate():
     saved = experiments.load("logit_remedies")
     return saved.values("loss", remedy="decay", learning_rate=0.128) - saved.values(
@@ -184,6 +206,43 @@ SENTENCES = {
     "Pre-LN's warm-up on text": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: f"ends {said(without_warmup('pre'), 3)} nats lower",
+    ),
+    "end marks in batches of equal length": (
+        "03_batch_norm_vs_layer_norm",
+        lambda: f"better than LayerNorm, by {said(end_marks(), 2)} nats",
+    ),
+    "no norm on shuffled batches": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        lambda: f"any norm ends {said(composed('none', 'layer', 'shuffled'), 3)} *ahead*",
+    ),
+    "RMSNorm in a tied model": (
+        "05_rms_norm",
+        lambda: f"RMSNorm is *ahead* there, by {said(tied('rms'), 3)}",
+    ),
+    "no norm in a tied model": (
+        "05_rms_norm",
+        lambda: f"no norm is even better, by {said(tied('none'), 2)}",
+    ),
+    "RMSNorm in a GRU": (
+        "in_depth/05_rms_norm",
+        lambda: f"ends at least as low as LayerNorm, by {said(of_gru('rms'), 3)}",
+    ),
+    "no norm in a GRU": (
+        "in_depth/05_rms_norm",
+        lambda: f"without one the loss is higher by {said(of_gru('none'), 3)}",
+    ),
+    "PowerNorm against BatchNorm": (
+        "06_power_norm",
+        lambda: f"with equal lengths {said(composed('power', 'masked batch', 'length'), 2)} nats",
+    ),
+    "PN-V's gap": (
+        "06_power_norm",
+        lambda: (
+            "a gap with equal lengths only, "
+            + said(
+                batch_composition.gap(experiments.load("batch_composition"), "power-v", "length"), 2
+            )
+        ),
     ),
     "QK-norm at four times the best rate": (
         "08_after_2020",

@@ -10,14 +10,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from normtutor import data, experiments, layers, models, norms, training
-from normtutor.experiments import (
-    power_rates,
-    power_statistics,
-    power_text,
-    text_batches,
-    topic_rates,
-    topic_share,
-)
+from normtutor.experiments import batch_composition, power_statistics, topic_rates, topic_share
 
 # --- reduced runs ---------------------------------------------------------------------------------
 
@@ -29,15 +22,10 @@ def reduced(name):
         names = ("images", "pixels", "padded", "power-v")
         return dataclasses.replace(config, conditions=names, steps=12, block=4, chunks=4)
     kept = {condition.norm: condition for condition in config.conditions}
-    if name.startswith("power"):
-        kept = {norm: kept[norm] for norm in ("layer", "power")}
-        return dataclasses.replace(config, conditions=tuple(kept.values()), steps=4, warmup=2)
     return dataclasses.replace(config, conditions=tuple(kept.values()), steps=3, test_batches=2)
 
 
-@pytest.mark.parametrize(
-    "name", ["power_rates", "power_text", "power_statistics", "topic_rates", "topic_share"]
-)
+@pytest.mark.parametrize("name", ["power_statistics", "topic_rates", "topic_share"])
 def test_one_seed_at_reduced_length(name, tmp_path):
     config = reduced(name)
     saved = experiments.run_experiment(
@@ -55,18 +43,13 @@ def test_one_seed_at_reduced_length(name, tmp_path):
 # --- what the book reports ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["power_text", "power_statistics", "topic_share"])
+@pytest.mark.parametrize("name", ["power_statistics", "topic_share"])
 def test_results_rest_on_enough_fresh_seeds(name):
     assert len(experiments.load(name).seeds) >= 5
-    tuned = {*power_rates.SEEDS, *topic_rates.SEEDS}
-    assert not tuned & set(experiments.module_of(name).SEEDS)
+    assert not set(topic_rates.SEEDS) & set(experiments.module_of(name).SEEDS)
 
 
 def test_learning_rates_are_those_that_tuning_chose():
-    best = power_rates.best_rates(experiments.load("power_rates"))
-    for condition in power_text.CONFIG.conditions:
-        norm = condition.norm.split(", ")[0]  # a variant has the rate of what it varies
-        assert condition.learning_rate == best[norm, condition.order, condition.batch_size]
     best = topic_rates.best_rates(experiments.load("topic_rates"))
     used = {(c.norm, c.share): c.learning_rate for c in topic_share.CONFIG.conditions}
     assert used == best
@@ -80,48 +63,16 @@ def test_a_diverged_rate_cannot_be_chosen():
     assert topic_rates.best_rates(saved) == {("none", 1.0): 0.1}
 
 
-# --- text: the runs of two experiments are paired -------------------------------------------------
+# --- text: all norms see the same -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("norm", ["layer", "masked batch"])
-def test_a_run_equals_that_of_text_batches(norm):
-    theirs = dataclasses.replace(text_batches.CONFIG, conditions=(), steps=3)
-    ours = dataclasses.replace(power_text.CONFIG, conditions=(), steps=3)
-    expected = text_batches.train_condition(
-        theirs, text_batches.Condition(norm, "length", 16, 4e-3), 11
-    )
-    found = power_text.train_condition(
-        ours, power_text.Condition(norm, "length", 16, 4e-3), 11, power_text.NORMS
-    )
-    assert found[1] == expected[1]
-    for mine, other in zip(found[0].parameters(), expected[0].parameters(), strict=True):
-        assert torch.equal(mine, other)
-
-
-def test_norms_share_the_initial_weights_and_the_batches():
-    config = dataclasses.replace(power_text.CONFIG, conditions=(), steps=0)
-    embeddings = [
-        power_text.train_condition(
-            config, power_text.Condition(norm, "shuffled", 4, 1e-3), 3, power_text.NORMS
-        )[0]
-        .token_embedding.weight.detach()
-        .clone()
-        for norm in power_text.NORMS
-    ]
+def test_norms_share_the_initial_weights():
+    embeddings = []
+    for norm in batch_composition.NORMS:
+        training.start(3)
+        model = batch_composition.build(batch_composition.CONFIG, norm)
+        embeddings.append(model.token_embedding.weight.detach().clone())
     assert all(torch.equal(embeddings[0], other) for other in embeddings)
-
-
-def test_values_come_from_here_or_from_text_batches():
-    saved = experiments.load("power_text")
-    theirs = experiments.load("text_batches")
-    found = power_text.values(saved, "all", "layer", "document", 4)
-    where = {"norm": "layer", "order": "document", "batch_size": 4}
-    assert_allclose(found, theirs.values("all", **where))
-    assert theirs.seeds == saved.seeds
-    assert power_text.has(saved, "layer", "document", 4)
-    assert not power_text.has(saved, "none", "length", 16)
-    with pytest.raises(ValueError, match="exactly one record"):
-        power_text.values(saved, "all", "none", "length", 16)
 
 
 # --- the four quantities --------------------------------------------------------------------------
