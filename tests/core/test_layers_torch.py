@@ -197,6 +197,51 @@ def test_device_and_dtype_are_arguments(pair):
     }
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        *((layers.PowerNorm, {"variant": name}) for name in ("pn", "pn-v", "authors-code")),
+        (layers.ScaleNorm, {}),
+        (layers.DynamicTanh, {}),
+        (layers.PartialRMSNorm, {"p": 0.5}),
+    ],
+)
+def test_a_layer_that_torch_lacks_takes_device_and_dtype_too(kind, options):
+    layer = kind(4, **options, device="meta", dtype=torch.float64)
+    for name, value in layer.state_dict().items():
+        assert value.device.type == "meta", name
+        assert value.dtype == (torch.float64 if value.is_floating_point() else torch.int64)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.BatchNorm(4),
+        layers.InstanceNorm(4, affine=True, track_running_stats=True),
+        layers.GroupNorm(2, 4),
+        layers.LayerNorm(4),
+        layers.PowerNorm(4),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_one_parameter_of_another_dtype_is_enough_to_be_refused(layer):
+    x = torch.ones(3, 4, 4)
+    checked = {"weight", "bias", "running_mean", "running_var", "running_mean_square"}
+    names = checked & set(layer.state_dict())
+    assert len(names) >= 2
+    for name in names:
+        other = copy.deepcopy(layer)
+        value = getattr(other, name)
+        value.data = value.data.double()
+        with pytest.raises(TypeError, match=r"got torch\.float64 beside x of torch\.float32"):
+            other(x)
+
+
+def test_an_option_that_torch_lacks_is_shown():
+    assert "cast_before_weight=True" in repr(layers.RMSNorm(4, cast_before_weight=True))
+    assert "cast_before_weight" not in repr(layers.RMSNorm(4))
+
+
 def test_a_batch_norm_state_dict_of_version_1_loads():
     theirs, ours = nn.BatchNorm1d(4), layers.BatchNorm(4)
     old = {n: v + 0.5 for n, v in theirs.state_dict().items() if n != "num_batches_tracked"}
