@@ -291,7 +291,7 @@ def axes_alone() -> Evidence:
 @claim(
     "With γ and β a network can undo the normalization if it wants to.",
     met=f"{TUTORIALS}, after a remark in {{cite:t}}`ioffe2015` about BatchNorm",
-    place=Place(CHAPTER, "What γ and β can undo"),
+    place=Place(CHAPTER, "What γ and β can undo", in_depth=True),
     recorded="half",
     condition="True of BatchNorm, on a given batch. LayerNorm has a mean and a scale for each "
     "token, and γ and β for each feature ({prf:ref}`prop-norms-affine`).",

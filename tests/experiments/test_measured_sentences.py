@@ -141,7 +141,61 @@ def upper_layers_left_out(wiring: str):
     return saved.values("without_accuracy", wiring=wiring)[:, 4:].mean(1)
 
 
+def sorted_best(wiring: str, *warmups: int):
+    """Test loss at the best rate and warm-up, chosen for each seed on the others; twelve layers."""
+    runs = [experiments.load(name) for name in ("warmup_map", "remedies", "warmed_remedies")]
+    cells = []
+    for saved in runs:
+        for warmup in warmups:
+            try:
+                where = {"wiring": wiring, "depth": 12, "warmup": warmup}
+                cells.append(remedies.losses_by_rate(saved, **where))
+            except ValueError:
+                continue  # another of the runs has this cell
+    return remedies.at_best_rate(np.concatenate(cells, axis=1))[0]
+
+
+def warmed(wiring: str):
+    return sorted_best(wiring, 60) - sorted_best("pre", 60)
+
+
+def either(wiring: str):
+    return sorted_best(wiring, 0, 60) - sorted_best("pre", 60)
+
+
+def longer(wiring: str):
+    return sorted_best(wiring, 120) - sorted_best(wiring, 60)
+
+
 SENTENCES = {
+    "remedies with warm-up": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            f"Only ReZero (+{said(warmed('rezero'), 3)}) is clearly apart from Pre-LN with "
+            f"warm-up. Ahead of it, by little, are *small below* ({said(warmed('post-small'), 3)}) "
+            f"and B2T ({said(warmed('b2t'), 3)})"
+        ),
+    ),
+    "remedies, with and without": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            f"*small below* is {said(either('post-small'), 3)} ahead of Pre-LN, Fixup "
+            f"{said(either('fixup'), 3)}, B2T {said(either('b2t'), 3)}"
+        ),
+    ),
+    "twice the warm-up": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            f"Post-LN's best loss by −{said(longer('post'), 3)} and Pre-LN's by "
+            f"+{said(longer('pre'), 3)}"
+        ),
+    ),
+    "120 steps of warm-up": (
+        "07_pre_ln_and_post_ln",
+        lambda: (
+            f"still {said(sorted_best('post', 120) - sorted_best('pre', 120), 3)} behind at twelve"
+        ),
+    ),
     "noise behind BatchNorm, at the end": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
