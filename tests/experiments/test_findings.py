@@ -48,6 +48,13 @@ FINDINGS = {
             and 0 < rows["Pre-LN, no warm-up, rate 0.016"] < 0.2
         ),
     ),
+    "deep_last_norm": (
+        "at twelve layers the last norm gains with an output of its own, and costs nothing if tied",
+        lambda rows: (
+            rows["LN, no last norm, untied"] - rows["LN, last norm, untied"] > 0.2
+            and abs(rows["LN, no last norm, tied"] - rows["LN, last norm, tied"]) < 0.02
+        ),
+    ),
     "depth_profiles": (
         "after training the gradient falls towards the top in all four wirings",
         lambda rows: min(rows.values()) > 0,
@@ -161,6 +168,14 @@ FINDINGS = {
             and 0 < rows.pop("last batch of one") < 5
             and len(rows) == 6
             and min(rows.values()) > 5
+        ),
+    ),
+    "last_norm_parts": (
+        "one length for all tokens costs what LayerNorm costs; sharing the matrix doubles the cost",
+        lambda rows: (
+            abs(rows["one length for all tokens"] - rows["LayerNorm"]) < 0.05
+            and 1.7 < rows["LayerNorm"] / rows["LayerNorm, output a copy"] < 2.5
+            and min(rows.values()) > 0.1
         ),
     ),
     "noisy_batch_norm": (

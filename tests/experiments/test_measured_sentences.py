@@ -9,7 +9,9 @@ import pytest
 from normtutor import experiments
 from normtutor.experiments import (
     batch_composition,
+    deep_last_norm,
     fine_tuning,
+    last_norm_parts,
     logit_remedies,
     noisy_batch_norm,
     qk_norm,
@@ -88,6 +90,23 @@ def decay_at_a_large_rate():
     return saved.values("loss", remedy="decay", learning_rate=0.128) - saved.values(
         "loss", remedy="none", learning_rate=0.016
     )
+
+
+def without_last_norm(tied: bool):
+    """Test loss of twelve layers with LayerNorm, without the last norm minus with it."""
+    losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
+    return losses["Pre-LN", False, tied] - losses["Pre-LN", True, tied]
+
+
+def last_place(name: str, against: str | None = None):
+    """What a last place costs a tied model of three layers, or how much more than another one."""
+    rows = last_norm_parts.rows(experiments.load("last_norm_parts"))
+    return rows[name] - rows[against] if against else rows[name]
+
+
+def behind_fixup(final: bool):
+    losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
+    return losses["Pre-LN", final, True] - losses["no norm, Fixup", False, True]
 
 
 def without_warmup(wiring: str):
@@ -333,6 +352,37 @@ SENTENCES = {
             f"{said(growth_at_the_end(4e-3), 2)} and {said(growth_at_the_end(4e-3, 24), 2)} for "
             "12 and 24 layers"
         ),
+    ),
+    "no last norm at twelve layers": (
+        "in_depth/05_rms_norm",
+        lambda: f"the loss is higher by {said(without_last_norm(False), 3)} nats",
+    ),
+    "no last norm at twelve layers, tied": (
+        "in_depth/05_rms_norm",
+        lambda: f"the loss changes by {said(without_last_norm(True), 3)}",
+    ),
+    "one length for all tokens": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            "costs "
+            + said(last_place("one length for all tokens", "LayerNorm"), 3)
+            + " nats more than LayerNorm"
+        ),
+    ),
+    "the last norm with constants in the backward pass": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            said(last_place("LayerNorm, constant backward"), 3) + " nats of the "
+            f"{said(last_place('LayerNorm'), 3)} remain"
+        ),
+    ),
+    "the last norm before a copied output": (
+        "in_depth/05_rms_norm",
+        lambda: "the last norm costs " + said(last_place("LayerNorm, output a copy"), 3),
+    ),
+    "tied LayerNorm behind Fixup": (
+        "in_depth/05_rms_norm",
+        lambda: f"by {said(behind_fixup(True), 2)} and {said(behind_fixup(False), 2)} nats",
     ),
     "QK-norm at a large rate": (
         "in_depth/08_after_2020",

@@ -4,14 +4,18 @@ import dataclasses
 
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_allclose
 
 from normtutor import experiments
 from normtutor.experiments import (
+    deep_last_norm,
+    deep_last_norm_rates,
     depth_on_text,
     depth_on_text_rates,
     final_norm,
     fresh,
+    last_norm_parts,
     records,
     tanh_starts,
     text_stability,
@@ -189,6 +193,70 @@ def test_the_figures_get_what_they_need():
     for rows in curves.values():
         for row in rows.values():
             assert {values.shape for values in row.values()} == {(seeds, 4)}
+
+
+def test_twelve_layers_are_trained_as_the_grids_chose():
+    best = deep_last_norm_rates.best_rates(experiments.load("deep_last_norm_rates"))
+    wide = text_stability_rates.best_rates(experiments.load("text_stability_rates"))
+    for c in deep_last_norm.CONFIG.conditions:
+        if (c.build, c.final, c.tied, c.scale) in best:
+            assert best[c.build, c.final, c.tied, c.scale] == c.learning_rate
+            (tried,) = (
+                row.rates
+                for row in deep_last_norm_rates.CONFIG.rows
+                if row.clip
+                and dataclasses.astuple(row.network) == (c.build, c.final, c.tied, c.scale)
+            )
+            assert min(tried) < c.learning_rate < max(tried)
+        else:
+            assert wide[c.build, 12, c.scale] == c.learning_rate
+
+
+def test_trainings_that_stand_in_two_records_are_the_same():
+    deep, other = experiments.load("deep_last_norm"), experiments.load("text_stability")
+    for build in ("Pre-LN", "no norm, Fixup"):
+        final = build == "Pre-LN"
+        here = deep.values("test", build=build, final=final, tied=False)
+        assert_allclose(here, other.values("test", build=build, depth=12), rtol=0)
+
+
+def test_a_diverged_rate_is_not_chosen_at_twelve_layers():
+    cell = {"build": "Pre-LN", "final": True, "tied": True}
+    records_ = [
+        {**cell, "scale": scale, "learning_rate": rate, "clip": clip, "validation": loss}
+        for scale, rate, clip, loss in (
+            (1.0, 0.1, 1.0, 5.0),
+            (4.0, 0.1, 1.0, None),
+            (4.0, 0.2, 1.0, 4.5),
+            (1.0, 0.2, None, 4.0),  # without clipping: a control
+        )
+    ]
+    saved = Saved("deep_last_norm_rates", {}, ({"seed": 0, "records": records_},))
+    assert deep_last_norm_rates.best_rates(saved) == {("Pre-LN", True, True, 4.0): 0.2}
+
+
+def test_one_length_for_all_tokens_keeps_their_lengths_among_themselves():
+    x = torch.randn(3, 5, 8) * torch.arange(1, 6)[:, None]
+    y = last_norm_parts.OneLength(8)(x)
+    assert_allclose(y.square().mean().item(), 1, rtol=1e-5)
+    assert_allclose((y / x).detach(), (y / x)[0, 0, 0].item(), rtol=1e-4)
+
+
+def test_a_copied_output_starts_as_the_tied_one_and_is_trained_alone():
+    model = TransformerLM(20, width=8, heads=2, depth=1, norm="layer", wiring="pre")
+    tokens = torch.arange(6)[None]
+    before = model.eval()(tokens)
+    last_norm_parts.prepare("copied", "norm", model)
+    assert_allclose(model(tokens).detach(), before.detach(), rtol=1e-6)
+    assert model.head.weight is not model.token_embedding.weight
+
+
+def test_the_first_two_last_places_are_those_of_final_norm():
+    here, there = experiments.load("last_norm_parts"), experiments.load("final_norm")
+    for last, final in (("norm", True), ("none", False)):
+        best = final_norm.chosen(there, norm="layer", final=final, tied=True, scale=1.0)
+        assert best["learning_rate"] == 0.032
+        assert_allclose(here.values("test", head="tied", last=last), best["test"], rtol=0)
 
 
 # --- the larger size ------------------------------------------------------------------------------

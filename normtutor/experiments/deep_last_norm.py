@@ -1,0 +1,119 @@
+"""Twelve layers with and without the norm after the last one, on fresh seeds.
+
+Each network has the embeddings and the learning rate that were best for it on another seed: in
+:mod:`normtutor.experiments.text_stability_rates` for those with an output matrix of their own and
+the usual last place, and in :mod:`normtutor.experiments.deep_last_norm_rates` for the others. The
+former are trained as in :mod:`normtutor.experiments.text_stability`, with the same seeds, sequences
+and settings; their records are taken from there, and their time is counted there.
+
+Control: a difference could come from the rate or from the size of the embeddings, so each network
+has its own of both, chosen on another seed. It could come from clipping at length 1, which acts on
+none of the steps of a network with the last norm and on two thirds of those without: unclipped, on
+the seed of the grid, the last norm's gain with an output of its own is 0.18 nats in place of 0.30.
+Fixup stands beside both outputs, so that what a tied output costs anyway is seen. Not checked:
+embeddings more than four times as large, which the tied model with the last norm might use; more
+than 300 steps; RMSNorm and dynamic tanh; and why the tied models end so far behind Fixup.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from normtutor.experiments import deep_last_norm_rates, text_stability
+from normtutor.experiments.deep_last_norm_rates import Network, train_network
+from normtutor.experiments.package_chunks import Size, fingerprint
+from normtutor.experiments.records import Saved
+
+__all__ = ["CONFIG", "SEEDS", "fingerprint", "losses", "rows", "run", "run_seeds"]
+
+CHAPTER = "05_rms_norm"
+FIGURE = "fig-deep-last-norm"
+FINDING = (
+    "at twelve layers the last norm gains with an output of its own, and costs nothing if tied"
+)
+XLABEL = "test loss minus Fixup's, same output (nats/token)"
+REFERENCE_BUILD = "no norm, Fixup"
+SEEDS = text_stability.SEEDS
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A network with its learning rate."""
+
+    build: str
+    final: bool
+    tied: bool
+    scale: float
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment."""
+
+    conditions: tuple[Condition, ...]
+    depth: int = 12
+    size: Size = deep_last_norm_rates.CONFIG.size
+
+
+# What the two grids chose; a test compares them with their saved runs.
+CONFIG = Config(
+    conditions=(
+        Condition("Pre-LN", True, True, 4.0, 1.6e-2),
+        Condition("Pre-LN", False, True, 1.0, 1.6e-2),
+        Condition("no norm, Fixup", False, True, 1.0, 4e-2),
+        Condition("Pre-LN", True, False, 4.0, 4e-2),
+        Condition("Pre-LN", False, False, 1.0, 4e-2),
+        Condition("no norm, Fixup", False, False, 1.0, 4e-2),
+    )
+)
+REDUCED = {
+    "conditions": (
+        Condition("no norm, Fixup", False, True, 1.0, 1e-3),
+        Condition("Pre-LN", True, True, 4.0, 1e-3),
+        Condition("Pre-LN", False, True, 1.0, 1e-3),
+    ),
+    "depth": 2,
+    "size": Size(width=8, heads=2, steps=5, warmup=2, held_out_chunks=64, clip=1.0),
+}
+
+
+def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
+    """Train every condition with all seeds at once; a list of records for each seed."""
+    by_condition = [
+        train_network(
+            config.size,
+            Network(condition.build, condition.final, condition.tied, condition.scale),
+            config.depth,
+            [(seed, condition.learning_rate) for seed in seeds],
+        )
+        for condition in config.conditions
+    ]
+    return [list(records) for records in zip(*by_condition, strict=True)]
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed."""
+    return run_seeds(config, [seed])[0]
+
+
+def losses(saved: Saved) -> dict[tuple[str, bool, bool], np.ndarray]:
+    """(build, last norm, tied) -> test loss of each seed."""
+    cells = [(c["build"], c["final"], c["tied"]) for c in saved.config["conditions"]]
+    return {
+        (build, final, tied): saved.values("test", build=build, final=final, tied=tied)
+        for build, final, tied in cells
+    }
+
+
+def rows(saved: Saved) -> dict[str, np.ndarray]:
+    """Test loss minus that of Fixup without a norm and with the same output, by seed."""
+    found = losses(saved)
+    return {
+        f"{build.removeprefix('Pre-')}, {'last norm' if final else 'no last norm'}, "
+        f"{'tied' if tied else 'untied'}": values - found[REFERENCE_BUILD, False, tied]
+        for (build, final, tied), values in found.items()
+        if build != REFERENCE_BUILD and (REFERENCE_BUILD, False, tied) in found
+    }
