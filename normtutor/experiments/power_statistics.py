@@ -34,7 +34,7 @@ from normtutor.data import (
     image_batches,
     load_corpus,
     load_digits,
-    sentence_batches,
+    sentence_stream,
 )
 from normtutor.experiments.records import Saved
 from normtutor.models import ResNet, TransformerLM
@@ -42,7 +42,7 @@ from normtutor.training import classification_loss, language_model_loss, start, 
 
 CHAPTER = "06_power_norm"
 FIGURE = "fig-pn-four"
-FINDING = "most of the contrast between text and images is unit, sample count and architecture"
+FINDING = "the contrast between text and images is unit, sample count and architecture"
 XLABEL = "n times the squared fluctuation"
 REFERENCE = 1.0  # independent values
 SEEDS = tuple(range(10, 15))
@@ -96,12 +96,8 @@ CONFIG = Config()
 
 
 def fingerprint(config: Config) -> dict[str, str]:
-    """The text differs between Python versions: its SHA-256."""
-    return {
-        "text_sha256": load_corpus(
-            text="python", level="word", longest=config.longest, min_count=3
-        ).sha256
-    }
+    """The text differs between versions of the packages: its SHA-256."""
+    return {"text_sha256": load_corpus(longest=config.longest).sha256}
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -251,7 +247,7 @@ def setting(config: Config, name: str, seed: int) -> tuple[nn.Module, Iterable[A
         size = config.images if name == "images" else config.many_images
         batches = image_batches(_digits().train, size, order)
         return ResNet(norm="batch"), batches, classification_loss
-    corpus = load_corpus(text="python", level="word", longest=config.longest, min_count=3)
+    corpus = load_corpus(longest=config.longest)
     pixels = name == "pixels"
     model = TransformerLM(
         18 if pixels else len(corpus.vocabulary),
@@ -266,7 +262,7 @@ def setting(config: Config, name: str, seed: int) -> tuple[nn.Module, Iterable[A
     if pixels:
         return model, pixel_batches(config.images, order), language_model_loss
     if name in ("masked", "padded"):
-        epoch = partial(sentence_batches, corpus.train, config.sentences, "shuffled", order)
+        epoch = partial(sentence_stream, corpus.train, config.sentences, "shuffled", order)
     else:
         how: Order = "document" if name == "document" else "shuffled"
         epoch = partial(chunk_batches, corpus.train, config.chunks, config.length, how, order)
