@@ -14,7 +14,7 @@ pixel by pixel; or from who shares a batch, so the same text comes shuffled and 
 with padding and without. Not checked: models and batches of the paper's size.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -261,6 +261,7 @@ def setting(config: Config, name: str, seed: int) -> tuple[nn.Module, Iterable[A
     )
     if pixels:
         return model, pixel_batches(config.images, order), language_model_loss
+    epoch: Callable[[], Iterable[TokenBatch]]
     if name in ("masked", "padded"):
         epoch = partial(sentence_stream, corpus.train, config.sentences, "shuffled", order)
     else:
