@@ -257,6 +257,16 @@ FINDINGS = {
             and rows["pre, 12 layers, rate 0.016"] < 1.2
         ),
     ),
+    "warmed_remedies": (
+        "with warm-up all remedies but ReZero end within 0.03 of Pre-LN with warm-up",
+        # Of one another, too; the page compares them with Pre-LN of warmup_map.
+        lambda rows: (
+            rows.pop("rezero") > 0.2
+            and len(rows) == 8
+            and min(rows.values()) > 0.05
+            and max(rows.values()) - min(rows.values()) < 0.06
+        ),
+    ),
     "warmup_map": (
         "Post-LN needs warm-up or a small rate, the more so the deeper; Pre-LN trains everywhere",
         # At the largest rate sixty steps of warm-up still mend six layers, and no longer twelve.
