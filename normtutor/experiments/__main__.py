@@ -179,10 +179,11 @@ def _show(name: str, directory: Path | None, output: Path, scale: str = "small")
 
 def _print_rates(best: dict[Any, float], saved: Saved) -> None:
     """The learning rates that were tried, each with its mean loss, and the one that was taken."""
+    key = "loss" if "loss" in saved.runs[0]["records"][0] else "validation"
     for cell, rate in best.items():
         cell = cell if isinstance(cell, tuple) else (cell,)
         tried = [
-            f"{condition['learning_rate']:g} ({saved.values('loss', **condition).mean():.3f})"
+            f"{condition['learning_rate']:g} ({saved.values(key, **condition).mean():.3f})"
             for condition in saved.config.get("conditions", ())
             if tuple(v for k, v in condition.items() if k != "learning_rate") == cell
         ]
