@@ -377,6 +377,13 @@ def test_neither_rates_nor_warmups_of_depth_on_text_end_at_the_best_one():
     assert all(5.85 < lowest["post", warmup] < 5.95 for warmup in (0, 300, 600))
 
 
+def test_more_tokens_a_step_let_warmup_save_post_ln():
+    saved = experiments.load("depth_on_text_rates")
+    cell = {"wiring": "post", "learning_rate": 1e-3, "batch_size": 32}
+    warm, cold = (saved.values("validation", warmup=steps, **cell)[0] for steps in (300, 0))
+    assert (round(warm, 2), round(cold, 2)) == (5.46, 5.84)
+
+
 def test_post_ln_tokens_stay_alike_on_text_and_those_of_pre_ln_part():
     saved = experiments.load("depth_on_text")
     for condition in saved.config["conditions"]:
