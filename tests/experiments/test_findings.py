@@ -304,8 +304,8 @@ BESIDE = {
     "gru_statistics": lambda of: (
         all(abs(of("before_spread", norm=norm) - 1) < 0.1 for norm in ("layer", "rms"))
         and min(of("before_spread", norm=norm) for norm in ("partial", "none")) > 1.4
-        and of("before_mean_varies", norm="layer") < of("before_mean_varies", norm="rms") / 1.5
-        and of("before_mean_varies", norm="partial") > of("before_mean_varies", norm="rms")
+        and of("after_mean_varies", norm="layer") < of("after_mean_varies", norm="rms") / 3
+        and of("after_mean_varies", norm="partial") > 2 * of("after_mean_varies", norm="rms")
     ),
     "gradient_parts": lambda of: (
         of("along_mean", norm="batch") > 2 * of("chance", norm="batch")  # the last norm, the end
