@@ -290,8 +290,8 @@ def as_good() -> Evidence:
     place=Place(CHAPTER, "How the test of equality was made", in_depth=True),
     recorded="false",
     scope="at our scale",
-    condition="In a tied language model of three layers RMSNorm's loss starts above LayerNorm's and "
-    "ends below it, by about 2% of perplexity. The source shows equality for one translation "
+    condition="In a tied language model of three layers RMSNorm's loss starts above LayerNorm's "
+    "and ends below it, by about 2% of perplexity. The source shows equality for one translation "
     "model, as two curves without intervals.",
 )
 def equal_throughout() -> Evidence:
