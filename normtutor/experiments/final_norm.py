@@ -12,9 +12,10 @@ trains without a norm, so it stands beside the others.
 
 Dynamic tanh stands beside LayerNorm and RMSNorm. Its α starts where
 :mod:`normtutor.experiments.tanh_starts` found it to start best, in the layers and after the last
-one, on another seed. Not run: 12 layers; the larger embeddings with RMSNorm or dynamic
-tanh. A pilot with rates from 0.004 to 0.032 had LayerNorm's best rate at the
-upper end and that of no norm below it; so the grid begins at 0.008 and ends at 0.064.
+one, on another seed. Twelve layers are in :mod:`normtutor.experiments.deep_last_norm`. Not run:
+the larger embeddings with RMSNorm or dynamic tanh. A pilot with rates from 0.004 to 0.032 had
+LayerNorm's best rate at the upper end and that of no norm below it; so the grid begins at 0.008
+and ends at 0.064.
 
 Control: the last norm could cost something because of the rate, so every condition is trained at
 four, and the best lies inside the grid at scale 1; because of the embeddings, to which a tied
@@ -22,8 +23,9 @@ output binds it, so the output is also untied; or because of their scale, so the
 times as large. No norm, which has nothing after the last layer either, runs alongside. Dynamic tanh
 could be ahead because it hands the branches a smaller input than a norm does; so LayerNorm also has
 embeddings four times as large, with the last norm and without, and with an untied output it then is
-ahead. Not checked: more than 300 steps, larger embeddings for dynamic tanh beyond a pilot on one
-seed, in which they cost it 0.12 nats, and why the last norm costs what it does.
+ahead. Which part of the last norm costs a tied model what it does is the subject of
+:mod:`normtutor.experiments.last_norm_parts`. Not checked: more than 300 steps, and larger
+embeddings for dynamic tanh beyond a pilot on one seed, in which they cost it 0.12 nats.
 """
 
 import dataclasses
