@@ -162,7 +162,7 @@ def test_what_a_file_of_tests_costs_is_written_where_it_is_asked_for(tmp_path):
     (tmp_path / "test_busy.py").write_text(
         "import time\n"
         "def test_it():\n"
-        "    end = time.process_time() + 0.4\n"
+        "    end = time.process_time() + 1.0\n"
         "    while time.process_time() < end:\n"
         "        pass\n"
     )
@@ -177,8 +177,8 @@ def test_what_a_file_of_tests_costs_is_written_where_it_is_asked_for(tmp_path):
         check=True,
     )
     found = json.loads(kept.read_text())
-    assert found["test_old.py"] == 2.0 and found["test_idle.py"] < 0.2
-    assert found["test_busy.py"] >= 0.4
+    assert found["test_old.py"] == 2.0 and found["test_idle.py"] < 0.5
+    assert found["test_busy.py"] > 0.5  # the system counts in ticks, and may miss some
 
 
 def test_the_installation_is_silent_unless_it_fails(tmp_path):

@@ -294,7 +294,7 @@ SENTENCES = {
     ),
     "no norm in a tied model": (
         "05_rms_norm",
-        lambda: f"no norm is even better, by {said(tied('none'), 2)}",
+        lambda: f"without norms is best, {said(tied('none'), 2)} below LayerNorm",
     ),
     "RMSNorm in a GRU": (
         "in_depth/05_rms_norm",
