@@ -572,7 +572,7 @@ PREVIEWS = {
         "(1.3)",
     ),
     "a theorem": ("book/04_invariance", "#thm-inv-gradient", "The gradient before a norm"),
-    "a figure": ("book/05_rms_norm", "#fig-equivalence", "RMSNorm ends within"),
+    "a figure": ("book/03_batch_norm_vs_layer_norm", "#fig-seq-composition", "falls behind"),
     "a tall figure": ("book/01_internal_covariate_shift", "#fig-rates", "Error on"),
     "an exercise": ("book/in_depth/05_rms_norm", "#ex-rms-reverse", "The reverse conversion"),
     "a name": ("book/api", "#normtutor.norms.batch_norm", "batch_norm("),
