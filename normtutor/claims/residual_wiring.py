@@ -329,8 +329,8 @@ TRAINED = 1.15  # nats a digit: half of chance
     place=MAP,
     recorded="half",
     condition="True at large learning rates; the deeper the model, the smaller the rate at which "
-    "this begins. On sorting it trains at a small rate without any. On text twelve layers stayed "
-    "on the plateau at the small rate, with warm-up and without.",
+    "this begins. On sorting it trains at a small rate without any. On text, in small batches, "
+    "twelve layers stayed on the plateau at the small rate, with warm-up and without.",
 )
 def warm_up_for_post_ln() -> Evidence:
     def loss(rate: float) -> Interval:
@@ -587,7 +587,8 @@ def other_norms_in_both_places() -> Evidence:
             for wiring, name in (("post", "after the sum"), ("pre", "in the branch"))
         ),
         Unsettled(
-            "BatchNorm was trained in both places with two layers only, where no wiring fails; "
+            "BatchNorm was trained in the branch and on the sum, but with two layers and on "
+            "different texts, so the places were not compared; "
             "InstanceNorm tells a causal model about later tokens.",
             "Train a bidirectional model of twelve layers with each norm in each place, over the "
             "same learning rates and seeds.",

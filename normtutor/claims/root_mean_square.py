@@ -230,9 +230,9 @@ def _margin_per_character() -> float:
     place=Place(CHAPTER, "LayerNorm against RMSNorm: a test of equality"),
     recorded="true",
     scope="at our scale",
-    condition="Shown for small models only, to within 2% of perplexity: language models of three "
-    "and of twelve layers and a recurrent network. That large models work with RMSNorm is no "
-    "paired comparison.",
+    condition="Shown for small models only, as at most 2% of perplexity worse: language models of "
+    "three layers, where it is ahead, and of twelve, and a recurrent network. That large models "
+    "work with RMSNorm is no paired comparison.",
 )
 def as_good() -> Evidence:
     saved = experiments.load("rms_against_layer")
