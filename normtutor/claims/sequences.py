@@ -111,10 +111,10 @@ def padding_shifts() -> Evidence:
     "and evaluation.",
     met=f"{EXPLANATION}, and {REVIEW}",
     place=Place(CHAPTER, "Running averages", in_depth=True),
-    recorded="half",
-    condition="What fluctuates depends on how many independent values a batch pools, and the gap "
-    "on how batches are composed: the same text has none when it is shuffled and a large one "
-    "in batches of equal length.",
+    recorded="open",
+    condition="What fluctuates depends on how many independent values each batch pools, and the "
+    "gap on how batches are composed: the same text has none when it is shuffled, and in batches "
+    "of equal length one whose size our seeds leave open.",
 )
 def fluctuation_of_text() -> Evidence:
     def gap(kind: str) -> Interval:
@@ -129,13 +129,16 @@ def fluctuation_of_text() -> Evidence:
         ]
         return float(np.sqrt(np.mean(np.square(means))))
 
-    why = "If the fluctuation of text makes a gap, evaluation is the worse mode."
+    why = (
+        "If the fluctuation of text makes a gap, it is there. A gap of 0.05 nats is 5% of "
+        "probability per token; smaller ones break nothing."
+    )
     return [
         Finding(
             "loss in evaluation minus with batch statistics, masked BatchNorm, batches of 16 "
             "sentences of equal length (nats per token)",
             gap("length"),
-            above(0),
+            above(0.05),
             why,
             form=".3f",
         ),
@@ -143,14 +146,14 @@ def fluctuation_of_text() -> Evidence:
             "loss in evaluation minus with batch statistics, the same text shuffled (nats per "
             "token)",
             gap("shuffled"),
-            above(0),
+            above(0.05),
             why,
             form=".3f",
         ),
         Finding(
             "the same, batches of one topic",
             gap("topic"),
-            above(0),
+            above(0.05),
             why,
             form=".3f",
         ),
