@@ -20,7 +20,7 @@ import numpy as np
 from normtutor.experiments.records import Saved
 from normtutor.experiments.remedies import at_best_rate, losses_by_rate
 from normtutor.experiments.warmup_map import Condition
-from normtutor.experiments.wired_sorting import Task, run_all_seeds
+from normtutor.experiments.wired_sorting import Task, run_conditions
 
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "fig-wiring-warmed"
@@ -66,20 +66,13 @@ def fingerprint(config: Config) -> dict[str, str]:
 
 def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
     """All seeds; the models of one condition train together, one per seed and learning rate."""
-    found: list[list[dict[str, Any]]] = [[] for _ in seeds]
-    for condition in config.conditions:
-        records = run_all_seeds(
-            config.task,
-            config.rates,
-            seeds,
-            wiring=condition.wiring,
-            depth=condition.depth,
-            steps=config.steps,
-            warmup=condition.warmup,
-        )
-        for own, new in zip(found, records, strict=True):
-            own += new
-    return found
+    return run_conditions(
+        config.task,
+        config.rates,
+        seeds,
+        map(vars, config.conditions),
+        steps=config.steps,
+    )
 
 
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
