@@ -52,13 +52,13 @@ def _one_node(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return recorded
 
 
-def _check_tensor(x: Any) -> None:
+def _check_tensor(x: Any, name: str = "x") -> None:
     """Raise TypeError unless x is a torch tensor."""
     if not isinstance(x, Tensor):
         raise TypeError(
-            f"x must be a torch tensor; got {type(x).__module__}.{type(x).__qualname__}. Convert "
-            "it with torch.as_tensor, or call the formula in normtutor.norms, which takes NumPy "
-            "and JAX arrays."
+            f"{name} must be a torch tensor; got {type(x).__module__}.{type(x).__qualname__}. "
+            "Convert it with torch.as_tensor, or call the formula in normtutor.norms, which takes "
+            "NumPy and JAX arrays."
         )
 
 
@@ -594,8 +594,8 @@ class _Conditional(nn.Module):
         nn.init.zeros_(self.projection.bias)
 
     def _parts_of(self, x: Tensor, condition: Tensor) -> tuple[Tensor, ...]:
-        for value in (x, condition):
-            _check_tensor(value)
+        _check_tensor(x)
+        _check_tensor(condition, "condition")
         expected = (x.shape[0], self.condition_features)
         if tuple(condition.shape) != expected:
             raise ValueError(
@@ -707,7 +707,7 @@ class AdaptiveLayerNormZero(_Conditional):
     -----
     ``forward(x, condition)``. The linear map ``projection`` gives scale, shift and gate and starts
     at 0, so that the block starts as the identity, whatever the branch. Source:
-    :cite:t:`peebles2023`.
+    :cite:t:`peebles2023`. For ``torch.fx`` it is one node, the branch within.
     """
 
     def __init__(
@@ -722,6 +722,7 @@ class AdaptiveLayerNormZero(_Conditional):
         super().__init__(num_features, condition_features, 3, device, dtype)
         self.branch, self.eps = branch, eps
 
+    @_one_node
     def forward(self, x: Tensor, condition: Tensor) -> Tensor:
         scale, shift, gate = self._parts_of(x, condition)
         _check_features(x, self.num_features, -1)
@@ -1263,6 +1264,13 @@ def weight_norm(module: nn.Module, name: str = "weight", dim: int | None = 0) ->
         raise ValueError(
             f"module has no parameter {name!r}; got {type(module).__name__}. "
             f"Choose one of: {', '.join(n for n, _ in module.named_parameters()) or 'none there'}."
+        )
+    plain = name in module._parameters or name in module._buffers
+    if not plain and not parametrize.is_parametrized(module, name):
+        raise ValueError(
+            f"{name} must be a plain parameter; got an attribute that something sets anew before "
+            "each call, as torch's older weight_norm and spectral_norm do. Undo that first, for "
+            f"example with torch.nn.utils.remove_weight_norm(module, {name!r})."
         )
     if parametrize.is_parametrized(module, name):
         there = type(module.parametrizations[name][0]).__name__.lstrip("_")  # type: ignore

@@ -63,6 +63,15 @@ def _named(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
 
 
+def check_library(value: Array, name: str, x: Array, what: str = "x") -> None:
+    """Raise TypeError unless ``value``, an array, belongs to the library of x."""
+    if array_namespace(value) is not array_namespace(x):
+        raise TypeError(
+            f"{name} must come from the same library as {what}; got {_named(value)} beside {what} "
+            f"of {_named(x)}. Convert one of them, for example with torch.from_numpy or np.asarray."
+        )
+
+
 def check_parameter(parameter: Array | None, name: str, shape: tuple[int, ...], x: Array) -> None:
     """Raise an error unless ``parameter`` is None or a floating-point array of ``shape`` like x.
 
@@ -79,11 +88,7 @@ def check_parameter(parameter: Array | None, name: str, shape: tuple[int, ...], 
                 f"normalized_shape={parameter!r}, and {name} is an array or None."
             )
         raise TypeError(f"{name} must be an array like x, or None; got {_named(parameter)}. {hint}")
-    if array_namespace(parameter) is not array_namespace(x):
-        raise TypeError(
-            f"{name} must come from the same library as x; got {_named(parameter)} beside x of "
-            f"{_named(x)}. Convert one of them, for example with torch.from_numpy or np.asarray."
-        )
+    check_library(parameter, name, x)
     check_floating(parameter, name)
     if tuple(parameter.shape) != shape:
         raise ValueError(
@@ -150,8 +155,9 @@ def check_cache(cache: Any, kind: type | tuple[type, ...], forward: str) -> None
 
 
 def check_grad_y(grad_y: Array, y: Array) -> None:
-    """Raise an error unless ``grad_y`` is a floating-point array of the shape of y."""
+    """Raise an error unless ``grad_y`` is a floating-point array like y, and of its shape."""
     check_floating(grad_y, "grad_y")
+    check_library(grad_y, "grad_y", y, "y")
     if tuple(grad_y.shape) != tuple(y.shape):
         raise ValueError(
             f"grad_y must have y's shape {tuple(y.shape)}, one number for each of y; got "
@@ -194,7 +200,13 @@ def check_mask(mask: Array | None, x: Array, feature_axis: int) -> Array | None:
     """
     if mask is None:
         return None
-    xp = array_namespace(x, mask)
+    if not is_array(mask):
+        raise TypeError(
+            f"mask must be a boolean array, True on real tokens, or None; got {_named(mask)}. "
+            "Convert it first, for example with np.asarray(mask, dtype=bool)."
+        )
+    check_library(mask, "mask", x)
+    xp = array_namespace(x)
     if not xp.isdtype(mask.dtype, "bool"):
         raise TypeError(
             f"mask must be boolean, True on real tokens; got dtype {mask.dtype}. "

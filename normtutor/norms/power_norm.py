@@ -23,6 +23,7 @@ from normtutor.validation import (
     check_feature_axis,
     check_floating,
     check_grad_y,
+    check_library,
     check_mask,
     check_parameter,
 )
@@ -317,6 +318,9 @@ def power_norm_backward(
     check_cache(cache, PowerNormCache, "power_norm")
     x_hat, inverse_psi, weight, bias, mask, feature_axis, training, exact = cache
     check_grad_y(grad_y, x_hat)
+    if training:
+        check_floating(nu, "nu")
+        check_library(nu, "nu", x_hat, "y")
     xp = array_namespace(grad_y, x_hat)
     wide = widen(grad_y)
     if mask is not None:

@@ -28,6 +28,7 @@ from normtutor.validation import (
     check_grad_y,
     check_groups,
     check_mask,
+    check_parameter,
 )
 
 Array = Any
@@ -119,6 +120,8 @@ def power_norm_authors_code(
     check_floating(x)
     axis = check_feature_axis(x, feature_axis)
     check_groups(groups, x.shape[axis])
+    check_parameter(weight, "weight", (x.shape[axis],), x)
+    check_parameter(bias, "bias", (x.shape[axis],), x)
     padding = check_mask(mask, x, axis)
     xp = array_namespace(x, weight, bias)
     wide = widen(x)

@@ -13,7 +13,7 @@ from array_api_compat import array_namespace
 
 from normtutor.moments import widen
 from normtutor.tracing import passes_jit
-from normtutor.validation import check_cache, check_floating, check_grad_y
+from normtutor.validation import check_cache, check_floating, check_grad_y, check_library
 
 Array = Any
 
@@ -87,6 +87,7 @@ def weight_norm(
     shape = tuple(n if a == kept else 1 for a, n in enumerate(v.shape))
     if g is not None:
         check_floating(g, "g")
+        check_library(g, "g", v, "v")
         if tuple(g.shape) != shape:
             raise ValueError(
                 f"g must have shape {shape}, one length for each index along axis={axis} of v; "

@@ -1,6 +1,8 @@
 """What people really pass by mistake: each error says the rule, what came, and the likely fix."""
 
 import re
+import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +14,20 @@ from normtutor import layers, norms
 X = np.random.default_rng(0).standard_normal((4, 5, 6))
 T = torch.as_tensor(X)
 W, B = np.ones(6), np.zeros(6)
+CONDITION = torch.zeros(4, 2)
 MEAN, VARIANCE = np.zeros(6), np.ones(6)
+
+
+def with_momentum(layer: nn.Module, momentum: float) -> nn.Module:
+    layer.momentum = momentum
+    return layer
+
+
+def older_weight_norm(module: nn.Module) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return nn.utils.weight_norm(module)
+
 
 # name: (call, backward, further arguments of the backward pass)
 FORWARD = {
@@ -108,7 +123,119 @@ def test_a_gradient_of_another_shape_than_y_is_refused(name):
         backward(1.0, cache, *rest)
 
 
+@pytest.mark.parametrize("name", FORWARD)
+def test_a_list_and_a_gradient_of_another_library_are_refused(name):
+    forward, backward, rest = FORWARD[name]
+    first = "v" if name == "weight_norm" else "x"
+    says = rf"{first} must be an array.*got list. Convert it first.*np.asarray\({first}"
+    with pytest.raises(TypeError, match=says):
+        forward(X.tolist())
+    cache = forward(X)[1]
+    with pytest.raises(TypeError, match="grad_y must come from the same library as y; got torch"):
+        backward(torch.ones(4, 5, 6), cache, *rest)
+
+
+# Every array that goes with x, where x is torch's and the rest NumPy's.
+MIXED = {
+    "batch_norm": (norms.batch_norm, {"weight": W, "bias": B, "mask": (4, 5)}),
+    "batch_norm in evaluation": (
+        lambda x, **k: norms.batch_norm(
+            x, training=False, **{"running_mean": T[0, 0], "running_var": T[0, 0] ** 2} | k
+        ),
+        {"running_mean": B, "running_var": W},
+    ),
+    "layer_norm": (norms.layer_norm, {"weight": W, "bias": B}),
+    "rms_norm": (norms.rms_norm, {"weight": W, "bias": B}),
+    "partial_rms_norm": (lambda x, **k: norms.partial_rms_norm(x, p=0.5, **k), {"weight": W}),
+    "group_norm": (
+        lambda x, **k: norms.group_norm(x, num_groups=2, **k),
+        {"weight": W, "bias": B, "mask": (4, 5)},
+    ),
+    "instance_norm": (norms.instance_norm, {"weight": W, "bias": B, "mask": (4, 5)}),
+    "power_norm_v": (norms.power_norm_v, {"weight": W, "bias": B, "mask": (4, 5)}),
+    "power_norm": (
+        lambda x, **k: norms.power_norm(x, **{"running_mean_square": T[0, 0] ** 2} | k),
+        {"weight": W, "bias": B, "running_mean_square": W, "mask": (4, 5)},
+    ),
+    "power_norm_authors_code": (
+        lambda x, **k: norms.power_norm_authors_code(
+            x, **{"running_mean_square": T[0, 0] ** 2} | k
+        ),
+        {"weight": W, "bias": B, "running_mean_square": W, "mask": (4, 5)},
+    ),
+    "dynamic_tanh": (
+        lambda x, **k: norms.dynamic_tanh(x, **{"alpha": T[0, 0, :1]} | k),
+        {"alpha": W[:1], "weight": W, "bias": B},
+    ),
+    "weight_norm": (norms.weight_norm, {"g": np.ones((4, 1, 1))}),
+    "scale_norm": (norms.scale_norm, {"g": W[:1]}),
+    "film": (
+        lambda x, **k: norms.film(x, **{"scale": T[:, 0], "shift": T[:, 0]} | k),
+        {"scale": X[:, 0], "shift": X[:, 0]},
+    ),
+    "adaptive_layer_norm": (
+        lambda x, **k: norms.adaptive_layer_norm(x, **{"scale": T[:, 0], "shift": T[:, 0]} | k),
+        {"scale": X[:, 0], "shift": X[:, 0]},
+    ),
+    "gated_residual": (
+        lambda x, **k: norms.gated_residual(x, **{"branch": T, "gate": T[:, 0]} | k),
+        {"branch": X, "gate": X[:, 0]},
+    ),
+}
+PER_FEATURE = ("batch_norm", "batch_norm in evaluation", "group_norm", "instance_norm")
+
+
+def test_arrays_of_all_formulas_are_tried():
+    assert {name.partition(" ")[0] for name in MIXED} == set(FORWARD)
+
+
+@pytest.mark.parametrize("name, argument", [(n, a) for n, (_, all_) in MIXED.items() for a in all_])
+def test_an_array_of_numpy_beside_a_torch_x_is_refused(name, argument):
+    forward, given = MIXED[name]
+    value = given[argument]
+    axis = {"feature_axis": -1} if name in PER_FEATURE else {}
+    if argument == "mask":
+        value = np.ones(value, dtype=bool)
+        with pytest.raises(TypeError, match=r"mask must be a boolean array.*got list.*np.asarray"):
+            forward(T, mask=value.tolist(), **axis)
+    beside = "v" if name == "weight_norm" else "x"
+    says = (
+        f"{argument} must come from the same library as {beside}; got numpy.ndarray beside "
+        f"{beside} of torch.Tensor. Convert one of them.*torch.from_numpy"
+    )
+    with pytest.raises(TypeError, match=says):
+        forward(T, **{argument: value}, **axis)
+    forward(T, **{argument: torch.as_tensor(value)}, **axis)  # and converted it is right
+
+
 CALLS = {
+    "a ν of NumPy beside a torch cache": (
+        lambda: norms.power_norm_backward(
+            T, norms.power_norm(T, None, None, T.new_ones(6))[1], np.zeros(6)
+        ),
+        TypeError,
+        "nu must come from the same library as y; got numpy.ndarray",
+    ),
+    "a momentum above one, in instance_norm": (
+        lambda: norms.instance_norm(X, None, None, MEAN[:5], VARIANCE[:5], momentum=1.5),
+        ValueError,
+        r"momentum must lie in \[0, 1\].*got 1.5",
+    ),
+    "a momentum above one, set afterwards": (
+        lambda: with_momentum(layers.BatchNorm(6), 1.5)(torch.randn(3, 6)),
+        ValueError,
+        r"momentum must lie in \[0, 1\].*got 1.5",
+    ),
+    "a NumPy condition": (
+        lambda: layers.FiLM(6, 2)(T, np.zeros((4, 2))),
+        TypeError,
+        "condition must be a torch tensor; got numpy.ndarray.*torch.as_tensor",
+    ),
+    "weight_norm after torch's older one": (
+        lambda: layers.weight_norm(older_weight_norm(nn.Linear(3, 3))),
+        ValueError,
+        "sets anew before each call.*remove_weight_norm",
+    ),
     "a weight of PowerNorm of another length": (
         lambda: norms.power_norm(X, np.ones(5), None, np.ones(6)),
         ValueError,
@@ -219,11 +346,15 @@ def test_a_mistake_is_named_with_its_fix(name):
         lambda: layers.DynamicTanh(6),
         lambda: layers.PowerNorm(6),
         lambda: layers.ScaleNorm(6),
+        lambda: layers.LayerNorm(6),
+        lambda: partial(layers.FiLM(6, 2), condition=CONDITION),
+        lambda: partial(layers.AdaptiveLayerNorm(6, 2), condition=CONDITION),
+        lambda: partial(layers.AdaptiveLayerNormZero(nn.Tanh(), 6, 2), condition=CONDITION),
     ],
 )
 def test_a_layer_refuses_what_is_no_tensor(make):
     for wrong in (X, X.tolist(), None):
-        with pytest.raises(TypeError, match="x must be a torch tensor"):
+        with pytest.raises(TypeError, match=r"x must be a torch tensor; got .*torch\.as_tensor"):
             make()(wrong)
 
 

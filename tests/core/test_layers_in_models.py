@@ -1,6 +1,9 @@
 """The layers where torch expects its own: isinstance, fusion, fx, autocast, devices, averages."""
 
 import copy
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -9,6 +12,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from normtutor import layers
+from normtutor.experiments import two_processes
 
 
 @pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d])
@@ -74,6 +78,78 @@ LAYERS = {
     "PowerNorm, authors' code": lambda **k: layers.PowerNorm(4, variant="authors-code", **k),
 }
 EVERY = pytest.mark.parametrize("name", LAYERS)
+
+
+class Conditioned(nn.Module):
+    """A conditional layer, called with a condition of its own, so that x is all that it takes."""
+
+    def __init__(self, layer: nn.Module, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.layer, self.condition = layer, randn(3, 2, seed=7).to(dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x, self.condition)
+
+
+CONDITIONAL = {
+    "FiLM": lambda **k: layers.FiLM(4, 2, **k),
+    "AdaLN": lambda **k: layers.AdaptiveLayerNorm(4, 2, **k),
+    "AdaLN-Zero": lambda **k: layers.AdaptiveLayerNormZero(nn.Tanh(), 4, 2, **k),
+}
+
+
+def test_no_layer_is_left_out():
+    tried = {type(make()).__name__ for make in (LAYERS | CONDITIONAL).values()}
+    assert tried == {n for n in layers.__all__ if n[0].isupper()}
+
+
+@pytest.mark.parametrize("name", CONDITIONAL)
+def test_device_and_dtype_of_the_conditional_layers(name):
+    layer = CONDITIONAL[name](device="meta", dtype=torch.float64)
+    assert {(p.device.type, p.dtype) for p in layer.parameters()} == {("meta", torch.float64)}
+    real = layer.to_empty(device="cpu")
+    real.reset_parameters()
+    fresh = CONDITIONAL[name](dtype=torch.float64)
+    assert list(real.state_dict()) == list(fresh.state_dict())
+    x = randn(3, 5, 4)
+    found, expected = (Conditioned(m, torch.float64)(x) for m in (real, fresh))
+    assert found.equal(expected)
+
+
+@pytest.mark.parametrize("name", CONDITIONAL)
+def test_fx_export_and_vmap_of_the_conditional_layers(name):
+    layer = CONDITIONAL[name]()
+    randomize(layer)
+    model, x = Conditioned(layer).eval(), randn(3, 5, 4).float()
+    traced = torch.fx.symbolic_trace(model)
+    assert [n.target for n in traced.graph.nodes if n.op == "call_module"] == ["layer"]
+    torch.testing.assert_close(traced(x), model(x), rtol=0, atol=0)
+    exported = torch.export.export(model, (x,)).module()
+    torch.testing.assert_close(exported(x), model(x))
+    several = torch.stack([x, 2 * x])
+    each = torch.func.vmap(model)(several)
+    torch.testing.assert_close(each, torch.stack([model(x) for x in several]))
+
+
+@EVERY
+def test_vmap_of_every_layer_in_evaluation(name):
+    """And the gradient of each member by itself."""
+    layer = LAYERS[name]().double()
+    randomize(layer)
+    results(layer, randn(3, 5, 4, seed=3), second=False)
+    layer.eval()
+    several = torch.stack([randn(3, 5, 4, seed=s) for s in (1, 2)])
+
+    def loss(x: Tensor) -> Tensor:
+        return layer(x).pow(3).sum()
+
+    torch.testing.assert_close(
+        torch.func.vmap(layer)(several), torch.stack([layer(x) for x in several])
+    )
+    torch.testing.assert_close(
+        torch.func.vmap(torch.func.grad(loss))(several),
+        torch.stack([torch.func.grad(loss)(x) for x in several]),
+    )
 
 
 @EVERY
@@ -239,3 +315,68 @@ def test_an_ensemble_of_batch_norms_trains_under_vmap(make):
     for i, member in enumerate(members):
         torch.testing.assert_close(y[i], member(x[i]))
         assert_same({n: b[i] for n, b in buffers.items()}, dict(member.named_buffers()))
+
+
+# Each of two processes trains on numbers of its own, at a rate of 0, so only the buffers move.
+ONE_OF_TWO = """
+import sys, torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from normtutor import layers
+
+rank, folder = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group(
+    "gloo", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2
+)
+torch.manual_seed(0)
+norms = [layers.BatchNorm(4, feature_axis=-1), layers.PowerNorm(4), layers.LayerNorm(4)]
+model = DistributedDataParallel(nn.Sequential(*norms).double())
+seen = []
+for x in torch.load(f"{folder}/x{rank}.pt"):
+    model.zero_grad()
+    model(x).square().sum().backward()
+    seen.append({n: b.clone() for n, b in model.module.named_buffers()})
+torch.save((seen, [p.grad for p in model.parameters()]), f"{folder}/seen{rank}.pt")
+dist.destroy_process_group()
+"""
+
+
+def test_under_ddp_the_buffers_are_those_of_the_first_process(tmp_path):
+    """It copies them to the others before each forward pass, and averages the gradients."""
+    xs = [[randn(3, 5, 4, seed=10 * rank + step) for step in range(3)] for rank in (0, 1)]
+    for rank in (0, 1):
+        torch.save(xs[rank], tmp_path / f"x{rank}.pt")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **two_processes._loopback()}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", ONE_OF_TWO, str(rank), str(tmp_path)],
+            env=environment,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    try:
+        for process in processes:
+            _, errors = process.communicate(timeout=120)
+            assert process.returncode == 0, errors
+    finally:
+        for process in processes:
+            process.kill()
+    (first, grads), (second, same) = (torch.load(tmp_path / f"seen{r}.pt") for r in (0, 1))
+    torch.testing.assert_close(grads, same)
+
+    # What one process alone would have after the same batches.
+    def alone(*batches: Tensor) -> dict[str, Tensor]:
+        norms = [layers.BatchNorm(4, feature_axis=-1), layers.PowerNorm(4), layers.LayerNorm(4)]
+        model = nn.Sequential(*norms).double()
+        for x in batches:
+            results(model, x, second=False)
+        return {n: b for n, b in model.named_buffers() if not n.endswith("nu")}
+
+    without_nu = [{n: b for n, b in s[2].items() if not n.endswith("nu")} for s in (first, second)]
+    assert not any(name.startswith("2.") for name in first[0])  # LayerNorm has none
+    assert_same(without_nu[0], alone(*xs[0]))
+    assert_same(without_nu[1], alone(*xs[0][:2], xs[1][2]))
+    with pytest.raises(AssertionError):
+        assert_same(without_nu[1], alone(*xs[1]))

@@ -1,6 +1,7 @@
 """swap_norms on models of torch, and on norms as other libraries write them."""
 
 import copy
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -389,3 +390,123 @@ def test_the_comparison_of_two_modules_can_fail():
     assert swapping._compare(LlamaNorm(8), layers.RMSNorm(8, 1e-5)) is None
     assert swapping._compare(LlamaNorm(8), layers.LayerNorm(8, bias=False)) is None
     assert swapping._compare(DetachedNorm(8), layers.RMSNorm(8, 1e-6)) is None
+
+
+class NanoAttention(nn.Module):
+    """Causal attention with one matrix for queries, keys and values, as nanoGPT and minGPT do."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.heads = heads
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.c_attn(x).chunk(3, dim=-1)
+        )
+        # Not the fused kernel, which has no second derivative.
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        weights = scores.masked_fill(future, float("-inf")).softmax(-1)
+        return self.c_proj((weights @ v).transpose(1, 2).flatten(-2))
+
+
+class NanoBlock(nn.Module):
+    """A block of nanoGPT; with ``as_in_minGPT`` the feed-forward network is a ModuleDict."""
+
+    def __init__(self, width: int, norm: Callable[[int], nn.Module], as_in_minGPT: bool) -> None:
+        super().__init__()
+        self.ln_1, self.attn = norm(width), NanoAttention(width, 2)
+        self.ln_2 = norm(width)
+        parts = {
+            "c_fc": nn.Linear(width, 4 * width),
+            "act" if as_in_minGPT else "gelu": nn.GELU(),
+            "c_proj": nn.Linear(4 * width, width),
+        }
+        self.mlp: nn.Module = (
+            nn.ModuleDict(parts) if as_in_minGPT else nn.Sequential(*parts.values())
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.ln_1(x))
+        hidden = self.ln_2(x)
+        if isinstance(self.mlp, nn.ModuleDict):
+            for part in self.mlp.values():
+                hidden = part(hidden)
+            return x + hidden
+        return x + self.mlp(hidden)
+
+
+class NanoGPT(nn.Module):
+    """The two small GPTs: names, residual stream and head are theirs, the sizes are small.
+
+    nanoGPT has a LayerNorm of its own, whose bias may be left out, and ties the head to the
+    embedding. minGPT has torch's LayerNorm and ties nothing.
+    """
+
+    def __init__(self, norm: Callable[[int], nn.Module], as_in_minGPT: bool) -> None:
+        super().__init__()
+        width, vocabulary = 8, 11
+        self.transformer = nn.ModuleDict(
+            {
+                "wte": nn.Embedding(vocabulary, width),
+                "wpe": nn.Embedding(6, width),
+                "h": nn.ModuleList(NanoBlock(width, norm, as_in_minGPT) for _ in range(2)),
+                "ln_f": norm(width),
+            }
+        )
+        self.lm_head = nn.Linear(width, vocabulary, bias=False)
+        if not as_in_minGPT:
+            self.transformer["wte"].weight = self.lm_head.weight
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.transformer["wte"](ids) + self.transformer["wpe"](torch.arange(ids.shape[1]))
+        for block in self.transformer["h"]:
+            x = block(x)
+        return self.lm_head(self.transformer["ln_f"](x))
+
+
+SMALL_GPTS = {
+    "nanoGPT": (lambda width: FunctionalLayerNorm(width, True), False),
+    "nanoGPT, no bias": (lambda width: FunctionalLayerNorm(width, False), False),
+    "minGPT": (nn.LayerNorm, True),
+}
+
+
+@pytest.mark.parametrize("name", SMALL_GPTS)
+def test_small_gpts_train_alike_swapped_and_come_back(name):
+    torch.manual_seed(0)
+    model = NanoGPT(*SMALL_GPTS[name])
+    randomize(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.sub_(0.9)
+    twin, classes = copy.deepcopy(model), [type(m) for m in model.modules()]
+    keys = list(model.state_dict())
+    optimizers = [torch.optim.AdamW(m.parameters(), lr=1e-2) for m in (model, twin)]
+    report = normtutor.swap_norms(model)  # the optimizer was there before
+    assert [c.name for c in report.changed] == [
+        "transformer.h.0.ln_1",
+        "transformer.h.0.ln_2",
+        "transformer.h.1.ln_1",
+        "transformer.h.1.ln_2",
+        "transformer.ln_f",
+    ]
+    assert {type(c.after) for c in report.changed} == {layers.LayerNorm}
+    ids = torch.randint(11, (3, 6), generator=torch.Generator().manual_seed(0))
+    for _ in range(4):
+        losses = []
+        for m, optimizer in zip((model, twin), optimizers, strict=True):
+            optimizer.zero_grad()
+            logits = m(ids)
+            loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
+    assert losses[0] < 3
+    report.undo()
+    assert [type(m) for m in model.modules()] == classes
+    assert list(model.state_dict()) == keys
+    torch.testing.assert_close(model(ids), twin(ids), rtol=1e-3, atol=1e-3)
