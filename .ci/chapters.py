@@ -224,6 +224,13 @@ async def ask(client: NotebookClient, code: str, value: str = "None") -> Any:
     )
     reply = await client.async_wait_for_reply(message)
     assert reply is not None
+    # The kernel is still busy when it has replied. Who stops it then interrupts it, and it says so.
+    while True:
+        news = await client.kc.get_iopub_msg(timeout=CELL_TIMEOUT)
+        if news["parent_header"].get("msg_id") == message and (
+            news["content"].get("execution_state") == "idle"
+        ):
+            break
     answer = reply["content"]["user_expressions"]["value"]
     if answer["status"] != "ok":
         raise RuntimeError(f"The kernel could not report: {answer}")

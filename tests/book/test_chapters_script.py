@@ -87,6 +87,22 @@ def test_what_changes_while_a_chapter_runs_leaves_it_stale(repository):
     assert not chapters.is_fresh(path, repository / "_build", repository)
 
 
+def test_a_kernel_is_stopped_when_it_is_idle(repository, capfd):
+    # A kernel replies before it is done: here half a second before.
+    slow = """import time
+kernel = get_ipython().kernel
+execute = kernel.shell_handlers["execute_request"]
+
+async def execute_and_linger(*arguments):
+    await execute(*arguments)
+    time.sleep(0.5)
+
+kernel.shell_handlers["execute_request"] = execute_and_linger"""
+    path = write_notebook(repository / "book" / "first.ipynb", slow)
+    assert chapters.execute([path], repository / "_build", root=repository) == {}
+    assert capfd.readouterr() == ("", "")
+
+
 def test_prose_captions_and_tags_execute_nothing_and_are_seen(repository):
     path = write_notebook(repository / "book" / "first.ipynb", "1 + 1")
     folder = repository / "_build"
