@@ -218,15 +218,16 @@ def new_kernel(folder: Path) -> AsyncKernelManager:
 
 async def ask(client: NotebookClient, code: str, value: str = "None") -> Any:
     """Run code beside the cells, which leaves no trace in their count; return a value's literal."""
-    assert client.kc is not None
-    message = client.kc.execute(
+    kernel: Any = client.kc
+    assert kernel is not None
+    message = kernel.execute(
         code, silent=True, store_history=False, user_expressions={"value": value}
     )
     reply = await client.async_wait_for_reply(message)
     assert reply is not None
     # The kernel is still busy when it has replied. Who stops it then interrupts it, and it says so.
     while True:
-        news = await client.kc.get_iopub_msg(timeout=CELL_TIMEOUT)
+        news = await kernel.get_iopub_msg(timeout=CELL_TIMEOUT)
         if news["parent_header"].get("msg_id") == message and (
             news["content"].get("execution_state") == "idle"
         ):
