@@ -34,7 +34,6 @@ from normtutor.package_text import PackageText, cache, cached, package_text
 from normtutor.pieces import Pieces
 
 Level = Literal["piece", "word", "character"]
-Text = Literal["packages", "python"]
 Order = Literal["shuffled", "document", "length"]
 Batch = TypeVar("Batch")
 Sentence = np.ndarray  # token numbers, shape (number of tokens,), int64
@@ -193,7 +192,6 @@ def own_text(path: str | Path | None) -> Iterator[None]:
 def load_corpus(
     path: str | Path | None = None,
     *,
-    text: Text = "packages",
     level: Level = "piece",
     pieces: int = 1024,
     min_count: int = 3,
@@ -206,10 +204,7 @@ def load_corpus(
     ----------
     path : path of a UTF-8 text file, optional
         With one: the file, in documents of about 5000 characters. Without one: that of
-        :func:`own_text`, or else the text that ``text`` names.
-    text : "packages" or "python"
-        The docstrings of the installed packages; or the 79 or so topics of the language reference
-        that comes with this Python, each topic a document.
+        :func:`own_text`, or else the docstrings of the installed packages.
     level : "piece", "word" or "character"
         Pieces of words (:class:`normtutor.pieces.Pieces`), learned from the training part; or
         words, numbers and punctuation marks; or characters. Words and pieces are lower-cased.
@@ -229,8 +224,6 @@ def load_corpus(
     """
     if level not in ("piece", "word", "character"):
         raise ValueError(f'level must be "piece", "word" or "character"; got {level!r}.')
-    if text not in ("packages", "python"):
-        raise ValueError(f'text must be "packages" or "python"; got {text!r}.')
     if not 1 <= shortest <= longest:
         raise ValueError(
             f"1 <= shortest <= longest must hold; got shortest={shortest} and longest={longest}."
@@ -239,8 +232,6 @@ def load_corpus(
     settings = (level, pieces, min_count, shortest, longest)
     if path is not None:
         return _cut_inside(*_text_file(path), *settings)
-    if text == "python":
-        return _cut_inside(*_python_reference(), *settings)
     return _cut_by_document(package_text(), *settings)
 
 
@@ -352,14 +343,6 @@ def _learned_pieces(digest: str, documents: list[list[str]], count: int, min_cou
         content = {"merges": learned.merges}
         cache(content, "pieces", *key)
     return Pieces(content["merges"])
-
-
-@lru_cache(maxsize=1)
-def _python_reference() -> tuple[str, str, tuple[str, ...]]:
-    from pydoc_data.topics import topics
-
-    texts = tuple(topics[topic] for topic in sorted(topics))
-    return "Python language reference", _sha256("".join(texts).encode("utf-8")), texts
 
 
 def _sha256(content: bytes) -> str:

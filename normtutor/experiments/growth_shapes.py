@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 from scipy.optimize import least_squares
+
+from normtutor.intervals import t_interval
 
 Array = np.ndarray
 
@@ -110,8 +111,7 @@ def judge(profiles: Sequence[Any], how: str) -> Verdict:
     best = errors[order[0]]
     left = [order[0]]
     for shape in order[1:]:
-        worse = errors[shape] - best
-        low = worse.mean() - stats.t.ppf(0.975, len(worse) - 1) * stats.sem(worse)
-        if not low > 0:
+        mean, half = t_interval(errors[shape] - best)
+        if not mean - half > 0:
             left.append(shape)
     return Verdict(errors, tuple(left))
