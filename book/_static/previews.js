@@ -20,12 +20,19 @@ function pageOf(address) {
   return pages.get(name);
 }
 
+/* A name in a list of its own, with the first paragraph of what is said of it. */
+function entryOf(target) {
+  const [list, said] = ["dl", "dd"].map((name) => document.createElement(name));
+  said.append(target.nextElementSibling?.querySelector("p")?.cloneNode(true) ?? "");
+  list.append(target.cloneNode(true), said);
+  return list;
+}
+
 /* A copy to look at: without names, which are given once in a page. Its links are for the mouse, which
    can go there. */
 function copyOf(target, address) {
   const copy = document.createElement("div");
-  copy.append(target.cloneNode(true));
-  if (target.matches("dt")) copy.append(target.nextElementSibling?.querySelector("p")?.cloneNode(true) ?? "");
+  copy.append(target.matches("dt") ? entryOf(target) : target.cloneNode(true));
   // Of a figure's drawings the one for this page's theme.
   const dark = document.documentElement.dataset.theme === "dark";
   copy.querySelectorAll(dark ? "img.only-light" : "img.only-dark").forEach((drawing) => drawing.remove());

@@ -150,14 +150,16 @@ def read_to_the_end(page) -> None:
     page.evaluate(READ_TO_THE_END)
 
 
-def axe_problems(page) -> list[str]:
-    """List the violations of all of axe's rules."""
-    # What is not on the screen must be laid out for axe, too.
-    page.add_style_tag(content="* { content-visibility: visible !important; }")
-    page.evaluate(THIN_OUT)
+def axe_problems(page, *places: str) -> list[str]:
+    """List the violations of all of axe's rules, on the whole page or inside of some places."""
+    if not places:
+        # What is not on the screen must be laid out for axe, too.
+        page.add_style_tag(content="* { content-visibility: visible !important; }")
+        page.evaluate(THIN_OUT)
     page.evaluate(AXE_SCRIPT)
     options = json.dumps({"resultTypes": ["violations"], "preload": False})
-    found = page.evaluate(f"axe.run({options}).then(results => results.violations)")
+    where = json.dumps({"include": [[place] for place in places]}) if places else "document"
+    found = page.evaluate(f"axe.run({where}, {options}).then(results => results.violations)")
     return [
         f"{violation['id']}: {violation['help']}: {node['target']} {node['html'][:120]}"
         for violation in found
