@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from packaging.requirements import Requirement
-from site_pages import NOTEBOOKS, ROOT
+from site_pages import NOTEBOOKS, ROOT, chosen
 
 sys.path[:0] = [str(ROOT / ".ci"), str(ROOT / "book" / "_ext")]
 readers = importlib.import_module("readers")
@@ -65,7 +65,7 @@ def test_the_code_is_the_books_to_the_letter(notebooks):
 def test_code_that_the_site_folds_is_folded(site, notebooks):
     hides = {"hide-input", "remove-input", "hide-cell", "remove-cell"}
     for page, notebook in notebooks.items():
-        in_solutions = article(site, page).select("div.solution div.cell_input pre")
+        in_solutions = chosen(article(site, page), "div.solution div.cell_input pre")
         solutions, found = {flat(code.get_text()) for code in in_solutions}, set()
         for cell in notebook.cells:
             if cell.cell_type == "code":
@@ -206,13 +206,13 @@ def whole(site: Path, page: str) -> BeautifulSoup:
 
 @functools.cache
 def article(site: Path, page: str) -> BeautifulSoup:
-    return whole(site, page).select_one("article.bd-article")
+    return whole(site, page).find("article", "bd-article")
 
 
 def test_boxes_have_the_numbers_of_the_site(site, notebooks):
     total = 0
     for page, notebook in notebooks.items():
-        titles = [flat(p.get_text()) for p in article(site, page).select("p.admonition-title")]
+        titles = [flat(p.get_text()) for p in chosen(article(site, page), "p.admonition-title")]
         on_site = [m[0] for title in titles if (m := re.match(rf"({BOX}) \d+\.\d+", title))]
         text = "\n".join(texts_of(notebook))
         here = re.findall(rf"^> (?:<a [^>]*></a>)*\*\*((?:{BOX}) \d+\.\d+)\*\*", text, re.MULTILINE)
@@ -225,10 +225,10 @@ def test_equations_and_figures_have_the_numbers_of_the_site(site, notebooks):
     for page, notebook in notebooks.items():
         text = "\n".join(texts_of(notebook))
         numbers = [
-            flat(e.get_text())[1:].split(")")[0] for e in article(site, page).select(".eqno")
+            flat(e.get_text())[1:].split(")")[0] for e in chosen(article(site, page), ".eqno")
         ]
         assert re.findall(r"\\tag\{([^}]*)\}", text) == numbers, page
-        captions = article(site, page).select("figcaption .caption-number")
+        captions = chosen(article(site, page), "figcaption .caption-number")
         figures = [flat(caption.get_text()) for caption in captions]
         assert re.findall(r"\*\*(Fig\. [\d.]*\d)\.\*\*", text) == figures, page
 
@@ -236,13 +236,13 @@ def test_equations_and_figures_have_the_numbers_of_the_site(site, notebooks):
 def test_solutions_are_folded_and_proofs_are_there(site, notebooks):
     for page, notebook in notebooks.items():
         text = "\n".join(texts_of(notebook))
-        solutions = article(site, page).select("div.solution")
+        solutions = chosen(article(site, page), "div.solution")
         folds = set(
             re.findall(r"<summary><b>(?:<a [^>]*></a>)*(Solution to Exercise [\d.]+)", text)
         )
         assert len(folds) == len(solutions), page
         assert text.count("<details>") == text.count("</details>")
-        boxes = article(site, page).select("div.proof")
+        boxes = chosen(article(site, page), "div.proof")
         proofs = [box for box in boxes if set(box["class"]) <= {"proof", "admonition"}]
         assert text.count("> **Proof.**") + text.count("</a>**Proof.**") == len(proofs), page
 

@@ -15,9 +15,9 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 import yaml
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Comment, Tag
 from fontTools.ttLib import TTFont
-from site_pages import CHAPTERS, CONTENT, ROOT
+from site_pages import CHAPTERS, CONTENT, ROOT, chosen
 
 from normtutor import layers, norms
 
@@ -124,6 +124,27 @@ def image_problems(page: BeautifulSoup) -> list[str]:
     return problems
 
 
+def is_trouble(element: Tag) -> bool:
+    """Whether an element shows that something went wrong in the build."""
+    classes = set(element.get("class", ()))
+    return bool(
+        classes & {"problematic", "system-message"}
+        or ("output" in classes and classes & {"stderr", "traceback"})
+    )
+
+
+def prose_of(element: Tag) -> str:
+    """What an element says outside its code."""
+    texts, waiting = [], [element]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, Tag):
+            texts.append("" if isinstance(node, Comment) else str(node))
+        elif node.name not in ("code", "pre", "script", "style"):
+            waiting += reversed(node.contents)
+    return "".join(texts)
+
+
 def page_problems(page: BeautifulSoup) -> list[str]:
     """List what is wrong with one page."""
     problems = image_problems(page)
@@ -136,10 +157,11 @@ def page_problems(page: BeautifulSoup) -> list[str]:
         problems.append("no title")
     if not page.find("link", rel="icon"):
         problems.append("no favicon")
-    for marked in page.select(".problematic, .system-message, .output.stderr, .output.traceback"):
+    for marked in page.find_all(is_trouble):
         problems.append(f"trouble on the page: {marked.get_text(' ', strip=True)[:80]}")
-    loaded = page.select("script[src], link[rel=stylesheet], img[src], iframe[src]")
-    for element in loaded:
+    for element in page.find_all(["script", "link", "img", "iframe"]):
+        if element.name == "link" and "stylesheet" not in element.get("rel", ()):
+            continue
         address = element.get("src") or element.get("href")
         if re.match(r"(https?:)?//", str(address)):
             problems.append(f"loaded from another host: {address}")
@@ -147,10 +169,9 @@ def page_problems(page: BeautifulSoup) -> list[str]:
     for above, below in itertools.pairwise(levels):
         if below > above + 1:
             problems.append(f"a heading jumps from level {above} to {below}")
-    words = BeautifulSoup(str(article), "html.parser")
-    for element in words(["code", "pre", "script", "style"]):
-        element.decompose()
-    raw = re.findall(r"\{[a-z]+(?::[a-z]+)?\}`|(?<!:):[a-z]+:`|```|\[\?\]|\?\?\?", words.get_text())
+    raw = re.findall(
+        r"\{[a-z]+(?::[a-z]+)?\}`|(?<!:):[a-z]+:`|```|\[\?\]|\?\?\?", prose_of(article)
+    )
     problems += [f"markup left on the page: {text}" for text in raw]
     repeated = Counter(element["id"] for element in page.find_all(id=True))
     for name, times in repeated.items():
@@ -301,7 +322,7 @@ def test_docstrings_cite_the_bibliography(site):
 
 
 def test_the_bibliography_says_what_was_read_of_each_work(site):
-    entries = parsed(site / "book" / "bibliography.html").select("div.citation")
+    entries = parsed(site / "book" / "bibliography.html").find_all("div", "citation")
     assert len(entries) == (ROOT / "book" / "references.bib").read_text().count("\n@")
     without = [entry["id"] for entry in entries if "Read: " not in entry.select("em")[-1].text]
     assert without == []
@@ -333,10 +354,10 @@ def test_the_sitemap_names_every_page(site):
 def test_a_page_waits_for_its_style_alone(site):
     for name in CONTENT:
         page = parsed(site / f"{name}.html")
-        (style,) = page.select('link[rel="stylesheet"]')
+        (style,) = page.find_all("link", rel="stylesheet")
         assert style["href"].split("?")[0].endswith("_static/site.css"), name
-        assert not page.select('link[rel="preload"]'), name
-        for script in page.head.select("script[src]"):
+        assert not page.find_all("link", rel="preload"), name
+        for script in page.head.find_all("script", src=True):
             assert script.has_attr("defer") or script.get("type") == "module", script
 
 
@@ -349,7 +370,7 @@ def test_every_icon_is_in_the_fonts_that_are_left(site):
     ]
     assert len(fonts) == 2 and all(len(font) < 60 for font in fonts)
     for name in CONTENT:
-        for icon in parsed(site / f"{name}.html").select("i[class*=fa-]"):
+        for icon in parsed(site / f"{name}.html").find_all("i", re.compile("fa-")):
             (kind,) = {n for n in icon["class"] if re.match("fa-", n)} - {"fa-solid", "fa-lg"}
             code = re.search(rf"\.{kind}:before\s*{{\s*content:\s*\"\\([0-9a-f]+)", style)
             assert code, kind
@@ -368,18 +389,19 @@ def test_equations_are_set_and_can_be_read_aloud(site):
     assert {n for n in needed if not (site / "_static" / "katex" / n).exists()} == set()
     for name in CONTENT:
         page = parsed(site / f"{name}.html")
-        for equation in page.select("span.math, div.math"):
-            latex = equation.select_one("math annotation")
+        for equation in chosen(page, "span.math", "div.math"):
+            latex = equation.find("annotation")
             assert latex, equation
-            for part in equation.select("math *"):
+            parts = [part for math in equation.find_all("math") for part in math.find_all(True)]
+            for part in parts:
                 number = len(part.find_all(recursive=False))
                 assert PARTS.get(part.name, number) == number, latex.text
-        assert not page.select(".katex-error"), name
+        assert not chosen(page, ".katex-error"), name
 
 
 def test_figures_keep_their_place_while_they_load(site):
     for name in CONTENT:
-        for image in parsed(site / f"{name}.html").select(".cell_output img"):
+        for image in chosen(parsed(site / f"{name}.html"), ".cell_output img"):
             assert image["loading"] == "lazy" and int(image["width"]) and int(image["height"])
 
 
@@ -387,9 +409,9 @@ def test_chapters_show_what_they_computed(site):
     for name in CHAPTERS:
         page = parsed(site / f"{name}.html")
         # The first page and the short tour show figures alone.
-        shown = page.select(".cell_output pre, .cell_output table")
+        shown = chosen(page, ".cell_output pre", ".cell_output table")
         assert shown or name.endswith(("index", "fifteen_minutes")), name
-        assert page.select(".cell_output img") or name.endswith("recipes"), name
+        assert chosen(page, ".cell_output img") or name.endswith("recipes"), name
         assert "NBVAL" not in page.get_text(), name  # a note to the tests, not to the reader
 
 
