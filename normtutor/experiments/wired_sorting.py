@@ -227,13 +227,14 @@ def run_conditions(
 ) -> list[list[dict[str, Any]]]:
     """As :func:`run_all_seeds`, one condition after another; one list of records a seed.
 
-    A condition holds keywords of :func:`run_all_seeds`, and ``settings`` those that all share.
+    A condition holds keywords of :func:`run_all_seeds`, which its records repeat, and ``settings``
+    those that all share.
     """
     found: list[list[dict[str, Any]]] = [[] for _ in seeds]
     for condition in conditions:
         records = run_all_seeds(task, rates, seeds, **condition, **settings)
         for own, new in zip(found, records, strict=True):
-            own += new
+            own += [{**condition, **record} for record in new]
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from normtutor.experiments.records import Saved
-from normtutor.experiments.wired_sorting import Task, run_all_seeds
+from normtutor.experiments.wired_sorting import Task, run_conditions
 
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "none: the ledger reads it, on other norms in the two places"
@@ -62,21 +62,14 @@ def fingerprint(config: Config) -> dict[str, str]:
 
 def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
     """All seeds; the models of one condition train together, one per seed and learning rate."""
-    found: list[list[dict[str, Any]]] = [[] for _ in seeds]
-    for condition in config.conditions:
-        records = run_all_seeds(
-            config.task,
-            config.rates,
-            seeds,
-            wiring=condition.wiring,
-            depth=config.depth,
-            steps=config.steps,
-            warmup=condition.warmup,
-            norm=condition.norm,
-        )
-        for own, new in zip(found, records, strict=True):
-            own += [{"norm": condition.norm, **record} for record in new]
-    return found
+    return run_conditions(
+        config.task,
+        config.rates,
+        seeds,
+        map(vars, config.conditions),
+        depth=config.depth,
+        steps=config.steps,
+    )
 
 
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
