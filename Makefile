@@ -8,6 +8,8 @@ PIP_FLAGS ?=
 PORT ?= 8000
 # Processes that run tests side by side.
 JOBS ?= 2
+# A test in a browser waits more than half of its time, for pages and for what must not happen.
+SITE_JOBS ?= $(shell expr 2 \* $(JOBS))
 # Chapters to refresh: make refresh NOTEBOOKS=book/02_family_of_norms.ipynb
 NOTEBOOKS ?= $(wildcard book/*.ipynb book/in_depth/*.ipynb)
 
@@ -121,7 +123,7 @@ notebooks: $(INSTALLED)  ## Execute the chapters that changed, compare all store
 
 site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then test it
 	$(BIN)/python .ci/build.py --clean --executed . --output _build/checked
-	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) --dist loadscope $(SITE_TESTS)
+	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) -n $(SITE_JOBS) --dist loadscope $(SITE_TESTS)
 
 audit: book  ## Execute all readers' notebooks; measure the site; takes half an hour
 	$(BIN)/python .ci/readers.py
