@@ -120,6 +120,14 @@ def test_the_rule_predicts_what_the_audit_of_a_row_finds(name):
     assert found == "".join("y" if rule(row, t) else "n" for t in TRANSFORMATIONS.values())
 
 
+def test_the_linear_map_of_weight_norm_divides_each_row_by_its_length():
+    rng = np.random.default_rng(0)
+    x, weight, bias = rng.normal(size=(2, 3, 4)), rng.normal(size=(5, 4)), rng.normal(size=5)
+    unit = weight / np.linalg.norm(weight, axis=1, keepdims=True)
+    np.testing.assert_allclose(invariance.weight_normalized(x, weight, bias), x @ unit.T + bias)
+    np.testing.assert_allclose(invariance.weight_normalized(x, weight, None), x @ unit.T)
+
+
 def test_the_audit_has_every_row_of_the_table():
     audited = {name.split(",")[0] for name in NORMS}
     assert audited == set(norms.TABLE)
@@ -220,6 +228,227 @@ def test_the_factor_or_shift_varies_along_the_axes_that_are_named(name):
     given = changed / z if transformation.kind == "scale" else changed - z
     varying = {letter for axis, letter in enumerate("BLH") if np.ptp(given, axis=axis).max() > 1e-9}
     assert varying == set(transformation.varies)
+
+
+DRAWS = 400
+
+
+def test_factors_keep_away_from_one_and_reach_both_ends():
+    for sign in (1, -1):
+        dice = Dice(np.random.default_rng(0), sign)
+        small, large = [], []
+        for _ in range(DRAWS):
+            factor = sign * dice.factor()
+            (small if factor < 1 else large).append(factor)
+        assert 0.25 <= min(small) < 0.26 and 0.49 < max(small) <= 0.5
+        assert 2 <= min(large) < 2.05 and 3.9 < max(large) <= 4
+        assert 0.4 < len(small) / DRAWS < 0.6
+        whole = Dice(np.random.default_rng(0), sign, whole=True)
+        assert {sign * whole.factor() for _ in range(DRAWS)} == {2.0, 3.0}
+    default = Dice(np.random.default_rng(0))
+    assert default.sign == 1 and default.whole is False
+
+
+def test_factors_of_units_differ_and_half_of_them_take_the_sign():
+    for sign in (1, -1):
+        dice = Dice(np.random.default_rng(0), sign)
+        drawn = np.stack([dice.factors(4) for _ in range(DRAWS)])
+        assert ((drawn < 0).sum(axis=1) == (0 if sign == 1 else 2)).all()
+        assert (drawn < 0).any(axis=0).all() == (sign == -1)  # not always the same two
+        sizes = abs(drawn)
+        assert 0.25 <= sizes.min() < 0.26 and 3.9 < sizes.max() <= 4
+        assert abs(np.log2(sizes).mean()) < 0.1
+        whole = Dice(np.random.default_rng(0), sign, whole=True)
+        drawn = np.stack([whole.factors(4) for _ in range(DRAWS)])
+        assert {tuple(sorted(row)) for row in abs(drawn)} == {(1.0, 1.0, 2.0, 3.0)}
+        assert set(drawn[:, 0]) == ({1, 2, 3} if sign == 1 else {1, 2, 3, -1, -2, -3})
+
+
+def test_shifts_are_as_large_as_what_they_are_added_to():
+    dice, like = Dice(np.random.default_rng(0)), np.full((7, 3), -50.0)
+    shift = dice.shift(4000, like)
+    assert shift.shape == (4000,)
+    assert abs(shift.std() / 50 - 1) < 0.05 and abs(shift.mean()) < 3
+    assert dice.shift(9, like.astype(np.float16) * 100).std() > 1000  # squares would overflow
+    whole = Dice(np.random.default_rng(0), whole=True).shift(DRAWS, like)
+    assert set(whole) == {-3, -2, -1, 0, 1, 2, 3} and whole.dtype == np.float64
+    chosen = [Dice(np.random.default_rng(seed)).choose(2, 3) for seed in range(60)]
+    assert set(chosen) == {(i, j) for i in range(2) for j in range(3)}
+    assert type(chosen[0][0]) is int
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_transformation_names_the_signs_that_y_takes(name):
+    rng = np.random.default_rng(1)
+    before = draw(rng)
+    for sign in (1, -1):
+        after, signs = TRANSFORMATIONS[name].change(before, Dice(rng, sign))
+        z, changed = linear(*before), linear(*after)
+        if TRANSFORMATIONS[name].kind == "scale":
+            assert np.array_equal(np.broadcast_to(signs, z.shape), np.sign(changed / z))
+        else:
+            assert np.array_equal(signs, 1)
+
+
+def test_draws_have_the_shapes_and_scales_that_are_promised():
+    def logs(setups):
+        return [np.log10(np.sqrt(np.mean(np.square(s, dtype=np.float64)))) for s in setups]
+
+    for dtype, reach in ((np.float64, 2.0), (np.float32, 2.0), (np.float16, 0.3)):
+        drawn = [draw(np.random.default_rng(seed), dtype, bias=True) for seed in range(DRAWS)]
+        assert (
+            {one.x.shape[0] for one in drawn} == {one.x.shape[2] for one in drawn} == {2, 3, 4, 5}
+        )
+        assert {one.x.shape[1] for one in drawn} == {3, 4, 5, 6}
+        assert {one.weight.shape[0] for one in drawn} == {4, 8, 12}
+        x, weight = logs(one.x for one in drawn), logs(one.weight for one in drawn)
+        assert (
+            {one.x.dtype for one in drawn} == {one.bias.dtype for one in drawn} == {np.dtype(dtype)}
+        )
+        for found, centre in ((x, 0.15), (weight, 0.0)):
+            assert abs(np.mean(found) - centre) < 0.25 * max(reach, 0.5)
+            assert np.ptp(found) == pytest.approx(2 * reach, abs=0.75)
+        # The bias is as large as the rest of z, and every feature has a centre of its own.
+        size = np.mean(logs(one.bias for one in drawn)) - np.mean(x) - np.mean(weight)
+        assert abs(size + 0.15) < 0.15
+        centres = [abs(one.x.mean((0, 1))).mean() / one.x.std(0).mean() for one in drawn]
+        assert 0.6 < np.mean(centres) < 1.6
+    assert draw(np.random.default_rng(0)).x.dtype == np.float64
+    assert draw(np.random.default_rng(0)).bias is None
+
+
+def test_a_nudge_moves_every_entry_by_its_last_digit_up_or_down():
+    setup = Setup(np.ones((4, 5, 6)), np.full((8, 6), 2, np.float32), None)
+    moved = invariance._nudge(setup, np.random.default_rng(0))
+    assert moved.bias is None
+    for entries, like in ((moved.x, setup.x), (moved.weight, setup.weight)):
+        assert entries.dtype == like.dtype
+        steps = {np.nextafter(like.flat[0], like.dtype.type(end)) for end in (-np.inf, np.inf)}
+        assert set(entries.flat) == steps
+        assert 0.3 < (entries > like).mean() < 0.7
+
+
+def test_what_rounding_does_is_at_least_the_last_digit_and_is_that_of_the_worse_side():
+    setup = Setup(np.ones((2, 3, 2)), np.ones((4, 2)), None)
+    rng = np.random.default_rng(0)
+    still = invariance.Subject(np.ones_like)
+    precision = np.finfo(np.float64).eps
+    assert invariance._rounding(still, setup, setup, rng) == precision
+    far = setup._replace(x=10 * setup.x)
+
+    def rough(z):  # rounding shows on large values alone
+        return np.where(abs(z) > 10, 1e6 * (z - np.round(z)) + z, np.round(z))
+
+    subject = invariance.Subject(rough)
+    assert invariance._rounding(subject, setup, setup, rng) == precision
+    for pair in ((setup, far), (far, setup)):
+        assert 1e4 * precision < invariance._rounding(subject, *pair, rng) < 1e8 * precision
+    # What is frozen is frozen before the change, and is not moved with the digits.
+    frozen = invariance.Subject(lambda before: lambda z: z - before, frozen=True)
+    assert invariance._rounding(frozen, setup, far, rng) == float("inf")  # 0 before it is nudged
+
+
+def test_a_cell_keeps_the_largest_change_of_each_dtype():
+    found = [audit(np.tanh, draws=draws)["data set rescaled"] for draws in (2, 6)]
+    for cell in found:
+        assert list(cell.by_dtype) == ["float64", "float32", "float16"]
+        assert cell.change == cell.by_dtype["float64"]
+        assert cell.excess >= cell.change / np.finfo(np.float64).eps / 1e4 > 1e9
+    fewer, more = (one.by_dtype["float64"] for one in found)
+    assert more >= fewer > 0.01
+    low = audit(np.tanh, draws=2, dtypes=[np.float16, np.float64])["data set rescaled"]
+    assert low.change == low.by_dtype["float16"]
+    twice = [audit(np.tanh, draws=2, seed=seed)["data set rescaled"].change for seed in (0, 0, 1)]
+    assert twice[0] == twice[1] != twice[2]
+    assert audit(np.tanh, draws=2)["data set rescaled"].change == twice[0]
+
+
+def test_a_norm_that_says_something_on_half_of_the_draws_is_heard():
+    def sometimes(good):
+        runs = iter(range(10**6))
+
+        def norm(z):  # ten runs a draw: two of its own and two for each of four nudges
+            return norms.layer_norm(z, eps=0.0)[0] * (np.nan if next(runs) // 10 % 4 >= good else 1)
+
+        return norm
+
+    one = {"data set rescaled": TRANSFORMATIONS["data set rescaled"]}
+    options = {"draws": 4, "dtypes": [np.float64], "transformations": one}
+    assert letters(audit(sometimes(2), **options)) == "y"
+    with pytest.raises(ValueError, match="in float64 only 1 of 4 draws"):
+        audit(sometimes(1), **options)
+
+
+@pytest.mark.parametrize("positions", [None, 1])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_counterexample_is_small(positions, bias):
+    row = audit(np.tanh, bias=bias, positions=positions, draws=2)
+    for cell in row.values():
+        before, after = cell.counterexample.before, cell.counterexample.after
+        for setup in (before, after):
+            assert setup.x.shape == (2, positions or 3, 2) and setup.weight.shape == (4, 2)
+            assert (setup.bias is None) != bias and (not bias or setup.bias.shape == (4,))
+        entries = np.concatenate([part.ravel() for part in before if part is not None])
+        assert set(entries) <= set(range(-3, 4)) and len(set(entries)) > 4
+        assert {type(i) for i in cell.counterexample.place} == {int}
+
+
+def test_the_clearest_of_twelve_counterexamples_is_kept():
+    seen = []
+
+    def norm(z):
+        seen.append(z)
+        return z + 1
+
+    scaled = invariance.Transformation(invariance.rescale_matrix, "scale", "", "weights")
+    subject, rng = invariance.Subject(norm), np.random.default_rng(0)
+    best = invariance._counterexample(subject, scaled, rng, 1, False, None)
+    assert len(seen) == 24
+    changes = [
+        relative_change(before + 1, after + 1)
+        for before, after in zip(seen[::2], seen[1::2], strict=True)
+    ]
+    assert relative_change(best.y_before, best.y_after) == max(changes)
+    # A change by a factor of 100 or more comes from a division by almost nothing.
+    blown = invariance.Subject(lambda z: np.where(abs(z).max() > 15, 1e3, 1.0) * np.ones_like(z))
+    assert invariance._counterexample(blown, scaled, rng, 1, False, None) is None
+
+
+def test_tables_and_counterexamples_are_printed_as_they_always_were():
+    setup = Setup(np.ones((1, 1, 1)), np.ones((1, 1)), None)
+    y = np.arange(6.0).reshape(1, 2, 3)
+    example = invariance.Counterexample(setup, setup, y, -2 * y, (0, 1, 2))
+    assert str(example) == "y[0, 1, 2] = 5.000 -> -10.000"
+    yes = invariance.Cell(YES, 2e-16, 1.0, {"float64": 2e-16}, None)
+    no = invariance.Cell(NO, 0.523, 1e15, {"float64": 0.523}, example)
+    row = invariance.Row({"one rescaled": yes, "two": no})
+    assert (
+        str(row)
+        == repr(row)
+        == (
+            "                         verdict     change    for example\n"
+            "one rescaled             yes         rounding\n"
+            "two                      no          5.2e-01   y[0, 1, 2] = 5.000 -> -10.000"
+        )
+    )
+    table = invariance.Table({"A&B": row, "C": invariance.Row({"one rescaled": no, "two": yes})})
+    assert (
+        str(table)
+        == repr(table)
+        == ("     one      two\n     rescaled\nA&B  yes      no\nC    no       yes")
+    )
+    pad, centre = "padding: 0.3em", "text-align: center; padding: 0.3em"
+    row_head = f'<th scope="row" style="text-align: left; {pad}">'
+    yes_cell, no_cell = (
+        f'<td style="{centre}">{shown}</td>' for shown in ("<strong>yes</strong>", "no")
+    )
+    assert table._repr_html_() == (
+        '<div style="overflow-x: auto" tabindex="0" role="region" aria-label="Invariances">'
+        '<table class="table dataframe" style="font-size: 0.85em"><thead><tr><td></td>'
+        f'<th scope="col" style="{pad}">one rescaled</th><th scope="col" style="{pad}">two</th>'
+        f"</tr></thead><tbody><tr>{row_head}A&amp;B</th>{yes_cell}{no_cell}</tr>"
+        f"<tr>{row_head}C</th>{no_cell}{yes_cell}</tr></tbody></table></div>"
+    )
 
 
 # --- norms that are wrong must be told apart ------------------------------------------------------
