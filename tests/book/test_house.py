@@ -55,6 +55,33 @@ def test_what_a_page_for_owners_names_is_there(name):
     ] == []
 
 
+# The page, and the case among the tests, that a norm needs beside its code.
+PAGE, CASES = "book/in_depth/02_family_of_norms.ipynb", "tests/core/test_conditional.py"
+
+
+def test_a_norm_touches_six_files():
+    """ScaleNorm is the example: where the recipe has a norm named, and nowhere else."""
+    recipe = read("CONTRIBUTING.md").split("### A norm\n")[1].split("\n### ")[0]
+    asked = set(re.findall(r"`((?:normtutor/|norms/|tests/)[\w/]+\.py)`", recipe))
+    assert len(asked) == 5 and "table of chapter 2's depth page" in recipe
+    code = {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.glob("normtutor/**/*.py")
+        if re.search("scale_?norm", path.read_text(encoding="utf-8"), re.IGNORECASE)
+    }
+    own = "normtutor/norms/scale_norm.py"
+    assert code == {
+        *(own, "normtutor/norms/__init__.py", "normtutor/norms/choices.py", "normtutor/layers.py")
+    }
+    rows = {
+        path.relative_to(ROOT).as_posix()
+        for path in ROOT.glob("book/**/*.ipynb")
+        if '"| ScaleNorm' in path.read_text(encoding="utf-8")
+    }
+    assert rows == {PAGE} and '"scale_norm": (norms.scale_norm' in read(CASES)
+    assert len({*code, *rows, CASES}) == 6
+
+
 def commands_of(text: str) -> list[list[str]]:
     """The arguments of every pytest that a page asks for, which may be broken over lines."""
     found = re.findall(r"python -m pytest ([^`]*)`", re.sub(r"\n *", " ", text))
