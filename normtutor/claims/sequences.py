@@ -421,11 +421,11 @@ def recurrent_networks() -> Evidence:
     "BatchNorm fails on text.",
     met=f"{EXPLANATION}, and {ASSISTANT}",
     place=MEASURED,
-    recorded="half",
+    recorded="open",
     condition="With 16 sentences per batch, shuffled, of one topic or neighbours, and a mask it "
-    "cannot be told from LayerNorm, in models of two layers; with equal lengths it falls behind, "
-    "by an amount that the seeds leave open. Reports on larger models go both ways "
-    "{cite:p}`shen2020,wang2022bn`.",
+    "cannot be told from LayerNorm, in models of two layers. With equal lengths it falls behind in "
+    "every seed, but five seeds leave open whether by the tenth of a nat that was fixed "
+    "beforehand. Reports on larger models go both ways {cite:p}`shen2020,wang2022bn`.",
 )
 def fails_on_text() -> Evidence:
     why = (
@@ -445,18 +445,12 @@ def fails_on_text() -> Evidence:
                 ("shuffled", "16 shuffled sentences"),
                 ("topic", "16 sentences of one topic"),
                 ("document", "16 neighbouring sentences"),
+                ("length", "16 sentences of equal length"),
             )
-        ),
-        Finding(
-            "the same with 16 sentences of equal length; the seeds scatter too much to judge it",
-            _against_layer_norm("masked batch", "length"),
-            form=".2f",
         ),
         Finding(
             "with equal lengths, evaluation minus training mode",
             over_seeds(batch_composition.gap(_text(), "masked batch", "length")),
-            above(0),
-            "To fail in use is to do worse in evaluation than in training.",
             form=".2f",
         ),
     ]
@@ -466,9 +460,10 @@ def fails_on_text() -> Evidence:
     "A padding mask makes BatchNorm work on text.",
     met="bug trackers and forums",
     place=MEASURED,
-    recorded="half",
-    condition="A mask mends what padding does, and nothing else. Where there is no padding there "
-    "is nothing to mask.",
+    recorded="open",
+    condition="A mask mends what padding does, and nothing else. Shuffled, BatchNorm with a mask "
+    "cannot be told from LayerNorm. With equal lengths there is nothing to mask, and five seeds "
+    "leave open whether BatchNorm stays within a tenth of a nat of LayerNorm.",
 )
 def mask_mends() -> Evidence:
     saved = _text()
@@ -488,13 +483,13 @@ def mask_mends() -> Evidence:
         Finding(
             "gain by the mask, 16 sentences of equal length (nats per token)",
             gain("length"),
-            above(0.05),
-            "To make it work there, it must lower the loss by more than a twentieth of a nat.",
             form=".3f",
         ),
         Finding(
             "masked BatchNorm minus LayerNorm, 16 sentences of equal length (nats per token)",
             _against_layer_norm("masked batch", "length"),
+            below(0.1),
+            "To work is to stay within a tenth of a nat of LayerNorm.",
             form=".3f",
         ),
     ]

@@ -1,4 +1,4 @@
-"""A small ResNet on digits with four norms, over batch sizes: where BatchNorm comes from.
+"""A small ResNet on digits with three norms and none, over batch sizes: where BatchNorm comes from.
 
 Every run sees the same number of images, so a smaller batch means more steps. The learning rate of
 each norm at each batch size was chosen by :mod:`normtutor.experiments.digit_rates` on other seeds

@@ -117,8 +117,8 @@ FINDINGS = {
         ),
     ),
     "image_norms": (
-        "BatchNorm makes fewer errors than LayerNorm, most of all on shifted images; LayerNorm per "
-        "pixel is no worse than over the whole image",
+        "BatchNorm makes fewer errors than LayerNorm, most of all on shifted images; on "
+        "ordinary ones LayerNorm per pixel and over the whole image are within half a point",
         lambda rows: (
             min(rows.values()) > 0.5
             and all(
@@ -126,8 +126,11 @@ FINDINGS = {
                 for norm in ("LayerNorm per pixel", "GroupNorm(1)")
                 for other in ("test images as they are", "with noise")
             )
-            and rows["shifted by one pixel, LayerNorm per pixel"]
-            < rows["shifted by one pixel, GroupNorm(1)"]
+            and abs(
+                rows["test images as they are, LayerNorm per pixel"]
+                - rows["test images as they are, GroupNorm(1)"]
+            )
+            < 0.5
         ),
     ),
     "input_drift": (

@@ -45,6 +45,20 @@ def made_up(share: float):
     )
 
 
+def undivided(rate: float):
+    saved = experiments.load("detach_norm")
+    bare, whole = (
+        saved.values("loss", centre=part, scale=part, learning_rate=rate) for part in ("off", "on")
+    )
+    return bare - whole
+
+
+def without_norm_on_sentences():
+    return batch_composition.against_layer(
+        experiments.load("batch_composition"), "none", "shuffled"
+    )
+
+
 def logit_remedy(name: str):
     return logit_remedies.rows(experiments.load("logit_remedies"))[name]
 
@@ -383,6 +397,14 @@ SENTENCES = {
     "tied LayerNorm behind Fixup": (
         "in_depth/05_rms_norm",
         lambda: f"by {said(behind_fixup(True), 2)} and {said(behind_fixup(False), 2)} nats",
+    ),
+    "no norm on sorting, at the best rate": (
+        "05_rms_norm",
+        lambda: f"At 0.008, the best rate of all nine, {said(undivided(0.008), 3)} of that is left",
+    ),
+    "two layers on text without a norm": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: f"end {said(without_norm_on_sentences(), 3)} *ahead* of LayerNorm",
     ),
     "QK-norm at a large rate": (
         "in_depth/08_after_2020",
