@@ -553,9 +553,9 @@ def _error_over(norm: str, other: str, view: str) -> Interval:
     place=IMAGES,
     recorded="half",
     condition="On small images BatchNorm makes fewer errors than LayerNorm, most of all on shifted "
-    "ones. But normalizing each pixel by itself is not the reason: normalizing the whole image is "
-    "no better, and a norm per pixel commutes with shifts. In ConvNeXt it replaces BatchNorm "
-    "without loss {cite:p}`liu2022`.",
+    "ones. But normalizing each pixel by itself is not the reason: with the whole image in one "
+    "statistic shifts cost even more errors, and a norm per pixel commutes with shifts. In "
+    "ConvNeXt it replaces BatchNorm without loss {cite:p}`liu2022`.",
 )
 def layer_norm_at_each_pixel() -> Evidence:
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 6, 8, 8)))
