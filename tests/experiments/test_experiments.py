@@ -136,6 +136,8 @@ def test_an_interrupted_run_goes_on_without_losing_or_repeating(toy, tmp_path):
     saved = experiments.run_experiment("toy", directory=tmp_path, progress=False)
     assert toy.ran == [1, 2, 3, 4]
     assert saved.seeds == records.load("toy", tmp_path).seeds == [1, 2, 3, 4]
+    # What costs less than a hundredth of a second has its cost on record, too.
+    assert all(0 < run["cpu_seconds"] < 1 for run in saved.runs)
     # Nothing is left to do, and nothing is done.
     experiments.run_experiment("toy", directory=tmp_path, progress=False)
     assert toy.ran == [1, 2, 3, 4]
