@@ -699,6 +699,27 @@ def test_what_layer_norm_forgets_agrees_with_the_package(show):
     assert np.abs(rms[1] - rms[0]).max() > 0.3
 
 
+def without_a_place(style: str) -> list[str]:
+    """What the style sheet does not do for a figure, which would be seen in its frame alone."""
+    rules = re.findall(r"([^{}]+)\{([^{}]*)\}", style)
+    needs = ("display: block", "min-height", "background: none", "break-inside: avoid")
+    return [
+        f"nt-{name}: {need}"
+        for name in FIGURES
+        for need in needs
+        # The playground has a page of its own, and no cell around it.
+        if not (name == "playground" and need in needs[2:])
+        and not any(re.search(rf"nt-{name}\b", names) and need in rule for names, rule in rules)
+    ]
+
+
+def test_every_figure_has_its_place_in_the_style_sheet():
+    style = (STATIC / "book.css").read_text(encoding="utf-8")
+    assert without_a_place(style) == [], "add its name to the lists of figures in book.css"
+    forgotten = style.replace("    nt-wiring,\n    details.claim,", "    details.claim,")
+    assert without_a_place(forgotten) == ["nt-wiring: background: none"]
+
+
 # By keyboard: how often Tab, which key, and the beginning of what is then said.
 BY_KEYBOARD = {
     "depth": (1, ["End"], "The signal explodes: without a norm and weights × 2.00"),
