@@ -317,6 +317,46 @@ def test_draws_have_the_shapes_and_scales_that_are_promised():
     assert draw(np.random.default_rng(0)).bias is None
 
 
+def test_a_seed_draws_what_it_always_drew():
+    # Chapter 4 prints what these draws lead to.
+    setup = draw(np.random.default_rng(22), bias=True)
+    sums = 1.1589742977370616, 14.265949252443452, 0.15216737126416713
+    assert [part.shape for part in setup] == [(5, 4, 4), (4, 4), (4,)]
+    np.testing.assert_allclose([part.sum() for part in setup], sums, rtol=1e-9)
+
+
+def test_what_is_frozen_comes_from_the_data_before():
+    z = 3 + np.random.default_rng(0).standard_normal((4, 5, 6))
+    for name in ("BatchNorm, eval", "PowerNorm, frozen", "PowerNorm, settled", "PowerNorm, scaled"):
+        y = NORMS[name].norm(z)(z)
+        np.testing.assert_allclose(np.square(y).mean((0, 1)), 1, rtol=1e-9)
+        mean = y.mean((0, 1))
+        assert (abs(mean).max() < 1e-9) == (name == "BatchNorm, eval")
+    # PowerNorm with a running statistic follows the new data; what is frozen does not.
+    for name, follows in (("PowerNorm, settled", True), ("PowerNorm, frozen", False)):
+        found = NORMS[name].norm(z)(2 * z)
+        np.testing.assert_allclose(np.square(found).mean((0, 1)), 1 if follows else 4, rtol=1e-9)
+
+
+def test_an_audit_hands_on_the_sign_and_the_positions():
+    signs, lengths = set(), set()
+
+    def rescale(setup, dice):
+        signs.add(dice.sign)
+        return invariance.rescale_matrix(setup, dice)
+
+    def seen(norm):
+        return lambda z: (lengths.add(z.shape[1]), norm(z))[1]
+
+    one = {"rescaled": invariance.Transformation(rescale, "scale", "", "weights")}
+    for negative, positions in ((False, 1), (True, 2)):
+        # One with an ε, one with a counterexample.
+        for norm in (lambda z: norms.layer_norm(z)[0], np.tanh):
+            audit(seen(norm), negative=negative, positions=positions, transformations=one, draws=2)
+        assert signs == {-1 if negative else 1} and lengths == {positions}
+        signs.clear(), lengths.clear()
+
+
 def test_a_nudge_moves_every_entry_by_its_last_digit_up_or_down():
     setup = Setup(np.ones((4, 5, 6)), np.full((8, 6), 2, np.float32), None)
     moved = invariance._nudge(setup, np.random.default_rng(0))
@@ -410,7 +450,7 @@ def test_the_clearest_of_twelve_counterexamples_is_kept():
     ]
     assert relative_change(best.y_before, best.y_after) == max(changes)
     # A change by a factor of 100 or more comes from a division by almost nothing.
-    blown = invariance.Subject(lambda z: np.where(abs(z).max() > 15, 1e3, 1.0) * np.ones_like(z))
+    blown = invariance.Subject(lambda z: np.where(abs(z).max() > 15, 101.5, 1.0) * np.ones_like(z))
     assert invariance._counterexample(blown, scaled, rng, 1, False, None) is None
 
 
