@@ -10,11 +10,10 @@ norms stand inside the branches (Pre-LN): with Post-LN and so few steps LayerNor
 that trains worst (5.0 nats instead of 4.5), and BatchNorm would be compared with a bad model.
 
 The configuration lists the cells that have been run with all seeds: LayerNorm, masked BatchNorm,
-PowerNorm, PN-V and RMSNorm on all four kinds of batches, the first two at every share of one-topic
-batches too, BatchNorm without a mask on shuffled and equal-length batches, and no norm on shuffled
-ones. For the others (models without the last norm, PowerNorm at shares between) nothing is on
-record; their learning rates are chosen. 300 steps, width 48 and one seed to tune on are what a busy
-processor could do.
+PowerNorm, PN-V and RMSNorm on all four kinds of batches, the first three at every share of
+one-topic batches too, BatchNorm without a mask on shuffled and equal-length batches, and no norm on
+shuffled ones. For the models without the last norm nothing is on record; their learning rates are
+chosen. 300 steps, width 48 and one seed to tune on are what a busy processor could do.
 
 The learning rate of each cell was chosen by :mod:`normtutor.experiments.batch_rates` on other seeds
 and on the validation part; what is recorded here is measured on the test part. The controls are a
@@ -114,11 +113,7 @@ CONTROLS = {
 # Without a mask BatchNorm is run on the kinds of batches that differ most in padding.
 UNMASKED = ("shuffled", "length")
 # What is trained with the shares of one-topic batches between 0 and 1.
-DOSED = {
-    "topic 1/4": ("layer", "masked batch"),
-    "topic 1/2": ("layer", "masked batch", "power"),
-    "topic 3/4": ("layer", "masked batch"),
-}
+DOSED = dict.fromkeys(("topic 1/4", "topic 1/2", "topic 3/4"), ("layer", "masked batch", "power"))
 POOLING = ("batch", "masked batch", "power-v", "power", "masked batch, no final")
 # Losses are also recorded by the length of the sentence: inputs up to this many tokens.
 LENGTHS = (8, 16, 24, 33)
@@ -192,6 +187,9 @@ CONFIG = Config(
         Condition("power-v", "topic", 32e-3),
         Condition("power-v", "length", 16e-3),
         Condition("none", "shuffled", 16e-3),
+        Condition("power", "topic 1/4", 16e-3),
+        Condition("power", "topic 1/2", 16e-3),
+        Condition("power", "topic 3/4", 16e-3),
     )
 )
 

@@ -1,18 +1,24 @@
 """Twelve layers with and without the norm after the last one, on fresh seeds.
 
-Each network has the embeddings and the learning rate that were best for it on another seed: in
-:mod:`normtutor.experiments.text_stability_rates` for those with an output matrix of their own and
-the usual last place, and in :mod:`normtutor.experiments.deep_last_norm_rates` for the others. The
-former are trained as in :mod:`normtutor.experiments.text_stability`, with the same seeds, sequences
-and settings; their records are taken from there, and their time is counted there.
+LayerNorm, RMSNorm and dynamic tanh, and Fixup without a norm beside them. Each network has the
+embeddings and the learning rate that were best for it on another seed: in
+:mod:`normtutor.experiments.text_stability_rates` for those with a norm, an output matrix of their
+own and the usual last place, in :mod:`normtutor.experiments.deep_tanh_starts` for dynamic tanh,
+whose α starts where it did best there, and in :mod:`normtutor.experiments.deep_last_norm_rates` for
+the others. The first are trained as in :mod:`normtutor.experiments.text_stability`, with the same
+seeds, sequences and settings; their records are taken from there, and their time is counted there.
 
 Control: a difference could come from the rate or from the size of the embeddings, so each network
 has its own of both, chosen on another seed. It could come from clipping at length 1, which acts on
 none of the steps of a network with the last norm and on two thirds of those without: unclipped, on
-the seed of the grid, the last norm's gain with an output of its own is 0.18 nats in place of 0.30.
-Fixup stands beside both outputs, so that what a tied output costs anyway is seen. Not checked:
-embeddings more than four times as large, which the tied model with the last norm might use; more
-than 300 steps; RMSNorm and dynamic tanh; and why the tied models end so far behind Fixup.
+the seed of the grid, LayerNorm's gain from the last norm with an output of its own is 0.18 nats in
+place of 0.30. Fixup stands beside both outputs, so that what a tied output costs anyway is seen.
+Dynamic tanh has a setting more than the norms, the start of α, and with its default it would end up
+to half a nat behind. It hands the branches a small input at first; so LayerNorm also stands there
+with gains that start at 0.1, and these take away most of what it loses without the last norm. Not
+checked: such gains with the last norm or for RMSNorm, embeddings more than four times as large,
+which a tied model with the last norm might use, more than 300 steps, and why the tied models with
+a norm end so far behind Fixup.
 """
 
 from collections.abc import Sequence
@@ -22,16 +28,31 @@ from typing import Any
 import numpy as np
 
 from normtutor.experiments import deep_last_norm_rates, text_stability
-from normtutor.experiments.deep_last_norm_rates import Network, train_network
+from normtutor.experiments.deep_last_norm_rates import (
+    GainNetwork,
+    Network,
+    TanhNetwork,
+    train_network,
+)
 from normtutor.experiments.package_chunks import Size, fingerprint
 from normtutor.experiments.records import Saved
 
-__all__ = ["CONFIG", "SEEDS", "fingerprint", "losses", "rows", "run", "run_seeds"]
+__all__ = [
+    "CONFIG",
+    "SEEDS",
+    "at_best",
+    "fingerprint",
+    "losses",
+    "rows",
+    "run",
+    "run_seeds",
+]
 
 CHAPTER = "05_rms_norm"
 FIGURE = "fig-deep-last-norm"
 FINDING = (
-    "at twelve layers the last norm gains with an output of its own, and costs nothing if tied"
+    "at twelve layers the last norm gains with an output of its own; small initial gains do most "
+    "of the same"
 )
 XLABEL = "test loss minus Fixup's, same output (nats/token)"
 REFERENCE_BUILD = "no norm, Fixup"
@@ -47,6 +68,33 @@ class Condition:
     tied: bool
     scale: float
     learning_rate: float
+
+    @property
+    def network(self) -> Network:
+        return Network(self.build, self.final, self.tied, self.scale)
+
+
+@dataclass(frozen=True)
+class TanhCondition(Condition):
+    """One with dynamic tanh: where its α starts, in the layers and after the last one."""
+
+    alpha: float
+    last: float
+
+    @property
+    def network(self) -> Network:
+        return TanhNetwork(self.build, self.final, self.tied, self.scale, self.alpha, self.last)
+
+
+@dataclass(frozen=True)
+class GainCondition(Condition):
+    """One whose norms in the layers start with a gain other than 1."""
+
+    gain: float
+
+    @property
+    def network(self) -> Network:
+        return GainNetwork(self.build, self.final, self.tied, self.scale, self.gain)
 
 
 @dataclass(frozen=True)
@@ -67,6 +115,17 @@ CONFIG = Config(
         Condition("Pre-LN", True, False, 4.0, 4e-2),
         Condition("Pre-LN", False, False, 1.0, 4e-2),
         Condition("no norm, Fixup", False, False, 1.0, 4e-2),
+        Condition("Pre-RMSNorm", True, True, 4.0, 4e-2),
+        Condition("Pre-RMSNorm", False, True, 1.0, 1.6e-2),
+        Condition("Pre-RMSNorm", True, False, 4.0, 4e-2),
+        Condition("Pre-RMSNorm", False, False, 1.0, 4e-2),
+        TanhCondition("Pre-DyT", True, True, 4.0, 1.6e-2, alpha=0.125, last=0.25),
+        TanhCondition("Pre-DyT", False, True, 1.0, 1.6e-2, alpha=0.25, last=0.25),
+        TanhCondition("Pre-DyT", True, False, 1.0, 4e-2, alpha=0.125, last=0.5),
+        TanhCondition("Pre-DyT", False, False, 1.0, 4e-2, alpha=0.0625, last=0.5),
+        # A control: what a small input of the branches does for LayerNorm.
+        GainCondition("Pre-LN, small gains", False, True, 1.0, 4e-2, gain=0.1),
+        GainCondition("Pre-LN, small gains", False, False, 1.0, 4e-2, gain=0.1),
     )
 )
 REDUCED = {
@@ -74,6 +133,8 @@ REDUCED = {
         Condition("no norm, Fixup", False, True, 1.0, 1e-3),
         Condition("Pre-LN", True, True, 4.0, 1e-3),
         Condition("Pre-LN", False, True, 1.0, 1e-3),
+        TanhCondition("Pre-DyT", True, True, 1.0, 1e-3, alpha=0.25, last=0.5),
+        GainCondition("Pre-LN, small gains", False, True, 1.0, 1e-3, gain=0.1),
     ),
     "depth": 2,
     "size": Size(width=8, heads=2, steps=5, warmup=2, held_out_chunks=64, clip=1.0),
@@ -85,7 +146,7 @@ def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]
     by_condition = [
         train_network(
             config.size,
-            Network(condition.build, condition.final, condition.tied, condition.scale),
+            condition.network,
             config.depth,
             [(seed, condition.learning_rate) for seed in seeds],
         )
@@ -106,6 +167,18 @@ def losses(saved: Saved) -> dict[tuple[str, bool, bool], np.ndarray]:
         (build, final, tied): saved.values("test", build=build, final=final, tied=tied)
         for build, final, tied in cells
     }
+
+
+def at_best(saved: Saved, build: str, tied: bool) -> np.ndarray:
+    """Test losses with the last norm or without it, whichever has the smaller validation loss."""
+    places = [
+        c["final"] for c in saved.config["conditions"] if (c["build"], c["tied"]) == (build, tied)
+    ]
+
+    def validation(final: bool) -> float:
+        return float(saved.values("validation", build=build, final=final, tied=tied).mean())
+
+    return saved.values("test", build=build, final=min(places, key=validation), tied=tied)
 
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:

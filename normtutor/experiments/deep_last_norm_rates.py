@@ -2,31 +2,41 @@
 
 The question of :mod:`normtutor.experiments.final_norm` at the depth at which a norm is needed. The
 settings are those of :mod:`normtutor.experiments.text_stability_rates`, on the same seed: 300 steps
-with gradients clipped at length 1; one network is trained without clipping as well. Pre-LN with its
-last norm and Fixup without a norm, each with an output matrix of its own, are on record there and
-not trained again. Pre-LN is tried with embeddings as they are and four times as large; Fixup as
-they are, because larger ones cost it 0.05 to 1.3 nats there, at every rate.
+with gradients clipped at length 1; one network is trained without clipping as well. With an output
+matrix of their own LayerNorm and RMSNorm with the last norm and Fixup without a norm are on record
+there and not trained again. LayerNorm and RMSNorm are tried with embeddings as they are and four
+times as large; Fixup as they are, because larger ones cost it 0.05 to 1.3 nats there, at every
+rate. Dynamic tanh is in :mod:`normtutor.experiments.deep_tanh_starts`.
 
 Control: the last norm could cost or gain something because of a rate or an embedding that suits the
-other network, so each has its own of both, and each best rate lies inside its grid. Not checked: a
-second seed of this grid, embeddings more than four times as large, RMSNorm and dynamic tanh.
+other network, so each has its own of both, and each best rate lies inside its grid. Dynamic tanh
+with a small α hands its branches a small input, which a norm can do as well: so LayerNorm is also
+trained with gains that start at 0.3 and 0.1 in the layers: without the last norm it then ends 0.16
+to 0.25 nats lower. Not checked: a second seed of this grid, embeddings more than four times as
+large, smaller gains, and gains for RMSNorm.
 """
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
+from torch import nn
 
 from normtutor.experiments import text_stability_rates
+from normtutor.experiments.final_norm import Cell, start_alpha
 from normtutor.experiments.package_chunks import Size, fingerprint, measured, train_models
 from normtutor.experiments.records import Saved
+from normtutor.models import TransformerLM
 
 __all__ = [
     "CONFIG",
     "SEEDS",
+    "GainNetwork",
     "Network",
+    "TanhNetwork",
     "best_rates",
     "fingerprint",
     "run",
@@ -38,6 +48,11 @@ FIGURE = "none: it chooses the learning rates of deep_last_norm"
 FINDING = "which size of the embeddings is best depends on the last norm, at twelve layers too"
 SEEDS = (0,)
 
+BUILDS = text_stability_rates.BUILDS | {
+    "Pre-DyT": ("tanh", "pre"),
+    "Pre-LN, small gains": ("layer", "pre"),
+}
+
 
 @dataclass(frozen=True)
 class Network:
@@ -47,6 +62,21 @@ class Network:
     final: bool
     tied: bool
     scale: float
+
+
+@dataclass(frozen=True)
+class TanhNetwork(Network):
+    """One with dynamic tanh: where its α starts, in the layers and after the last one."""
+
+    alpha: float
+    last: float
+
+
+@dataclass(frozen=True)
+class GainNetwork(Network):
+    """One whose norms in the layers start with a gain other than 1."""
+
+    gain: float
 
 
 @dataclass(frozen=True)
@@ -76,8 +106,20 @@ CONFIG = Config(
         Row(Network("Pre-LN", False, False, 1.0), (1.6e-2, 4e-2, 1e-1)),
         Row(Network("Pre-LN", False, False, 4.0), (1.6e-2, 4e-2)),
         Row(Network("no norm, Fixup", False, True, 1.0), (1.6e-2, 4e-2, 1e-1)),
-        # A control; no rate is chosen from it.
+        Row(Network("Pre-RMSNorm", True, True, 1.0), (6.3e-3, 1.6e-2, 4e-2)),
+        Row(Network("Pre-RMSNorm", True, True, 4.0), (6.3e-3, 1.6e-2, 4e-2)),
+        Row(Network("Pre-RMSNorm", True, True, 4.0), (1e-1,)),
+        Row(Network("Pre-RMSNorm", False, True, 1.0), (6.3e-3, 1.6e-2, 4e-2)),
+        Row(Network("Pre-RMSNorm", False, True, 4.0), (6.3e-3, 1.6e-2, 4e-2)),
+        Row(Network("Pre-RMSNorm", False, False, 1.0), (6.3e-3, 1.6e-2, 4e-2)),
+        Row(Network("Pre-RMSNorm", False, False, 1.0), (1e-1,)),
+        Row(Network("Pre-RMSNorm", False, False, 4.0), (6.3e-3, 1.6e-2, 4e-2)),
+        # Controls; no rate is chosen from them.
         Row(Network("Pre-LN", False, False, 1.0), (1.6e-2, 4e-2), clip=None),
+        Row(GainNetwork("Pre-LN, small gains", False, True, 1.0, 0.3), (1.6e-2, 4e-2)),
+        Row(GainNetwork("Pre-LN, small gains", False, True, 1.0, 0.1), (1.6e-2, 4e-2)),
+        Row(GainNetwork("Pre-LN, small gains", False, False, 1.0, 0.1), (1.6e-2, 4e-2)),
+        Row(GainNetwork("Pre-LN, small gains", True, False, 1.0, 0.1), (1.6e-2, 4e-2)),
     )
 )
 REDUCED = {
@@ -90,14 +132,28 @@ REDUCED = {
 }
 
 
+def start_gain(gain: float, model: TransformerLM) -> None:
+    """Let the norms in the layers begin with this gain; that after the last layer keeps its own."""
+    for module in model.layers.modules():
+        if isinstance(module, nn.LayerNorm):
+            nn.init.constant_(module.weight, gain)
+
+
 def train_network(
     size: Size, network: Network, depth: int, runs: Sequence[tuple[int, float]]
 ) -> list[dict[str, Any]]:
     """Train a network with each pair of a seed and a rate; a record for each."""
-    norm, wiring = text_stability_rates.BUILDS[network.build]
+    norm, wiring = BUILDS[network.build]
+    adjust = None
+    if isinstance(network, TanhNetwork):
+        start = Cell("tanh", network.final, network.tied, alpha=network.alpha, last=network.last)
+        adjust = partial(start_alpha, start)
+    elif isinstance(network, GainNetwork):
+        adjust = partial(start_gain, network.gain)
     trained = train_models(
         size,
         runs,
+        adjust=adjust,
         depth=depth,
         norm=norm,
         wiring=wiring,
@@ -133,11 +189,12 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 def best_rates(saved: Saved) -> dict[tuple[str, bool, bool, float], float]:
     """(build, last norm, tied, scale) -> rate with the smallest validation loss, at the best scale.
 
-    Rates at which a seed diverged do not count, nor does the control without clipping.
+    Rates at which a seed diverged do not count, nor do the controls: without clipping, and with a
+    smaller gain.
     """
     best: dict[tuple[str, bool, bool], tuple[float, float, float]] = {}
     for record in saved.runs[0]["records"]:
-        if record["clip"] is None:
+        if record["clip"] is None or "gain" in record:
             continue
         build, final, tied = record["build"], record["final"], record["tied"]
         scale, rate = record["scale"], record["learning_rate"]

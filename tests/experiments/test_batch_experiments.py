@@ -78,8 +78,9 @@ def test_mixed_batches_take_the_rate_of_those_of_which_half_are_of_one_topic():
 
 
 def test_the_dose_runs_from_no_batch_of_one_topic_to_all():
-    doses = batch_composition.dose(experiments.load("batch_composition"), "masked batch")
-    assert list(doses) == [0, 0.25, 0.5, 0.75, 1]
+    for norm in ("masked batch", "power"):
+        doses = batch_composition.dose(experiments.load("batch_composition"), norm)
+        assert list(doses) == [0, 0.25, 0.5, 0.75, 1]
 
 
 # --- encoder and decoder --------------------------------------------------------------------------

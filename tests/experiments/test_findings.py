@@ -49,10 +49,18 @@ FINDINGS = {
         ),
     ),
     "deep_last_norm": (
-        "at twelve layers the last norm gains with an output of its own, and costs nothing if tied",
+        "at twelve layers the last norm gains with an output of its own; small initial "
+        "gains do most of the same",
         lambda rows: (
-            rows["LN, no last norm, untied"] - rows["LN, last norm, untied"] > 0.2
+            min(
+                rows[f"{norm}, no last norm, untied"] - rows[f"{norm}, last norm, untied"]
+                for norm in ("LN", "RMSNorm")
+            )
+            > 0.2
             and abs(rows["LN, no last norm, tied"] - rows["LN, last norm, tied"]) < 0.02
+            and rows["RMSNorm, no last norm, tied"] - rows["RMSNorm, last norm, tied"] > 0.1
+            and rows["DyT, no last norm, tied"] - rows["DyT, last norm, tied"] < -0.3
+            and rows["LN, small gains, no last norm, untied"] < 0.1
         ),
     ),
     "depth_profiles": (
@@ -234,6 +242,15 @@ FINDINGS = {
             "no norm, 12 layers" not in rows  # whose every seed would have to reach the end
             and rows["no norm, scaled weights, 12 layers"] > 0.2
             and -0.1 < rows["no norm, Fixup, 12 layers"] < 0.02
+        ),
+    ),
+    "topic_doses": (
+        "with a quarter of one-topic batches no norm is behind, with three quarters BatchNorm is "
+        "as far behind as with all",
+        lambda rows: (
+            max(abs(value) for name, value in rows.items() if "0.25" in name) < 0.03
+            and abs(rows["share 0.75, BatchNorm"] - means("topic_share")["share 1, BatchNorm"])
+            < 0.03
         ),
     ),
     "topic_share": (

@@ -18,6 +18,7 @@ from normtutor.experiments import (
     remedies,
     sgd_map,
     text_stability,
+    topic_doses,
 )
 from normtutor.intervals import t_interval
 
@@ -36,6 +37,10 @@ def stability(one: str, other: str):
 
 def topics(share: float):
     return batch_composition.dose(experiments.load("batch_composition"), "masked batch")[share]
+
+
+def between(norm: str, share: float):
+    return topic_doses.dose(experiments.load("topic_doses"), norm)[share]
 
 
 def made_up(share: float):
@@ -106,10 +111,18 @@ def decay_at_a_large_rate():
     )
 
 
-def without_last_norm(tied: bool):
-    """Test loss of twelve layers with LayerNorm, without the last norm minus with it."""
+def without_last_norm(tied: bool, build: str = "Pre-LN"):
+    """Test loss of twelve layers, without the last norm minus with it."""
     losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
-    return losses["Pre-LN", False, tied] - losses["Pre-LN", True, tied]
+    return losses[build, False, tied] - losses[build, True, tied]
+
+
+def deep_tanh(tied: bool, against: str = "Pre-LN"):
+    """Test loss of twelve layers of dynamic tanh minus a norm's, each at its best."""
+    saved = experiments.load("deep_last_norm")
+    return deep_last_norm.at_best(saved, "Pre-DyT", tied) - deep_last_norm.at_best(
+        saved, against, tied
+    )
 
 
 def last_place(name: str, against: str | None = None):
@@ -118,9 +131,20 @@ def last_place(name: str, against: str | None = None):
     return rows[name] - rows[against] if against else rows[name]
 
 
-def behind_fixup(final: bool):
+def small_gains(tied: bool, final: bool = False):
+    """LayerNorm without the last norm and with small gains minus LayerNorm, with it or without."""
     losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
-    return losses["Pre-LN", final, True] - losses["no norm, Fixup", False, True]
+    return losses["Pre-LN, small gains", False, tied] - losses["Pre-LN", final, tied]
+
+
+def against_small_gains(tied: bool):
+    losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
+    return losses["Pre-DyT", False, tied] - losses["Pre-LN, small gains", False, tied]
+
+
+def behind_fixup(final: bool, build: str = "Pre-LN"):
+    losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
+    return losses[build, final, True] - losses["no norm, Fixup", False, True]
 
 
 def without_warmup(wiring: str):
@@ -318,6 +342,14 @@ SENTENCES = {
         "in_depth/05_rms_norm",
         lambda: f"without one the loss is higher by {said(of_gru('none'), 3)}",
     ),
+    "the doses between": (
+        "in_depth/06_power_norm",
+        lambda: (
+            f"BatchNorm is {said(between('batch', 0.25), 3)} behind LayerNorm and PN "
+            f"{said(between('power', 0.25), 3)}, with three quarters "
+            f"{said(between('batch', 0.75), 3)} and {said(between('power', 0.75), 3)}"
+        ),
+    ),
     "PowerNorm against BatchNorm": (
         "06_power_norm",
         lambda: f"with equal lengths {said(composed('power', 'masked batch', 'length'), 2)} nats",
@@ -369,11 +401,66 @@ SENTENCES = {
     ),
     "no last norm at twelve layers": (
         "in_depth/05_rms_norm",
-        lambda: f"the loss is higher by {said(without_last_norm(False), 3)} nats",
+        lambda: (
+            f"the loss is higher by {said(without_last_norm(False), 3)} nats with LayerNorm and by "
+            f"{said(without_last_norm(False, 'Pre-RMSNorm'), 3)} with RMSNorm"
+        ),
     ),
     "no last norm at twelve layers, tied": (
         "in_depth/05_rms_norm",
-        lambda: f"the loss changes by {said(without_last_norm(True), 3)}",
+        lambda: (
+            f"the loss changes by {said(without_last_norm(True), 3)} with LayerNorm, rises by "
+            f"{said(without_last_norm(True, 'Pre-RMSNorm'), 3)} with RMSNorm, and falls by "
+            f"{said(without_last_norm(True, 'Pre-DyT'), 3)} with DyT"
+        ),
+    ),
+    "dynamic tanh without a last place": (
+        "in_depth/05_rms_norm",
+        lambda: f"hardly needs a last place: {said(without_last_norm(False, 'Pre-DyT'), 3)}",
+    ),
+    "dynamic tanh without a last place, tied": (
+        "in_depth/05_rms_norm",
+        lambda: f"comes within {said(behind_fixup(False, 'Pre-DyT'), 3)}",
+    ),
+    "dynamic tanh at twelve layers": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            f"{said(deep_tanh(True), 3)} nats ahead of LayerNorm with a tied output; with an "
+            f"output of its own the two cannot be told apart (−{said(deep_tanh(False), 3)})"
+        ),
+    ),
+    "the low start at twelve layers": (
+        "08_after_2020",
+        lambda: f"Of that lead {said(against_small_gains(True), 3)} is left",
+    ),
+    "the low start at twelve layers, in depth": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"gains {said(small_gains(True), 3)} nats, and DyT is then "
+            f"{said(against_small_gains(True), 3)} ahead of it"
+        ),
+    ),
+    "small gains at twelve layers": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            f"ends {said(small_gains(False), 3)} lower with an output of its own and "
+            f"{said(small_gains(True), 3)} lower with a tied one"
+        ),
+    ),
+    "the last norm beside small gains": (
+        "in_depth/05_rms_norm",
+        lambda: f"leaves {said(small_gains(False, True), 3)} of the",
+    ),
+    "dynamic tanh at twelve layers, in the chapter": (
+        "08_after_2020",
+        lambda: f"with twelve layers, α starting lower, {said(deep_tanh(True), 3)} ahead",
+    ),
+    "dynamic tanh at twelve layers, in depth": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"level with LayerNorm (−{said(deep_tanh(False), 3)}) and "
+            f"{said(deep_tanh(False, 'Pre-RMSNorm'), 3)} ahead of RMSNorm"
+        ),
     ),
     "one length for all tokens": (
         "in_depth/05_rms_norm",

@@ -11,6 +11,7 @@ from normtutor import experiments
 from normtutor.experiments import (
     deep_last_norm,
     deep_last_norm_rates,
+    deep_tanh_starts,
     depth_on_text,
     depth_on_text_rates,
     final_norm,
@@ -198,18 +199,48 @@ def test_the_figures_get_what_they_need():
 def test_twelve_layers_are_trained_as_the_grids_chose():
     best = deep_last_norm_rates.best_rates(experiments.load("deep_last_norm_rates"))
     wide = text_stability_rates.best_rates(experiments.load("text_stability_rates"))
+    starts = deep_tanh_starts.best_starts(experiments.load("deep_tanh_starts"))
     for c in deep_last_norm.CONFIG.conditions:
-        if (c.build, c.final, c.tied, c.scale) in best:
+        if isinstance(c, deep_last_norm.TanhCondition):
+            found = starts[c.final, c.tied]
+            assert dataclasses.asdict(c).items() <= found.items()
+            grid = deep_tanh_starts.CONFIG.rows
+        elif isinstance(c, deep_last_norm.GainCondition):
+            tried = [
+                record
+                for record in experiments.load("deep_last_norm_rates").runs[0]["records"]
+                if (record["build"], record["final"], record["tied"]) == (c.build, c.final, c.tied)
+            ]
+            found = min(tried, key=lambda record: record["validation"])
+            assert dataclasses.asdict(c).items() <= found.items()
+            continue
+        elif (c.build, c.final, c.tied, c.scale) in best:
             assert best[c.build, c.final, c.tied, c.scale] == c.learning_rate
-            (tried,) = (
-                row.rates
-                for row in deep_last_norm_rates.CONFIG.rows
-                if row.clip
-                and dataclasses.astuple(row.network) == (c.build, c.final, c.tied, c.scale)
-            )
-            assert min(tried) < c.learning_rate < max(tried)
+            grid = deep_last_norm_rates.CONFIG.rows
         else:
             assert wide[c.build, 12, c.scale] == c.learning_rate
+            continue
+        build = (c.build, c.final, c.tied, c.scale)
+        tried = {
+            rate
+            for row in grid
+            if row.clip and dataclasses.astuple(row.network)[:4] == build
+            for rate in row.rates
+        }
+        assert min(tried) < c.learning_rate < max(tried)
+
+
+def test_dynamic_tanh_of_twelve_layers_starts_between_worse_starts():
+    saved = experiments.load("deep_tanh_starts")
+    smallest: dict = {}
+    for record in saved.runs[0]["records"]:
+        cell, alpha = (record["final"], record["tied"]), record["alpha"]
+        if not record["diverged"]:
+            losses = smallest.setdefault(cell, {})
+            losses[alpha] = min(record["validation"], losses.get(alpha, np.inf))
+    for cell, best in deep_tanh_starts.best_starts(saved).items():
+        assert min(smallest[cell]) < best["alpha"] < max(smallest[cell])
+        assert best["alpha"] < final_norm.Cell("tanh", *cell).alpha
 
 
 def test_trainings_that_stand_in_two_records_are_the_same():
