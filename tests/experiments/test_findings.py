@@ -271,9 +271,10 @@ FINDINGS = {
     ),
     "variance_growth": (
         "before training the stream grows linearly with depth; after it faster at the two smaller "
-        "rates, by a law that stays undecided",
+        "rates, with 24 and 48 layers as a power",
         lambda rows: (
-            rows["pre, 12 layers, rate 0.001"] > rows["pre, 12 layers, rate 0.004"] > 1.5
+            1.9 < rows["pre, 24 layers, rate 0.004"] < rows["pre, 48 layers, rate 0.004"] < 2.6
+            and rows["pre, 12 layers, rate 0.001"] > rows["pre, 12 layers, rate 0.004"] > 1.5
             and rows["pre, 12 layers, rate 0.016"] < 1.2
         ),
     ),

@@ -395,8 +395,8 @@ SENTENCES = {
     "growth over depth": (
         "in_depth/08_after_2020",
         lambda: (
-            f"{said(growth_at_the_end(4e-3), 2)} and {said(growth_at_the_end(4e-3, 24), 2)} for "
-            "12 and 24 layers"
+            f"{said(growth_at_the_end(4e-3), 2)}, {said(growth_at_the_end(4e-3, 24), 2)} and "
+            f"{said(growth_at_the_end(4e-3, 48), 2)} for 12, 24 and 48 layers"
         ),
     ),
     "no last norm at twelve layers": (
