@@ -8,6 +8,7 @@
 - :mod:`~normtutor.plotting.family`: which cells share a statistic.
 - :mod:`~normtutor.plotting.geometry`: what a norm does to one token.
 - :mod:`~normtutor.plotting.graph`: the computational graph of a norm.
+- :mod:`~normtutor.plotting.labels`: the names of lines, beside them.
 - :mod:`~normtutor.plotting.invariance`: which changes a norm does not see.
 - :mod:`~normtutor.plotting.text`: which learning rates train a language model.
 - :mod:`~normtutor.plotting.pictures`: what stands in the place of an interactive figure.
@@ -42,6 +43,7 @@ _NAMES = {
     "normtutor.plotting.geometry": ["half_plane_figure", "keys_figure", "sphere_figure"],
     "normtutor.plotting.graph": ["graph_figure"],
     "normtutor.plotting.invariance": ["patterns_figure", "verdicts_figure"],
+    "normtutor.plotting.labels": ["label_lines"],
     "normtutor.plotting.style": [
         "INK",
         "NORM_COLOURS",
@@ -50,6 +52,7 @@ _NAMES = {
         "PALETTE",
         "SHADES",
         "STYLE",
+        "WIRING_COLOURS",
         "norm_colour",
         "use_book_style",
     ],

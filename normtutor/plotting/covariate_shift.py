@@ -8,12 +8,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import ArrayLike
 
 from normtutor.intervals import t_interval
 from normtutor.plotting.general import grid_map
+from normtutor.plotting.labels import label_lines
 from normtutor.plotting.style import INK, norm_colour
 
 
@@ -48,18 +48,19 @@ def training_curves_figure(
         for curve, shade in zip(mean, shades, strict=True):
             ax.plot(
                 np.asarray(steps),
-                np.minimum(curve, 1.2 * guessing),
+                np.minimum(curve, 1.3 * guessing),
                 color=norm_colour(name),
                 alpha=shade,
                 linestyle="--" if name == "none" else "-",
             )
         ax.axhline(guessing, color=INK, linewidth=1, linestyle=":")
-        ax.set_ylim(0, 1.2 * guessing)
+        ax.set_ylim(0, 1.3 * guessing)
         ax.set_ylabel("training loss")
         ax.set_title("no norm" if name == "none" else name, color=norm_colour(name))
-        ax.text(
-            float(np.asarray(steps)[-1]), guessing, "guessing", ha="right", va="bottom", fontsize=10
-        )
+        ax.annotate(
+            "guessing", (float(np.asarray(steps)[-1]), guessing), (0, 4),
+            textcoords="offset points", ha="right", va="bottom", fontsize=10,
+        )  # fmt: skip
     np.atleast_1d(axes)[-1].set_xlabel("training step")
     return fig
 
@@ -209,27 +210,28 @@ def rate_panels_figure(
         Each curve is the mean over seeds with its 95% interval; NaN leaves a gap.
     rates : mapping of title -> learning rates
     labels, colours : mapping of network -> text, colour
-        A curve's label stands in the first panel that shows it.
+        A curve's label stands beside it, once.
     """
     count = -(-len(panels) // columns)
     fig, axes = plt.subplots(
-        count, columns, figsize=(5.0, 1.2 + 1.8 * count), sharey=True, squeeze=False
+        count, columns, figsize=(5.0, 0.8 + 1.8 * count), sharey=True, squeeze=False
     )
-    shown: dict[str, Line2D] = {}
+    shown: dict[str, None] = {}
     for ax, (title, networks) in zip(axes.flat, panels.items(), strict=False):
         for network, values in networks.items():
             mean, half = t_interval(values)
             dash = "--" if colours[network] == norm_colour("none") else "-"
             if "×" in labels[network] or "noise" in labels[network]:
                 dash = ":"
-            (line,) = ax.plot(
-                rates[title], mean, color=colours[network], linestyle=dash, marker=".", markersize=6
-            )
+            ax.plot(
+                rates[title], mean, color=colours[network], linestyle=dash, marker=".",
+                markersize=6, label=labels[network],
+            )  # fmt: skip
             ax.fill_between(
                 rates[title], mean - half, mean + half, color=colours[network], alpha=0.15,
                 linewidth=0,
             )  # fmt: skip
-            shown.setdefault(labels[network], line)
+            shown[labels[network]] = None
         ax.set_xscale("log")
         ax.set_title(title)
         if ylim is not None:
@@ -240,5 +242,5 @@ def rate_panels_figure(
         ax.set_ylabel(ylabel)
     for ax in axes[-1]:
         ax.set_xlabel("learning rate")
-    fig.legend(list(shown.values()), list(shown), loc="outside upper center", ncols=2)
+    label_lines(list(axes.flat[: len(panels)]), list(shown))
     return fig

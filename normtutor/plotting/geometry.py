@@ -98,7 +98,8 @@ def _space(fig: Figure, number: int) -> Any:
         tip = np.zeros(3)
         tip[index] = end
         ax.plot(*np.stack([-tip, tip]).T, color="#70767e", linewidth=0.8)
-        ax.text(*(1.13 * tip), f"$y_{index + 1}$", ha="center", va="center")
+        if index > 0:  # the first points at the reader, and ends before the sphere
+            ax.text(*(1.13 * tip), f"$y_{index + 1}$", ha="center", va="center")
     ax.set_box_aspect((1, 1, 1), zoom=1.2)
     ax.view_init(elev=16, azim=10)
     ax.set_axis_off()
@@ -214,19 +215,7 @@ def half_plane_figure(mean: ArrayLike, deviation: ArrayLike) -> Figure:
     ax.set_aspect("equal", adjustable="box")
     ax.set_xlabel("mean μ of the token")
     ax.set_ylabel("standard deviation σ")
-    # Labels stand on white, so that no line runs through a letter.
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
-    ax.annotate(
-        "after LayerNorm",
-        (0, 0.93),
-        (0, 0.22),
-        color=layer,
-        ha="center",
-        va="top",
-        bbox=box,
-        arrowprops={"arrowstyle": "->", "color": layer},
-    )
-    far = int(np.argmax(radius * (mu < 0)))
-    place = (float(mu[far] / radius[far]) - 0.1, float(sigma[far] / radius[far]) - 0.05)
-    ax.text(*place, "after RMSNorm", color=rms, ha="right", va="top", bbox=box)
+    # The names stand below the points, where no line runs.
+    ax.text(0.04, 0.08, "after\nLayerNorm", color=layer, fontsize=9.5)
+    ax.text(-1.07, 0.08, "after\nRMSNorm", color=rms, fontsize=9.5, ha="right")
     return fig

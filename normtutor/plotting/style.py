@@ -37,6 +37,13 @@ PALETTE = {
     "brown": NORM_COLOURS["InstanceNorm"],
     "black": NORM_COLOURS["PowerNorm"],
 }
+# The same for wirings, which are compared with each other and never with norms.
+WIRING_COLOURS = {
+    "Pre-LN": PALETTE["blue"],
+    "Post-LN": PALETTE["brown"],
+    "Peri-LN": PALETTE["green"],
+    "DeepNorm": PALETTE["purple"],
+}
 PALE = "#e4e7eb"  # a cell or a region that is there but not meant
 INK = "#222222"
 WARM = "#a33c00"  # words about a part of a drawing

@@ -106,7 +106,7 @@ def wirings_figure(
             "skip": (stream - 0.1, 1.85, "right"),
             "branch": (branch + 0.1, 3.5, "center"),
             "inside": (branch + 0.32, 1.4, "left"),
-            "weights": (branch, 0.0, "center"),
+            "weights": (stream + 0.15, 0.0, "left"),
         }.items():
             if part in labels:
                 ax.text(x, y, labels[part], ha=side, va="center", fontsize=9.5, color=WARM)

@@ -463,7 +463,7 @@ def test_sphere_figure_draws_its_points():
     points = np.stack(circle.get_data_3d(), axis=1)
     assert_allclose(points.sum(axis=1), 0, atol=1e-12)
     assert_allclose(np.linalg.norm(points, axis=1), np.sqrt(3))
-    assert {t.get_text() for t in fig.axes[0].texts} == {"$y_1$", "$y_2$", "$y_3$"}
+    assert {t.get_text() for t in fig.axes[0].texts} == {"$y_2$", "$y_3$"}
     with pytest.raises(ValueError, match=r"points of shape \(n, 3\)"):
         plotting.sphere_figure(rows(4, 2), rows(4, 2), weight=weight, bias=bias)
 
@@ -676,3 +676,67 @@ def test_a_narrow_figure_of_working_rates_breaks_its_words_and_undoes_it():
         assert "5.10\n± " in ax.texts[0].get_text()
     assert [text.get_text() for text in ax.texts] == before
     assert ax.get_yticklabels()[0].get_text() == "no norm, scaled weights"
+
+
+# --- names beside lines
+
+
+def corners_of(text):
+    """The corners of a text that may be turned, in pixels."""
+    degrees = text.get_rotation()
+    text.set_rotation(0)
+    box = text.get_window_extent()
+    text.set_rotation(degrees)
+    middle = np.array([(box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2])
+    angle = np.deg2rad(degrees)
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    half = np.array([box.width, box.height]) / 2
+    return middle + (half * [(-1, -1), (-1, 1), (1, 1), (1, -1)]) @ turn.T
+
+
+def touches(text, line):
+    from matplotlib.path import Path as Outline
+
+    ends = line.get_transform().transform(line.get_xydata())
+    points = np.concatenate([a + np.linspace(0, 1, 500)[:, None] * (b - a)
+                             for a, b in itertools.pairwise(ends)])  # fmt: skip
+    return Outline(corners_of(text)).contains_points(points).any()
+
+
+@pytest.mark.parametrize("sloped", [False, True])
+def test_the_names_of_lines_touch_no_line_wide_or_narrow(sloped):
+    x = np.linspace(0, 1, 50)
+    ys = {"falls": 1 - x, "rises": x, "level": 0 * x + 0.8, "steep": 5 * x}
+    ax = plotting.curves(x, ys, xlabel="x", ylabel="y")
+    ax.get_legend().remove()
+    ax.set_ylim(0, 1.2)
+    texts = plotting.label_lines(ax, {"falls": "falls", "rises": "grows", "steep": "steep"},
+                                 sloped=sloped)  # fmt: skip
+    lines = {line.get_label(): line for line in ax.lines}
+    assert [text.get_text() for text in texts] == ["falls", "grows", "steep"]
+    assert [text.get_color() for text in texts] == [
+        lines[name].get_color() for name in ("falls", "rises", "steep")
+    ]
+    before = [(text.get_position(), text.get_rotation()) for text in texts]
+    assert not any(touches(text, line) for text in texts for line in lines.values())
+    with drawings.narrowed(ax.figure):
+        assert not any(touches(text, line) for text in texts for line in lines.values())
+        assert [(text.get_position(), text.get_rotation()) for text in texts] != before
+    assert [(text.get_position(), text.get_rotation()) for text in texts] == before
+    texts[0].set_position((0.5, 0.5 / 1.2))  # where two lines cross
+    assert touches(texts[0], lines["falls"]) or touches(texts[0], lines["rises"])
+
+
+def test_each_name_stands_once_in_a_panel_that_has_its_line():
+    _, axes = plt.subplots(2, 1)
+    axes[0].plot([0, 1], [0, 1], label="both")
+    for name, height in (("both", 0.2), ("below", 0.8)):
+        axes[1].plot([0, 1], [height, height], label=name)
+    axes[1].plot([0, 1], [9, 9], label="beyond")
+    axes[1].set_ylim(0, 1)
+    names = ["both", "below", "beyond"]
+    texts = dict(zip(names, plotting.label_lines(list(axes), names), strict=True))
+    assert texts["below"].get_transform() == axes[1].transAxes
+    assert [text.get_visible() for text in texts.values()] == [True, True, False]
+    with pytest.raises(ValueError, match="no line is labelled 'other'; the labels"):
+        plotting.label_lines(axes[0], ["other"])

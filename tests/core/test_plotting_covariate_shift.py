@@ -63,4 +63,4 @@ def test_drift_and_rates_have_a_panel_an_entry():
         ylim=(0, 1),
     )
     assert [len(ax.lines) for ax in fig.axes] == [1, 2]
-    assert [text.get_text() for text in fig.legends[0].get_texts()] == ["A", "B"]
+    assert [text.get_text() for text in fig.texts] == ["A", "B"]
