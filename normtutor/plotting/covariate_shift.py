@@ -90,7 +90,9 @@ def spreads_figure(
         fontsize=10, va="bottom",
     )  # fmt: skip
     ax.set_yscale("log")
-    ax.set_xlim(1, len(np.asarray(with_norm)[0]) + 2.4)
+    depth = len(np.asarray(with_norm)[0])
+    ax.set_xlim(1, depth + 2.4)
+    ax.set_xticks([1, *range(4, depth + 1, 4)])
     ax.set_xlabel("hidden layer")
     ax.set_ylabel("spread over images")
     return fig

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
@@ -170,8 +170,9 @@ def _other_marks(ax: Axes, scale: float) -> Iterator[FloatArray]:
             for segment in collection.get_segments():
                 ends = collection.get_transform().transform(segment)
                 yield _within(ax, ends[0] + np.linspace(0, 1, 60)[:, None] * (ends[-1] - ends[0]))
-        elif len(collection.get_offsets()) and type(collection).__name__ == "PathCollection":
-            yield _within(ax, collection.get_offset_transform().transform(collection.get_offsets()))
+        elif isinstance(collection, PathCollection):
+            dots = np.asarray(collection.get_offsets(), dtype=np.float64)
+            yield _within(ax, collection.get_offset_transform().transform(dots))
     for text in ax.texts:
         if text.get_visible() and text.get_text():
             box = text.get_window_extent()
