@@ -126,6 +126,8 @@ def test_the_linear_map_of_weight_norm_divides_each_row_by_its_length():
     unit = weight / np.linalg.norm(weight, axis=1, keepdims=True)
     np.testing.assert_allclose(invariance.weight_normalized(x, weight, bias), x @ unit.T + bias)
     np.testing.assert_allclose(invariance.weight_normalized(x, weight, None), x @ unit.T)
+    subject = invariance.subject_of(norms.TABLE["WeightNorm"])
+    np.testing.assert_allclose(subject.linear(x, weight, bias), x @ unit.T + bias)
 
 
 def test_the_audit_has_every_row_of_the_table():
@@ -678,6 +680,11 @@ def test_an_epsilon_is_recognised(norm, expected):
     row = audit(norm)
     assert [cell.verdict for cell in row.values()][:5] == expected
     assert all((c.counterexample is None) == (c.verdict != NO) for c in row.values())
+
+
+def test_an_epsilon_is_recognised_however_large_it_is():
+    row = audit(lambda z: norms.layer_norm(z, eps=1e3)[0], draws=2)
+    assert row["weight matrix rescaled"].verdict == UP_TO_EPS
 
 
 def test_a_bias_is_not_taken_for_an_epsilon():
