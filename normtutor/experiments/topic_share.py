@@ -6,7 +6,8 @@ batches, the more alike are the tokens of a batch, while every topic stays as fr
 Nothing else differs. The loss of a perfect model is the entropy of the chains, which is known.
 
 The learning rate of each norm and share was chosen by :mod:`normtutor.experiments.topic_rates` on
-other seeds.
+other seeds. The shares between, a quarter and three quarters, are in
+:mod:`normtutor.experiments.topic_doses`.
 
 Control: a deficit could come from topics that become rarer or harder, but every topic stays as
 frequent as before and the chains do not change. LayerNorm and RMSNorm, which cannot see who shares

@@ -93,6 +93,16 @@ def test_dynamic_tanh_starts_where_its_cell_says_at_each_place():
     assert len(starts) == 4 and set(starts.values()) == {2.0}
 
 
+def test_small_gains_start_in_the_layers_and_not_after_the_last_one():
+    model = TransformerLM(20, width=8, heads=2, depth=2, norm="layer", wiring="pre")
+    deep_last_norm_rates.start_gain(0.1, model)
+    norms = {name: m for name, m in model.named_modules() if isinstance(m, torch.nn.LayerNorm)}
+    assert_allclose(norms.pop("final_norm").weight.detach(), 1)
+    assert len(norms) == 4
+    for norm in norms.values():
+        assert_allclose(norm.weight.detach(), 0.1, rtol=1e-6)
+
+
 def saved_rates(losses, margin=0.25):
     records = [
         {"build": b, "depth": 12, "scale": s, "learning_rate": r, "validation": loss}
