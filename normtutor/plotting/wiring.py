@@ -109,7 +109,8 @@ def wirings_figure(
             "weights": (stream + 0.15, 0.0, "left"),
         }.items():
             if part in labels:
-                ax.text(x, y, labels[part], ha=side, va="center", fontsize=9.5, color=WARM)
+                factor = ax.text(x, y, labels[part], ha=side, va="center", fontsize=9.5, color=WARM)
+                factor.set_in_layout(False)  # it may reach over the edge, where nothing stands
         ax.set_xlim(-0.75, 2.25)
         ax.set_ylim(-0.2, 5.4)
     return fig
