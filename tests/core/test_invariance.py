@@ -319,6 +319,13 @@ def test_draws_have_the_shapes_and_scales_that_are_promised():
     assert draw(np.random.default_rng(0)).bias is None
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_transformation_keeps_the_precision(name):
+    rng = np.random.default_rng(0)
+    after, _ = TRANSFORMATIONS[name].change(draw(rng, np.float16), Dice(rng))
+    assert after.x.dtype == after.weight.dtype == np.float16
+
+
 def test_a_seed_draws_what_it_always_drew():
     # Chapter 4 prints what these draws lead to.
     setup = draw(np.random.default_rng(22), bias=True)
@@ -685,6 +692,23 @@ def test_an_epsilon_is_recognised(norm, expected):
 def test_an_epsilon_is_recognised_however_large_it_is():
     row = audit(lambda z: norms.layer_norm(z, eps=1e3)[0], draws=2)
     assert row["weight matrix rescaled"].verdict == UP_TO_EPS
+
+
+def test_an_epsilon_follows_one_law():
+    def inside(z):
+        return norms.rms_norm(z, eps=1e-3)[0]
+
+    def outside(z):
+        return z / (np.sqrt((z**2).mean(-1, keepdims=True)) + 1e-3)
+
+    def either(z):  # 1/s² on some draws, 1/s on others
+        return (inside if z.shape[0] % 2 else outside)(z)
+
+    one = TRANSFORMATIONS["data set rescaled"]
+    for norm, law in ((inside, True), (outside, True), (either, False), (np.tanh, False)):
+        rng = np.random.default_rng(0)
+        found = invariance._falls_with_scale(invariance.Subject(norm), one, rng, 1, False, None)
+        assert found == law, norm
 
 
 def test_a_bias_is_not_taken_for_an_epsilon():
