@@ -124,6 +124,21 @@ def convert(
     --------
     >>> convert({"momentum": 0.1, "eps": 1e-5}, "BatchNorm", source="torch", target="keras")
     {'momentum': 0.9, 'epsilon': 1e-05, 'axis': 1}
+
+    From Keras into a layer: the settings go to the constructor, the arrays into the state dict.
+
+    >>> import numpy as np
+    >>> import torch
+    >>> from normtutor.layers import BatchNorm
+    >>> names = ("gamma", "beta", "moving_mean", "moving_variance")  # as get_weights() returns them
+    >>> weights = np.full(3, 2.0), np.zeros(3), np.ones(3), np.full(3, 4.0)
+    >>> keras = dict(zip(names, weights)) | {"epsilon": 1e-3, "momentum": 0.99}
+    >>> found = convert(keras, "BatchNorm", source="keras", target="torch")
+    >>> layer = BatchNorm(3, **{n: found.pop(n) for n in ("eps", "momentum", "feature_axis")})
+    >>> layer.load_state_dict({n: torch.as_tensor(array) for n, array in found.items()})
+    <All keys matched successfully>
+    >>> layer.eps, layer.momentum, layer.feature_axis
+    (0.001, 0.01, -1)
     """
     for library in (source, target):
         if library not in NAMES:

@@ -36,7 +36,9 @@ def widen(x: Array) -> Array:
     float16 and bfloat16 become float32; float32 and float64 stay.
     """
     xp = array_namespace(x)
-    return xp.astype(x, xp.result_type(x.dtype, xp.float32), copy=False)
+    # Not xp.result_type, which torch.compile cannot follow.
+    narrow = xp.finfo(x.dtype).bits < 32
+    return xp.astype(x, xp.float32 if narrow else x.dtype, copy=False)
 
 
 def count(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Any:

@@ -111,7 +111,8 @@ def swap_norms(
 
     Our layers share the old ones' parameters and buffers, and keep hooks and training flag, so that
     an existing optimizer still works and the keys of the ``state_dict`` do not change. The outputs
-    are the same up to rounding.
+    are the same up to rounding. With ``make`` you choose the layers, and their parameters are new:
+    build the optimizer afterwards.
 
     Parameters
     ----------
@@ -154,6 +155,18 @@ def swap_norms(
       1 x torch.nn.LayerNorm -> LayerNorm((4,), eps=1e-05, elementwise_affine=True, bias=True): 1
     >>> type(model[1])
     <class 'normtutor.layers.LayerNorm'>
+
+    Another norm in the place of BatchNorm, which takes over γ and β:
+
+    >>> def power_norm(norm):
+    ...     layer = layers.PowerNorm(norm.num_features, norm.eps, feature_axis=1)
+    ...     layer.load_state_dict({"weight": norm.weight, "bias": norm.bias}, strict=False)
+    ...     return layer
+    >>> network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU())
+    >>> len(swap_norms(network, power_norm).changed)
+    1
+    >>> network(torch.randn(2, 3, 5, 5)).shape
+    torch.Size([2, 8, 3, 3])
     """
     report = Swapped(model)
     found: dict[nn.Module, nn.Module] = {}

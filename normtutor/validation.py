@@ -1,8 +1,11 @@
 """Checks of arguments. Each error states the rule, what was passed, and the likely fix."""
 
+import inspect
 import math
 import warnings
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 from array_api_compat import array_namespace, is_array_api_obj, is_torch_array
 
@@ -129,6 +132,43 @@ def check_running_stats(
             f"running_var must not be negative, being an average of variances; got {smallest:.3g}. "
             f"{order}"
         )
+
+
+Formula = TypeVar("Formula", bound=Callable[..., Any])
+
+
+def in_torchs_order(theirs: str, instead: str) -> Callable[[Formula], Formula]:
+    """Name torch's order of arguments in the error of a formula that is called with it.
+
+    Python's own error would only count the arguments.
+
+    Parameters
+    ----------
+    theirs : str
+        The call in torch.
+    instead : str
+        The same call here.
+    """
+
+    def named_in_errors(formula: Formula) -> Formula:
+        parameters = inspect.signature(formula).parameters.values()
+        by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        needed = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+
+        @wraps(formula)
+        def checked(*arguments: Any, **named: Any) -> Any:
+            missing = [name for name in needed if name not in named]
+            if len(arguments) > len(by_position) or (missing and len(arguments) > 1):
+                raise TypeError(
+                    f"{formula.__name__} takes {', '.join(by_position)} by position and the rest "
+                    f"by name; got ({', '.join(map(_named, arguments))}) by position. If that was "
+                    f"torch's order, {theirs}, write {instead}."
+                )
+            return formula(*arguments, **named)
+
+        return checked  # type: ignore[return-value]
+
+    return named_in_errors
 
 
 def check_momentum(momentum: Any) -> None:

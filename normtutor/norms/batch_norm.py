@@ -28,6 +28,7 @@ from normtutor.validation import (
     check_parameter,
     check_positive_eps,
     check_running_stats,
+    in_torchs_order,
 )
 
 Array = Any
@@ -61,6 +62,10 @@ class BatchNormGrads(NamedTuple):
     bias: Array | None
 
 
+@in_torchs_order(
+    "batch_norm(x, running_mean, running_var, weight, bias, training, momentum, eps)",
+    "batch_norm(x, weight, bias, running_mean, running_var, training=True)",
+)
 def batch_norm(
     x: Array,
     weight: Array | None = None,

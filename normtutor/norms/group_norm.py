@@ -33,6 +33,7 @@ from normtutor.validation import (
     check_momentum,
     check_parameter,
     check_running_stats,
+    in_torchs_order,
 )
 
 Array = Any
@@ -72,6 +73,10 @@ def _statistic_axes(ndim: int, feature_axis: int) -> tuple[int, ...]:
     return tuple(a for a in range(1, ndim) if a != feature_axis)
 
 
+@in_torchs_order(
+    "group_norm(x, num_groups, weight, bias, eps)",
+    "group_norm(x, weight, bias, num_groups=2, eps=1e-5)",
+)
 def group_norm(
     x: Array,
     weight: Array | None = None,
@@ -144,11 +149,20 @@ def group_norm(
     mu, variance = _group_moments(wide, num_groups, mask, feature_axis)
     inverse_std = 1 / xp.sqrt(variance + eps)
     x_hat = xp.reshape((_split(wide, feature_axis, num_groups) - mu) * inverse_std, wide.shape)
-    if num_groups == channels and is_compiled(x):
-        # With a copy of γ and β for each example, the compiled backward pass sums over positions
-        # once, for the statistics and for γ and β together, and over the examples at the end.
+    if is_compiled(x):
+        # With a γ and a β for each example, the compiled backward pass sums over positions once,
+        # for the statistics and for γ and β together, and over the examples at the end. In groups
+        # of several features γ takes up 1 / σ, so that the sum over those comes at the end too.
+        axes, values = (0, feature_axis), x_hat
         gamma, beta = (p if p is None else xp.tile(p, (x.shape[0], 1)) for p in (weight, bias))
-        y = affine(x_hat, gamma, beta, (0, feature_axis))
+        if num_groups < channels:
+            centre, scale = (
+                xp.repeat(xp.reshape(s, (-1, num_groups)), channels // num_groups, axis=1)
+                for s in (mu, inverse_std)
+            )
+            values = wide - along(centre, wide, axes)
+            gamma = scale if gamma is None else scale * gamma
+        y = affine(values, gamma, beta, axes)
     else:
         y = affine(x_hat, weight, bias, (feature_axis,))
     if mask is not None:
@@ -204,6 +218,10 @@ def group_norm_backward(grad_y: Array, cache: GroupNormCache) -> GroupNormGrads:
     return GroupNormGrads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
 
 
+@in_torchs_order(
+    "instance_norm(x, running_mean, running_var, weight, bias, use_input_stats)",
+    "instance_norm(x, weight, bias, running_mean, running_var, training=True)",
+)
 def instance_norm(
     x: Array,
     weight: Array | None = None,

@@ -21,6 +21,7 @@ from normtutor.validation import (
     check_grad_y,
     check_normalized_shape,
     check_parameter,
+    in_torchs_order,
 )
 
 Array = Any
@@ -45,6 +46,10 @@ class LayerNormGrads(NamedTuple):
     bias: Array | None
 
 
+@in_torchs_order(
+    "layer_norm(x, normalized_shape, weight, bias, eps)",
+    "layer_norm(x, weight, bias, normalized_shape=(8,), eps=1e-5)",
+)
 def layer_norm(
     x: Array,
     weight: Array | None = None,

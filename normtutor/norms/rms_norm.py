@@ -22,6 +22,7 @@ from normtutor.validation import (
     check_grad_y,
     check_normalized_shape,
     check_parameter,
+    in_torchs_order,
     partial_count,
 )
 
@@ -49,6 +50,10 @@ class RMSNormGrads(NamedTuple):
     bias: Array | None
 
 
+@in_torchs_order(
+    "rms_norm(x, normalized_shape, weight, eps)",
+    "rms_norm(x, weight, normalized_shape=(8,), eps=1e-6)",
+)
 def rms_norm(
     x: Array,
     weight: Array | None = None,

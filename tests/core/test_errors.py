@@ -271,6 +271,39 @@ CALLS = {
         TypeError,
         "weight must be an array.*got int.*normalized_shape=6",
     ),
+    "torch's order, layer_norm": (
+        lambda: norms.layer_norm(X, (6,), W, B),
+        TypeError,
+        r"layer_norm takes x, weight, bias by position and the rest by name; got \(numpy.ndarray, "
+        r"tuple, numpy.ndarray, numpy.ndarray\).*torch's order, layer_norm\(x, normalized_shape, "
+        r"weight, bias, eps\), write layer_norm\(x, weight, bias, normalized_shape=\(8,\)",
+    ),
+    "torch's order, rms_norm": (
+        lambda: norms.rms_norm(X, (6,), W, 1e-6),
+        TypeError,
+        r"rms_norm takes x, weight, bias by position.*write rms_norm\(x, weight, normalized_shape",
+    ),
+    "torch's order, group_norm": (
+        lambda: norms.group_norm(X, 1, W, B),
+        TypeError,
+        r"group_norm takes x, weight, bias by position.*got \(numpy.ndarray, int, numpy.ndarray, "
+        r"numpy.ndarray\).*write group_norm\(x, weight, bias, num_groups=2",
+    ),
+    "torch's order, group_norm without parameters": (
+        lambda: norms.group_norm(X, 1),
+        TypeError,
+        r"got \(numpy.ndarray, int\).*write group_norm\(x, weight, bias, num_groups=2",
+    ),
+    "torch's order, batch_norm with training": (
+        lambda: norms.batch_norm(X, MEAN, VARIANCE, W, B, True),
+        TypeError,
+        r"batch_norm takes x, weight, bias, running_mean, running_var by position.*training=True",
+    ),
+    "torch's order, instance_norm with use_input_stats": (
+        lambda: norms.instance_norm(X, MEAN, VARIANCE, W, B, True),
+        TypeError,
+        r"instance_norm takes x, weight, bias, running_mean, running_var by pos.*training=True",
+    ),
     "torch's order, in NumPy": (
         lambda: norms.batch_norm(X, MEAN, VARIANCE, W, B - 0.1, training=False, feature_axis=-1),
         ValueError,

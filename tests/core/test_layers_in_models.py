@@ -4,6 +4,8 @@ import copy
 import os
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -321,35 +323,50 @@ def test_an_ensemble_of_batch_norms_trains_under_vmap(make):
 ONE_OF_TWO = """
 import sys, torch, torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from normtutor import layers
 
-rank, folder = int(sys.argv[1]), sys.argv[2]
+rank, folder, how = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 dist.init_process_group(
     "gloo", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2
 )
 torch.manual_seed(0)
 norms = [layers.BatchNorm(4, feature_axis=-1), layers.PowerNorm(4), layers.LayerNorm(4)]
-model = DistributedDataParallel(nn.Sequential(*norms).double())
-seen = []
+model = inner = nn.Sequential(*norms, layers.RMSNorm(4)).double()
+if how == "DistributedDataParallel":
+    model = DistributedDataParallel(inner)
+elif how == "FullyShardedDataParallel":
+    model = FullyShardedDataParallel(inner, device_id=torch.device("cpu"), use_orig_params=True)
+else:
+    for module in [*inner, inner]:
+        fully_shard(module, mesh=init_device_mesh("cpu", (2,)))
+sharded, seen = sum(p.numel() for p in model.parameters()), []
+if how == "fully_shard":
+    sharded = sum(p.to_local().numel() for p in model.parameters())
 for x in torch.load(f"{folder}/x{rank}.pt"):
     model.zero_grad()
     model(x).square().sum().backward()
-    seen.append({n: b.clone() for n, b in model.module.named_buffers()})
-torch.save((seen, [p.grad for p in model.parameters()]), f"{folder}/seen{rank}.pt")
+    seen.append({n: b.clone() for n, b in inner.named_buffers()})
+if how == "FullyShardedDataParallel":
+    with FullyShardedDataParallel.summon_full_params(model, with_grads=True):
+        grads = [p.grad.clone() for p in inner.parameters()]
+else:
+    grads = [getattr(p.grad, "full_tensor", lambda p=p: p.grad)() for p in inner.parameters()]
+torch.save((seen, grads, sharded), f"{folder}/seen{rank}.pt")
 dist.destroy_process_group()
 """
 
 
-def test_under_ddp_the_buffers_are_those_of_the_first_process(tmp_path):
-    """It copies them to the others before each forward pass, and averages the gradients."""
-    xs = [[randn(3, 5, 4, seed=10 * rank + step) for step in range(3)] for rank in (0, 1)]
+def run_in_two_processes(how: str, xs: list[list[Tensor]], folder: Path) -> list[tuple[Any, ...]]:
+    """What each process saw: its buffers after each step, the last gradients, its share."""
     for rank in (0, 1):
-        torch.save(xs[rank], tmp_path / f"x{rank}.pt")
+        torch.save(xs[rank], folder / f"x{rank}.pt")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **two_processes._loopback()}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", ONE_OF_TWO, str(rank), str(tmp_path)],
+            [sys.executable, "-c", ONE_OF_TWO, str(rank), str(folder), how],
             env=environment,
             stderr=subprocess.PIPE,
             text=True,
@@ -358,25 +375,57 @@ def test_under_ddp_the_buffers_are_those_of_the_first_process(tmp_path):
     ]
     try:
         for process in processes:
-            _, errors = process.communicate(timeout=120)
+            _, errors = process.communicate(timeout=600)
             assert process.returncode == 0, errors
     finally:
         for process in processes:
             process.kill()
-    (first, grads), (second, same) = (torch.load(tmp_path / f"seen{r}.pt") for r in (0, 1))
+    return [torch.load(folder / f"seen{rank}.pt") for rank in (0, 1)]
+
+
+def alone(*batches: Tensor) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """The buffers and the last gradients of one process that sees these batches."""
+    norms = [layers.BatchNorm(4, feature_axis=-1), layers.PowerNorm(4), layers.LayerNorm(4)]
+    model = nn.Sequential(*norms, layers.RMSNorm(4)).double()
+    for x in batches:
+        model.zero_grad()
+        model(x).square().sum().backward()
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    return {n: b.clone() for n, b in model.named_buffers()}, grads
+
+
+def of_two_processes() -> list[list[Tensor]]:
+    return [[randn(3, 5, 4, seed=10 * rank + step) for step in range(3)] for rank in (0, 1)]
+
+
+def without_nu(buffers: dict[str, Tensor]) -> dict[str, Tensor]:
+    """ν moves in the backward pass, so a process still has its own when the step ends."""
+    return {n: b for n, b in buffers.items() if not n.endswith("nu")}
+
+
+def test_under_ddp_the_buffers_are_those_of_the_first_process(tmp_path):
+    """It copies them to the others before each forward pass, and averages the gradients."""
+    xs = of_two_processes()
+    (first, grads, _), (second, same, _) = run_in_two_processes(
+        "DistributedDataParallel", xs, tmp_path
+    )
     torch.testing.assert_close(grads, same)
-
-    # What one process alone would have after the same batches.
-    def alone(*batches: Tensor) -> dict[str, Tensor]:
-        norms = [layers.BatchNorm(4, feature_axis=-1), layers.PowerNorm(4), layers.LayerNorm(4)]
-        model = nn.Sequential(*norms).double()
-        for x in batches:
-            results(model, x, second=False)
-        return {n: b for n, b in model.named_buffers() if not n.endswith("nu")}
-
-    without_nu = [{n: b for n, b in s[2].items() if not n.endswith("nu")} for s in (first, second)]
     assert not any(name.startswith("2.") for name in first[0])  # LayerNorm has none
-    assert_same(without_nu[0], alone(*xs[0]))
-    assert_same(without_nu[1], alone(*xs[0][:2], xs[1][2]))
+    assert_same(without_nu(first[2]), without_nu(alone(*xs[0])[0]))
+    assert_same(without_nu(second[2]), without_nu(alone(*xs[0][:2], xs[1][2])[0]))
     with pytest.raises(AssertionError):
-        assert_same(without_nu[1], alone(*xs[1]))
+        assert_same(without_nu(second[2]), without_nu(alone(*xs[1])[0]))
+
+
+@pytest.mark.parametrize("how", ["fully_shard", "FullyShardedDataParallel"])
+def test_under_fsdp_each_process_keeps_its_own_buffers(tmp_path, how):
+    """It copies none; the gradients are averaged, and each process stores half of the numbers."""
+    xs = of_two_processes()
+    processes = run_in_two_processes(how, xs, tmp_path)
+    separate = [alone(*batches) for batches in xs]
+    for (seen, _, sharded), (buffers, grads) in zip(processes, separate, strict=True):
+        assert_same(seen[2], buffers)
+        assert 2 * sharded == sum(g.numel() for g in grads)
+    mean = [(a + b) / 2 for a, b in zip(*[grads for _, grads in separate], strict=True)]
+    for _, grads, _ in processes:
+        torch.testing.assert_close(grads, mean)

@@ -479,6 +479,18 @@ def test_compiled_training_with_a_mask(name):
     compiled_is_eager(WITH_MASK[name](), mask=True)
 
 
+@EVERY
+def test_half_precision_is_one_graph(name):
+    torch._dynamo.reset()
+    layer = LAYERS[name]().bfloat16()
+    randomize(layer)
+    twin = copy.deepcopy(layer)
+    compiled = torch.compile(twin, fullgraph=True, backend="eager")
+    x = randn(3, 5, 4, dtype=torch.bfloat16)
+    torch.testing.assert_close(compiled(x), layer(x), rtol=1e-2, atol=1e-2)
+    assert_equal(dict(twin.named_buffers()), dict(layer.named_buffers()))
+
+
 def test_compiled_model_that_uses_a_layer_twice():
     compiled_is_eager(Model(layers.PowerNorm(4)), two_forwards=True)
 
@@ -520,12 +532,24 @@ def lengths_summed_in_the_backward_pass(layer: nn.Module, *shape: int) -> list[l
 
 
 @pytest.mark.parametrize("feature_axis", [1, -1])
-def test_the_compiled_instance_norm_sums_over_the_positions_alone(feature_axis):
-    """Sums over the examples too would have to read the input and the gradient once more."""
-    layer = layers.InstanceNorm(5, affine=True, feature_axis=feature_axis).double()
-    shape = (3, 5, 4) if feature_axis == 1 else (3, 4, 5)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **k: layers.InstanceNorm(6, affine=True, **k),
+        lambda **k: layers.GroupNorm(2, 6, **k),
+        lambda **k: layers.GroupNorm(2, 6, affine=False, **k),
+    ],
+    ids=["InstanceNorm", "two groups", "two groups, no affine"],
+)
+def test_compiled_statistics_of_examples_sum_over_the_positions_alone(make, feature_axis):
+    """Sums over examples or features too would have to read input and gradient once more."""
+    layer = make(feature_axis=feature_axis).double()
+    shape = (3, 6, 4) if feature_axis == 1 else (3, 4, 6)
     found = lengths_summed_in_the_backward_pass(layer, *shape)
     assert found and all(lengths == [4] for lengths in found), found
+    randomize(layer)
+    model = nn.Sequential(layer, nn.Linear(shape[-1], 2))
+    compiled_is_eager(model, shapes=(shape,))
 
 
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler")

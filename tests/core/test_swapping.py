@@ -236,6 +236,16 @@ def test_another_norm_in_its_place():
         normtutor.swap_norms(model, lambda norm: "GroupNorm")
 
 
+def test_with_make_the_optimizer_comes_afterwards():
+    """An optimizer from before knows our equivalents' parameters, not those of another norm."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
+    before = {id(p) for p in torch.optim.SGD(model.parameters(), lr=0.1).param_groups[0]["params"]}
+    normtutor.swap_norms(model)
+    assert {id(p) for p in model.parameters()} == before
+    normtutor.swap_norms(model, lambda norm: layers.RMSNorm(norm.normalized_shape))
+    assert id(model[1].weight) not in before
+
+
 def test_only_some():
     model, _ = images(nn.BatchNorm2d(8), nn.GroupNorm(2, 8), nn.BatchNorm2d(8))
     report = normtutor.swap_norms(model, only=nn.GroupNorm)
