@@ -45,7 +45,7 @@ def without_normalization() -> Evidence:
         losses = [remedies.values("loss", wiring=wiring, learning_rate=rate) for rate in rates]
         return np.array(min(losses, key=np.mean))
 
-    grid, fresh = experiments.load("text_stability_rates"), experiments.load("text_stability")
+    grid, fresh = text_stability_rates.grids(), experiments.load("text_stability")
     bare = text_stability_rates.best_loss(grid, "no norm", 12)
     losses = text_stability.losses(fresh, 12)
     why = "Not to train is to end above half of chance, which is ln 10 = 2.30 nats a digit."

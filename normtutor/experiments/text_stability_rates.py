@@ -1,31 +1,34 @@
-"""Which learning rates train two and twelve layers, with and without a norm.
+"""Which learning rates train two and six layers, with and without a norm.
 
-Six ways to build a Transformer language model are trained at seven learning rates between 0.0004
+Seven ways to build a Transformer language model are trained at seven learning rates between 0.0004
 and 0.1, in factors of 2.5. What is tuned for one is tuned for all: the embeddings enter the first
 layer as they are or four times as large, whichever gives the smaller validation loss at three of
-the rates; then the other four rates are run at that scale. Gradients are clipped at length 1 in all
-conditions, which helps those that explode, and the share of clipped steps is recorded.
+the rates; then the other four rates are run at that scale, and a larger one if the largest is best.
+Gradients are clipped at length 1 in all conditions, which helps those that explode, and the share
+of clipped steps is recorded.
 
 A rate *works* if the validation loss lies within ``margin`` of the best one that any
 condition reached at this depth. The margin, 0.25 nats, was fixed before the first run. The best
 rates are those of :mod:`normtutor.experiments.text_stability`, which runs them on fresh seeds.
 
-Two layers are trained with the builds that decide, twelve with Post-LN as well. Cut for time: 6 and
-24 layers, BatchNorm and PowerNorm, a second seed here, larger embeddings than four times, and runs
-longer than 300 steps of 256 tokens. Post-LN at 12 layers needs a longer warm-up and more steps than
-these, so what it does here is no verdict on it.
+Twelve layers (:mod:`normtutor.experiments.text_stability_rates_12`) and PowerNorm
+(:mod:`normtutor.experiments.text_stability_rates_power`) are in modules of their own, so that none
+takes more than twenty minutes; :func:`grids` puts all of them together.
 
 Control: a network without a norm could fail because of its initial weights, so two schemes that
 scale them run beside the ordinary ones; because of the embeddings, so every network is tried with
-both sizes; or because of the rate, so there are seven, over a factor of 250. Clipping at length 1
-is on for all and helps those that explode, so the share of clipped steps stands beside each loss.
-Not checked: a second seed of the grid, and embeddings more than four times as large, which the
-norms might use best. With two layers Pre-LN's best rate is the largest of the grid.
+both sizes; or because of the rate, so there are seven, over a factor of 250, and no best rate lies
+at the end of the grid. Clipping at length 1 is on for all and helps those that explode, so the
+share of clipped steps stands beside each loss. BatchNorm could fail in evaluation only, so its loss
+is also taken with the statistics of each batch; the two agree to 0.005. Not checked: a second seed
+of the grid, and embeddings more than four times as large, which the norms might use best.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,26 +38,32 @@ from normtutor.experiments.package_chunks import (
     SMALL,
     Size,
     fingerprint,
+    held_out,
     measured,
     train_models,
 )
-from normtutor.experiments.records import Saved
+from normtutor.experiments.records import Saved, load
+from normtutor.layers import PowerNorm
+from normtutor.models import TransformerLM
+from normtutor.training import History, mean_token_loss
 from normtutor.wiring import Wiring
 
 __all__ = [
     "BUILDS",
     "CONFIG",
+    "GRIDS",
     "LARGE_CONFIG",
     "SEEDS",
     "best_rates",
     "fingerprint",
+    "grids",
     "run",
     "working_rates",
 ]
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "none: it chooses the learning rates of text_stability"
-FINDING = "twelve layers without a norm train only from small initial weights"
+FINDING = "with six layers no rate works without a norm, except from Fixup's weights"
 SEEDS = (0,)
 
 
@@ -74,19 +83,20 @@ BUILDS: dict[str, tuple[str, str | Wiring]] = {
     "Pre-PowerNorm": ("power", "pre"),
 }
 
+#: Norms that are trained with the statistics of a batch and evaluated with running ones.
+KEEP_STATISTICS = ("batch", "power")
+
 
 @dataclass(frozen=True)
 class Config:
     """All settings of this experiment."""
 
-    builds: tuple[str, ...] = tuple(
-        build for build in BUILDS if build not in ("Pre-BatchNorm", "Pre-PowerNorm")
-    )
-    depths: tuple[int, ...] = (2, 12)
-    # These are trained at the greatest depth only.
-    deepest_only: tuple[str, ...] = ("Post-LN",)
+    builds: tuple[str, ...] = tuple(build for build in BUILDS if build != "Pre-PowerNorm")
+    depths: tuple[int, ...] = (2, 6)
     # Both scales are tried at the first three, and the better one at the others.
     rates: tuple[float, ...] = (1e-3, 6.3e-3, 4e-2, 4e-4, 2.5e-3, 1.6e-2, 1e-1)
+    # Tried one after the other as long as the largest rate is the best one.
+    beyond: tuple[float, ...] = (0.25, 0.63)
     scales: tuple[float, ...] = (1.0, 4.0)
     margin: float = 0.25
     size: Size = dataclasses.field(
@@ -96,14 +106,12 @@ class Config:
 
 CONFIG = Config()
 LARGE_CONFIG = Config(
-    builds=tuple(BUILDS),
-    depths=(6, 12, 24),
-    deepest_only=(),
-    size=dataclasses.replace(LARGE, clip=1.0),
+    builds=tuple(BUILDS), depths=(6, 12, 24), size=dataclasses.replace(LARGE, clip=1.0)
 )
 REDUCED = {
-    "builds": ("no norm", "Pre-LN"),
+    "builds": ("no norm", "Pre-BatchNorm", "Pre-PowerNorm"),
     "depths": (2,),
+    "rates": (1e-3, 6.3e-3),
     "size": Size(width=8, heads=2, steps=5, warmup=2, held_out_chunks=64, clip=1.0),
 }
 
@@ -118,7 +126,7 @@ def train_build(
         runs,
         together=norm != "power",
         depth=depth,
-        norm=norm,
+        norm=partial(PowerNorm, warmup_steps=size.steps // 3) if norm == "power" else norm,
         wiring=wiring,
         tied=False,
         embedding_scale=scale,
@@ -130,24 +138,46 @@ def train_build(
             "scale": scale,
             "learning_rate": rate,
             **measured(size, model, history),
+            **_with_batch_statistics(size, norm, model, history),
         }
         for (_, rate), (model, history) in zip(runs, trained, strict=True)
     ]
 
 
+def _with_batch_statistics(
+    size: Size, norm: str, model: TransformerLM, history: History
+) -> dict[str, float]:
+    """The losses of a norm that keeps running statistics, with those of each batch instead."""
+    if norm not in KEEP_STATISTICS:
+        return {}
+    return {
+        f"{part}_in_batches": math.nan
+        if history.diverged
+        else round(mean_token_loss(model, held_out(size, part), batch_statistics=True), 4)
+        for part in ("validation", "test")
+    }
+
+
 def tune(config: Config, build: str, depth: int, seed: int) -> list[dict[str, Any]]:
     """Both scales at three rates; the other rates at the scale of the smallest loss."""
+
+    def train(scale: float, rates: Sequence[float]) -> list[dict[str, Any]]:
+        return train_build(config.size, build, depth, scale, [(seed, rate) for rate in rates])
+
+    def best() -> dict[str, Any]:
+        finished = [record for record in records if not record["diverged"]]
+        return min(finished, key=lambda record: record["validation"], default=records[0])
+
     first, rest = config.rates[:3], config.rates[3:]
-    records = [
-        record
-        for scale in config.scales
-        for record in train_build(config.size, build, depth, scale, [(seed, r) for r in first])
-    ]
-    finished = [record for record in records if not record["diverged"]]
-    best = min(finished, key=lambda record: record["validation"], default=records[0])
+    records = [record for scale in config.scales for record in train(scale, first)]
+    scale = best()["scale"]
     if rest:
-        runs = [(seed, rate) for rate in rest]
-        records += train_build(config.size, build, depth, best["scale"], runs)
+        records += train(scale, rest)
+    largest = max(config.rates)
+    for rate in config.beyond:
+        if best()["learning_rate"] == largest:
+            records += train(scale, [rate])
+            largest = rate
     return records
 
 
@@ -157,9 +187,31 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
         record
         for depth in config.depths
         for build in config.builds
-        if depth == max(config.depths) or build not in config.deepest_only
         for record in tune(config, build, depth, seed)
     ]
+
+
+#: The experiments that choose rates: parts of one grid, so that none takes more than 20 minutes.
+GRIDS = (
+    "text_stability_rates",
+    "text_stability_rates_12",
+    "text_stability_rates_power",
+)
+
+
+def grids() -> Saved:
+    """The book's grids as one, with all builds and depths."""
+    found = [load(name) for name in GRIDS]
+    seeds = found[0].seeds
+    if any(grid.seeds != seeds for grid in found):
+        raise ValueError("the grids have different seeds.")
+    depths = sorted({depth for grid in found for depth in grid.config["depths"]})
+    runs = [
+        {"seed": seed, "records": [r for grid in found for r in grid.runs[at]["records"]]}
+        for at, seed in enumerate(seeds)
+    ]
+    config = found[0].config | {"builds": list(BUILDS), "depths": depths}
+    return Saved("text_stability_rates", config, tuple(runs))
 
 
 def _means(saved: Saved) -> dict[tuple[str, int, float, float], float]:
@@ -188,6 +240,11 @@ def best_loss(saved: Saved, build: str, depth: int) -> float:
     """The smallest mean validation loss that a build reached at a depth, at any rate and scale."""
     means = _means(saved).items()
     return float(np.nanmin([loss for cell, loss in means if cell[:2] == (build, depth)]))
+
+
+def tried_rates(saved: Saved, build: str, depth: int) -> list[float]:
+    """The rates, in order, at which a build was trained at a depth."""
+    return sorted({rate for b, d, _, rate in _means(saved) if (b, d) == (build, depth)})
 
 
 def working_rates(saved: Saved, depth: int) -> dict[str, list[float]]:

@@ -56,7 +56,12 @@ _NAMES = {
         "norm_colour",
         "use_book_style",
     ],
-    "normtutor.plotting.text": ["Trained", "final_norm_figure", "working_rates_figure"],
+    "normtutor.plotting.text": [
+        "Trained",
+        "depths_figure",
+        "final_norm_figure",
+        "working_rates_figure",
+    ],
     "normtutor.plotting.wiring": [
         "first_steps_figure",
         "layer_gradients_figure",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from numpy.typing import ArrayLike
 
 from normtutor.intervals import t_interval
 from normtutor.plotting.drawings import on_narrow
+from normtutor.plotting.general import grid_map
 from normtutor.plotting.style import INK, NO_NORM, norm_colour
 
 
@@ -24,6 +26,7 @@ class Trained(NamedTuple):
     tried: Sequence[float]
     working: Sequence[float]
     best: ArrayLike  # the loss at the best rate, one entry a seed; NaN where a run diverged
+    clipped: float = math.nan  # the share of steps there whose gradient was cut short
 
 
 def working_rates_figure(
@@ -38,7 +41,7 @@ def working_rates_figure(
     One row a network, from top to bottom. A filled dot is a rate that works, a small open one a
     rate that was tried and does not; a bar joins the lowest and the highest that work. On the right
     stands the mean of `best` with the half-width of its 95% t-interval; or that there is one seed,
-    that runs diverged, or that there is no run.
+    that runs diverged, or that there is no run. Where `clipped` is known, it follows in percent.
 
     Returns
     -------
@@ -72,7 +75,7 @@ def working_rates_figure(
             label=f"fails {name}",
         )
         ax.annotate(
-            _in_words(found.best),
+            _in_words(found.best) + _share(found.clipped),
             (1.02, row),
             xycoords=("axes fraction", "data"),
             verticalalignment="center",
@@ -83,8 +86,9 @@ def working_rates_figure(
     ax.set_ylim(len(networks) - 0.5, -0.6)
     ax.tick_params(axis="y", length=0, labelsize=11)
     ax.spines["left"].set_visible(False)
+    shares = any(not math.isnan(found.clipped) for found in networks.values())
     ax.annotate(
-        f"best loss\n({unit})",
+        f"best loss ({unit}),\nsteps clipped" if shares else f"best loss\n({unit})",
         (1.02, 1.0),
         xycoords="axes fraction",
         verticalalignment="bottom",
@@ -101,14 +105,82 @@ def _words_on_two_lines(figure: Figure) -> Callable[[], None]:
     names = [label.get_text() for label in ax.get_yticklabels()]
     words = [(text, text.get_text()) for text in ax.texts]
     ax.set_yticks(range(len(names)), [textwrap.fill(name, 14) for name in names])
-    figure.set_figheight(0.52 * len(names) + 1.0)
     for text, line in words:
         text.set_text(line.replace(" ± ", "\n± ").replace(", ", ",\n"))
+    most = max(text.get_text().count("\n") for text in ax.texts)
+    figure.set_figheight((0.34 + 0.18 * most) * len(names) + 1.0)
 
     def undo() -> None:
         ax.set_yticks(range(len(names)), names)
         for text, line in words:
             text.set_text(line)
+
+    return undo
+
+
+def _share(clipped: float) -> str:
+    return "" if math.isnan(clipped) else f", {clipped:.0%}"
+
+
+def depths_figure(
+    networks: Mapping[int, Mapping[str, Trained]],
+    *,
+    worst: float = 1.0,
+    title: str = "",
+) -> Figure:
+    """Draw a map of networks by depth: how far each ends behind the best one of its depth.
+
+    A cell says three things: the mean of `best`, how many of the rates work, and the share of
+    steps that were clipped. It is the darker, the further its loss lies above the smallest one of
+    its column, up to `worst`; it is white where a run diverged, and empty where nothing was run.
+
+    Parameters
+    ----------
+    networks : depth -> name -> Trained
+        A name may be missing at some depths.
+    worst : float
+        The difference at which a cell has its darkest shade.
+    title : str
+
+    Returns
+    -------
+    Figure
+        One axes with an image: a row for each name, a column for each depth.
+    """
+    rows = list(dict.fromkeys(name for column in networks.values() for name in column))
+    losses = np.full((len(rows), len(networks)), np.nan)
+    texts = [["" for _ in networks] for _ in rows]
+    for j, column in enumerate(networks.values()):
+        for name, found in column.items():
+            i, mean = rows.index(name), float(np.asarray(found.best, dtype=np.float64).mean())
+            losses[i, j] = mean
+            loss = "diverges" if math.isnan(mean) else f"{mean:.2f}" if mean < 10 else f"{mean:.0f}"
+            texts[i][j] = f"{loss}\n{len(found.working)} of {len(found.tried)}"
+            if not math.isnan(found.clipped):
+                texts[i][j] += f"\n{found.clipped:.0%}"
+    fig, ax = plt.subplots(figsize=(5.6, 0.62 * len(rows) + 0.6), layout="constrained")
+    grid_map(
+        losses - np.nanmin(losses, axis=0),
+        rows=rows,
+        columns=[str(depth) for depth in networks],
+        texts=texts,
+        low=0.0,
+        high=worst,
+        ax=ax,
+    )
+    ax.set_xlabel("layers")
+    ax.set_title(title)
+    on_narrow(fig, _names_on_two_lines)
+    return fig
+
+
+def _names_on_two_lines(figure: Figure) -> Callable[[], None]:
+    (ax,) = figure.axes
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    ax.set_yticks(range(len(names)), [textwrap.fill(name, 14) for name in names])
+
+    def undo() -> None:
+        ax.set_yticks(range(len(names)), names)
 
     return undo
 

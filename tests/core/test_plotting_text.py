@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from normtutor import plotting
+from normtutor.plotting import drawings
 
 RATES = (0.001, 0.01, 0.1)
 
@@ -45,6 +46,54 @@ def test_each_network_shows_which_rates_work():
         "one",
         "nothing",
     ]
+
+
+def test_a_share_of_clipped_steps_follows_the_loss():
+    figure = plotting.working_rates_figure(
+        {
+            "Fixup": plotting.Trained("none", RATES, (0.1,), [4.0, 4.2, 4.4], 0.664),
+            "Pre-LN": plotting.Trained("LayerNorm", RATES, (0.1,), [4.5]),
+        }
+    )
+    words = [text.get_text() for text in figure.axes[0].texts]
+    assert words == ["4.20 ± 0.50, 66%", "4.50, one seed", "best loss (nats/token),\nsteps clipped"]
+
+
+def test_a_map_of_depths_shades_by_the_distance_from_the_best_of_a_depth():
+    figure = plotting.depths_figure(
+        {
+            2: {
+                "no norm": plotting.Trained("none", RATES, (0.1,), [4.4, 4.6], 0.25),
+                "Pre-LN": plotting.Trained("LayerNorm", RATES, (0.1, 0.01), [4.0, 4.0]),
+            },
+            12: {
+                "no norm": plotting.Trained("none", RATES, (), [52.8]),
+                "Post-LN": plotting.Trained("LayerNorm", RATES, (), [np.nan, 5.0]),
+                "Pre-LN": plotting.Trained("LayerNorm", RATES, RATES, [5.0]),
+            },
+        },
+        worst=2.0,
+    )
+    (ax,) = figure.axes
+    (image,) = ax.images
+    np.testing.assert_allclose(
+        np.ma.filled(image.get_array(), np.nan), [[0.5, 47.8], [0, 0], [np.nan, np.nan]]
+    )
+    assert image.get_clim() == (0, 2)
+    assert [text.get_text() for text in ax.texts] == [
+        "4.50\n1 of 3\n25%",
+        "53\n0 of 3",
+        "4.00\n2 of 3",
+        "5.00\n3 of 3",
+        "",
+        "diverges\n0 of 3",
+    ]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["2", "12"]
+    before = [label.get_text() for label in ax.get_yticklabels()]
+    assert before == ["no norm", "Pre-LN", "Post-LN"]
+    with drawings.narrowed(figure):
+        pass
+    assert [label.get_text() for label in ax.get_yticklabels()] == before
 
 
 def test_the_final_norm_is_drawn_panel_by_panel():

@@ -30,9 +30,22 @@ def said(values, digits: int, scale: float = 1.0) -> str:
     return f"{abs(scale * float(mean)):.{digits}f} ± {scale * float(half):.{digits}f}"
 
 
-def stability(one: str, other: str):
-    losses = text_stability.losses(experiments.load("text_stability"), 12)
+def stability(one: str, other: str, depth: int = 12):
+    losses = text_stability.losses(experiments.load("text_stability"), depth)
     return losses[one] - losses[other]
+
+
+def signed(values, digits: int = 3) -> str:
+    mean, _ = t_interval(values)
+    return f"{'+' if mean > 0 else '−'}{said(values, digits)}"
+
+
+def by_depth(one: str, other: str) -> list[str]:
+    return [signed(stability(one, other, depth)) for depth in (2, 6, 12)]
+
+
+def behind_rms(build: str, depth: int, digits: int) -> str:
+    return said(stability(build, "Pre-RMSNorm", depth), digits)
 
 
 def topics(share: float):
@@ -295,6 +308,59 @@ SENTENCES = {
     "Fixup against LayerNorm": (
         "01_internal_covariate_shift",
         lambda: said(stability("no norm, Fixup", "Pre-LN"), 3) + " below LayerNorm",
+    ),
+    "two layers without a norm": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"by {behind_rms('no norm', 2, 3)} (ordinary weights), "
+            f"{behind_rms('no norm, scaled weights', 2, 3)} (scaled) and "
+            f"{behind_rms('no norm, Fixup', 2, 3)} nats per token (Fixup)"
+        ),
+    ),
+    "six layers without a norm": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"they end {behind_rms('no norm', 6, 2)} and "
+            f"{behind_rms('no norm, scaled weights', 6, 2)} behind RMSNorm"
+        ),
+    ),
+    "Fixup by depth": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"is {signed(stability('no norm, Fixup', 'Pre-RMSNorm', 6))} with six layers and "
+            f"{signed(stability('no norm, Fixup', 'Pre-RMSNorm'))} with twelve, each"
+        ),
+    ),
+    "RMSNorm against LayerNorm by depth": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: "RMSNorm's loss minus LayerNorm's is {}, {} and {} with two, six and twelve".format(
+            *by_depth("Pre-RMSNorm", "Pre-LN")
+        ),
+    ),
+    "BatchNorm by depth": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: "{} with two layers, {} with six and {} with twelve; PowerNorm's".format(
+            *by_depth("Pre-BatchNorm", "Pre-LN")
+        ),
+    ),
+    "PowerNorm by depth": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: "PowerNorm's is {}, {} and {}.".format(*by_depth("Pre-PowerNorm", "Pre-LN")),
+    ),
+    "Post-LN by depth": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"{said(stability('Post-LN', 'Pre-LN', 2), 2)} behind Pre-LN with two layers and "
+            f"{said(stability('Post-LN', 'Pre-LN', 6), 2)} with six"
+        ),
+    ),
+    "BatchNorm at twelve layers": (
+        "03_batch_norm_vs_layer_norm",
+        lambda: f"{said(stability('Pre-BatchNorm', 'Pre-LN'), 2)} nats behind LayerNorm",
+    ),
+    "PowerNorm at twelve layers": (
+        "06_power_norm",
+        lambda: f"at twelve layers by {said(stability('Pre-PowerNorm', 'Pre-LN'), 2)}",
     ),
     "real topics": (
         "06_power_norm",
