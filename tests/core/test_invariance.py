@@ -403,6 +403,7 @@ def test_a_cell_keeps_the_largest_change_of_each_dtype():
         assert list(cell.by_dtype) == ["float64", "float32", "float16"]
         assert cell.change == cell.by_dtype["float64"]
         assert cell.excess >= cell.change / np.finfo(np.float64).eps / 1e4 > 1e9
+    assert {cell.excess for cell in audit(np.ones_like, draws=1).values()} == {0.0}
     fewer, more = (one.by_dtype["float64"] for one in found)
     assert more >= fewer > 0.01
     low = audit(np.tanh, draws=2, dtypes=[np.float16, np.float64])["data set rescaled"]
@@ -413,19 +414,22 @@ def test_a_cell_keeps_the_largest_change_of_each_dtype():
 
 
 def test_a_norm_that_says_something_on_half_of_the_draws_is_heard():
-    def sometimes(good):
+    def sometimes(good, draws=4):
         runs = iter(range(10**6))
 
         def norm(z):  # ten runs a draw: two of its own and two for each of four nudges
-            return norms.layer_norm(z, eps=0.0)[0] * (np.nan if next(runs) // 10 % 4 >= good else 1)
+            return norms.layer_norm(z, eps=0.0)[0] * (
+                np.nan if next(runs) // 10 % draws >= good else 1
+            )
 
         return norm
 
     one = {"data set rescaled": TRANSFORMATIONS["data set rescaled"]}
     options = {"draws": 4, "dtypes": [np.float64], "transformations": one}
     assert letters(audit(sometimes(2), **options)) == "y"
-    with pytest.raises(ValueError, match="in float64 only 1 of 4 draws"):
-        audit(sometimes(1), **options)
+    for good, draws in ((1, 4), (2, 5)):
+        with pytest.raises(ValueError, match=f"in float64 only {good} of {draws} draws"):
+            audit(sometimes(good, draws), **options | {"draws": draws})
 
 
 @pytest.mark.parametrize("positions", [None, 1])
@@ -573,6 +577,8 @@ def test_a_norm_that_returns_another_shape_is_refused():
 def test_a_norm_that_says_nothing_is_refused():
     with pytest.raises(ValueError, match="Check the norm on one array"):
         audit(lambda z: z * np.nan)
+    with pytest.raises(ValueError, match="Check the norm on one array"):
+        audit(lambda z: z / np.zeros_like(z))
 
 
 def test_noise_cannot_hide_a_change():
