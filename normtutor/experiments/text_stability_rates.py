@@ -11,7 +11,8 @@ A rate *works* if the validation loss lies within ``margin`` of the best one tha
 condition reached at this depth. The margin, 0.25 nats, was fixed before the first run. The best
 rates are those of :mod:`normtutor.experiments.text_stability`, which runs them on fresh seeds.
 
-Twelve layers (:mod:`normtutor.experiments.text_stability_rates_12`) and PowerNorm
+Twelve layers (:mod:`normtutor.experiments.text_stability_rates_12`), twenty-four
+(:mod:`normtutor.experiments.text_stability_rates_24`) and PowerNorm
 (:mod:`normtutor.experiments.text_stability_rates_power`) are in modules of their own, so that none
 takes more than twenty minutes; :func:`grids` puts all of them together.
 
@@ -195,6 +196,7 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 GRIDS = (
     "text_stability_rates",
     "text_stability_rates_12",
+    "text_stability_rates_24",
     "text_stability_rates_power",
 )
 

@@ -331,6 +331,20 @@ SENTENCES = {
             f"{signed(stability('no norm, Fixup', 'Pre-RMSNorm'))} with twelve, each"
         ),
     ),
+    "twenty-four layers": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"scaled weights end {behind_rms('no norm, scaled weights', 24, 2)} behind RMSNorm, "
+            f"and Fixup's weights end {behind_rms('no norm, Fixup', 24, 3)} *below* it"
+        ),
+    ),
+    "RMSNorm against LayerNorm at twenty-four layers": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"With twenty-four it is {signed(stability('Pre-RMSNorm', 'Pre-LN', 24))}, which the "
+            "test leaves undecided"
+        ),
+    ),
     "RMSNorm against LayerNorm by depth": (
         "in_depth/01_internal_covariate_shift",
         lambda: "RMSNorm's loss minus LayerNorm's is {}, {} and {} with two, six and twelve".format(

@@ -1,0 +1,27 @@
+"""Which learning rates train twenty-four layers, with and without a norm.
+
+The grid of :mod:`normtutor.experiments.text_stability_rates`, whose text says how it is laid out,
+for the builds that decide: no norm with scaled weights and with Fixup's, Pre-LN and Pre-RMSNorm.
+
+Control: that of the grid at two and six layers: initial weights, embeddings, rates and clipping.
+All of them end higher than with twelve layers, so 300 steps of 256 tokens are too few for the depth
+to pay; what is compared is what still trains. Not checked: more steps, BatchNorm, PowerNorm and
+Post-LN, which are behind with twelve layers already, and a second seed of the grid.
+"""
+
+import dataclasses
+
+from normtutor.experiments import text_stability_rates
+from normtutor.experiments.text_stability_rates import REDUCED, best_rates, fingerprint, run
+
+__all__ = ["CONFIG", "REDUCED", "SEEDS", "best_rates", "fingerprint", "run"]
+
+CHAPTER = "01_internal_covariate_shift"
+FIGURE = "none: it chooses the learning rates of text_stability"
+FINDING = "twenty-four layers without a norm train best from Fixup's weights, at smaller rates"
+SEEDS = text_stability_rates.SEEDS
+CONFIG = dataclasses.replace(
+    text_stability_rates.CONFIG,
+    builds=("no norm, scaled weights", "no norm, Fixup", "Pre-LN", "Pre-RMSNorm"),
+    depths=(24,),
+)
