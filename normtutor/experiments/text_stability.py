@@ -19,8 +19,10 @@ every network, on another seed; or from clipping, which is on for all but acts o
 steps of one network and on none of another's. Initial weights differ on purpose: they are what the
 norm is compared with. BatchNorm and PowerNorm could lose because running averages do not fit, so
 each loss is also taken with the statistics of the batch: the same to 0.005. Not checked: more than
-300 steps; batches of more than 256 tokens, which could help BatchNorm, and do help Post-LN
-(:mod:`normtutor.experiments.depth_on_text_rates`); and training without clipping.
+300 steps; batches of more than 256 tokens but for BatchNorm with twelve layers, which they help
+(:mod:`normtutor.experiments.larger_batches`), and Post-LN, which they help too
+(:mod:`normtutor.experiments.depth_on_text_rates`); and training without clipping. A fresh seed fell
+within the spread in 24 of 24 rows.
 """
 
 import dataclasses

@@ -236,6 +236,10 @@ FINDINGS = {
         "with the statistics outside the gradient a useless bias walks off and the loss falls less",
         lambda rows: len(rows) == 4 and min(rows.values()) > 0.1,
     ),
+    "larger_batches": (
+        "with 1,024 tokens a step BatchNorm keeps up with LayerNorm in twelve layers",
+        lambda rows: len(rows) == 2 and max(abs(value) for value in rows.values()) < 0.03,
+    ),
     "text_stability": (
         "twelve layers without a norm need Fixup's weights to keep up with RMSNorm",
         lambda rows: (
@@ -370,7 +374,7 @@ BESIDE = {
     ),
 }
 # These say that something is small, whatever its sign: what would be noticed is a large one.
-SMALL = {"norm_decay": "BatchNorm, decay 1"}
+SMALL = {"larger_batches": "Pre-BatchNorm", "norm_decay": "BatchNorm, decay 1"}
 
 
 def means(name: str) -> dict[str, float]:

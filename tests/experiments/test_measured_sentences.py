@@ -11,6 +11,7 @@ from normtutor.experiments import (
     batch_composition,
     deep_last_norm,
     fine_tuning,
+    larger_batches,
     last_norm_parts,
     logit_remedies,
     noisy_batch_norm,
@@ -38,6 +39,11 @@ def stability(one: str, other: str, depth: int = 12):
 def signed(values, digits: int = 3) -> str:
     mean, _ = t_interval(values)
     return f"{'+' if mean > 0 else '−'}{said(values, digits)}"
+
+
+def larger_batch() -> str:
+    """Test loss of BatchNorm minus LayerNorm's, twelve layers, 1,024 tokens a step."""
+    return signed(larger_batches.rows(experiments.load("larger_batches"))["Pre-BatchNorm"])
 
 
 def by_depth(one: str, other: str) -> list[str]:
@@ -372,9 +378,19 @@ SENTENCES = {
         "03_batch_norm_vs_layer_norm",
         lambda: f"{said(stability('Pre-BatchNorm', 'Pre-LN'), 2)} nats behind LayerNorm",
     ),
+    "BatchNorm at twelve layers in larger batches": (
+        "03_batch_norm_vs_layer_norm",
+        lambda: f"with 1,024 it is level ({larger_batch()})",
+    ),
+    "BatchNorm at twelve layers in larger batches, in depth": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"nothing of this is left: BatchNorm's loss minus LayerNorm's is {larger_batch()} with"
+        ),
+    ),
     "PowerNorm at twelve layers": (
         "06_power_norm",
-        lambda: f"at twelve layers by {said(stability('Pre-PowerNorm', 'Pre-LN'), 2)}",
+        lambda: f"with 256 tokens a batch, by {said(stability('Pre-PowerNorm', 'Pre-LN'), 2)}",
     ),
     "real topics": (
         "06_power_norm",
