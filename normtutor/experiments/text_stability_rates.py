@@ -14,7 +14,7 @@ rates are those of :mod:`normtutor.experiments.text_stability`, which runs them 
 Twelve layers (:mod:`normtutor.experiments.text_stability_rates_12`), twenty-four
 (:mod:`normtutor.experiments.text_stability_rates_24`) and PowerNorm
 (:mod:`normtutor.experiments.text_stability_rates_power`) are in modules of their own, so that none
-takes more than twenty minutes; :func:`grids` puts all of them together.
+takes more than twenty minutes; ``grids`` puts all of them together.
 
 Control: a network without a norm could fail because of its initial weights, so two schemes that
 scale them run beside the ordinary ones; because of the embeddings, so every network is tried with
