@@ -158,8 +158,8 @@ def bounded_logits() -> Evidence:
     place=Place(CHAPTER, "How the residual stream grows"),
     recorded="open",
     condition="Before training it does not: it grows in proportion to the depth "
-    "{cite:p}`xiong2020`. After training it grows faster than that at our smaller rates: with 24 "
-    "and 48 layers as a power, after 300 steps; 12 layers are predicted about as well by powers "
+    "{cite:p}`xiong2020`. After 300 steps it grows faster at our smaller rates: with 24 and 48 "
+    "layers, at one rate, as a power; 12 layers are predicted about as well by powers "
     "and by an exponential that starts from an offset.",
 )
 def exponential_growth() -> Evidence:
@@ -252,7 +252,7 @@ def pre_ln_with_rms_norm() -> Evidence:
     condition="Its authors report level or slightly better results from images to language, with "
     "one of three diffusion models worse; a later report has a gain with little text and a loss "
     "with more. In our small models, with the start of α tuned, it ends ahead with a tied output; "
-    "with an untied one slightly behind in three layers, and level in twelve.",
+    "with an untied one slightly behind in three layers, undecided in twelve.",
 )
 def dynamic_tanh() -> Evidence:
     tuned, deep = experiments.load("final_norm"), experiments.load("deep_last_norm")

@@ -232,8 +232,8 @@ def text_fluctuates_more() -> Evidence:
     place=Place(CHAPTER, "Is it better than LayerNorm?"),
     recorded="open",
     condition="Reported on two translation tasks and two language models. Users of the published "
-    "code could not reproduce it. In eight settings with small models PowerNorm is never ahead and "
-    "mostly behind, but they are too small to decide it for large ones.",
+    "code could not reproduce it. In all our settings PowerNorm is never ahead and mostly "
+    "behind, but the models are too small to decide it for large ones.",
 )
 def better_than_layer_norm() -> Evidence:
     gaps = topic_share.differences(experiments.load("topic_share"))
@@ -301,7 +301,7 @@ def better_than_layer_norm() -> Evidence:
     recorded="half",
     condition="With batches of equal length the gap is most of the loss. Where batches in one "
     "made-up language and mixed ones alternate, BatchNorm is behind in training mode already; "
-    "there the mean that it subtracts says which language the batch is in. In twelve layers and "
+    "there the mean that it subtracts says which language the batch is in. With twelve layers and "
     "batches of 256 tokens it is behind on shuffled text, with no gap between the modes.",
 )
 def trouble_of_batch_norm() -> Evidence:

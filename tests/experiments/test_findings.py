@@ -249,8 +249,8 @@ FINDINGS = {
         ),
     ),
     "topic_doses": (
-        "with a quarter of one-topic batches no norm is behind, with three quarters BatchNorm is "
-        "as far behind as with all",
+        "with a quarter of one-topic batches no norm is clearly behind, with three quarters "
+        "BatchNorm is as far behind as with all",
         lambda rows: (
             max(abs(value) for name, value in rows.items() if "0.25" in name) < 0.03
             and abs(rows["share 0.75, BatchNorm"] - means("topic_share")["share 1, BatchNorm"])

@@ -384,9 +384,7 @@ SENTENCES = {
     ),
     "BatchNorm at twelve layers in larger batches, in depth": (
         "in_depth/01_internal_covariate_shift",
-        lambda: (
-            f"nothing of this is left: BatchNorm's loss minus LayerNorm's is {larger_batch()} with"
-        ),
+        lambda: f"its loss minus LayerNorm's is {larger_batch()} with",
     ),
     "PowerNorm at twelve layers": (
         "06_power_norm",
@@ -527,7 +525,7 @@ SENTENCES = {
     ),
     "the low start at twelve layers": (
         "08_after_2020",
-        lambda: f"Of that lead {said(against_small_gains(True), 3)} is left",
+        lambda: f"gains starting at 0.1 leave at most {said(against_small_gains(True), 3)}",
     ),
     "the low start at twelve layers, in depth": (
         "in_depth/08_after_2020",
@@ -554,7 +552,7 @@ SENTENCES = {
     "dynamic tanh at twelve layers, in depth": (
         "in_depth/08_after_2020",
         lambda: (
-            f"level with LayerNorm (−{said(deep_tanh(False), 3)}) and "
+            f"may be ahead of LayerNorm (−{said(deep_tanh(False), 3)}) and is "
             f"{said(deep_tanh(False, 'Pre-RMSNorm'), 3)} ahead of RMSNorm"
         ),
     ),
