@@ -103,6 +103,8 @@ def training_map_figure(
 ) -> Figure:
     """Draw, for each network, the share of images right over initial scale and learning rate.
 
+    Dark cells have failed, as in the maps of losses.
+
     Parameters
     ----------
     shares : mapping of "none" or a norm's name -> array of shape (n_scales, n_rates)
@@ -111,12 +113,12 @@ def training_map_figure(
     for ax, (name, values) in zip(np.atleast_1d(axes), shares.items(), strict=True):
         table = np.asarray(values, dtype=np.float64)
         grid_map(
-            table,
+            1 - table,
             rows=[times(scale) for scale in scales],
             columns=[f"{rate:g}" for rate in rates],
             texts=[[f"{100 * value:.0f}" for value in row] for row in table],
-            low=0.1,
-            high=1.0,
+            low=0.0,
+            high=0.9,
             ax=ax,
         )
         ax.set_title("no norm" if name == "none" else name, color=norm_colour(name))
