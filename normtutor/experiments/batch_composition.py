@@ -28,7 +28,6 @@ the share; or from a LayerNorm model that trains badly, as it does with Post-LN,
 inside the branches. Not checked: more than 300 steps, and a second text.
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +47,7 @@ from normtutor.data import (
     sentence_stream,
     topic_batches,
 )
+from normtutor.experiments.rates import best_tried
 from normtutor.experiments.records import Saved, load, short
 from normtutor.models import NormFactory, TransformerLM
 from normtutor.training import (
@@ -112,6 +112,8 @@ CONTROLS = {
 }
 # Without a mask BatchNorm is run on the kinds of batches that differ most in padding.
 UNMASKED = ("shuffled", "length")
+# These take the learning rate of "topic 1/2"; to tune them too would have taken too long.
+UNTUNED = ("topic 1/4", "topic 3/4")
 # What is trained with the shares of one-topic batches between 0 and 1.
 DOSED = dict.fromkeys(("topic 1/4", "topic 1/2", "topic 3/4"), ("layer", "masked batch", "power"))
 POOLING = ("batch", "masked batch", "power-v", "power", "masked batch, no final")
@@ -155,6 +157,16 @@ class Config:
     recalibration_batches: int = 25
 
 
+#: About 8,192 tokens a step.
+LARGE: dict[str, Any] = {
+    "width": 256,
+    "depth": 6,
+    "longest": 62,
+    "batch_size": 128,
+    "steps": 1000,
+    "warmup": 100,
+}
+
 # The learning rates that batch_rates chose; a test compares them with its saved run.
 CONFIG = Config(
     conditions=(
@@ -196,18 +208,12 @@ CONFIG = Config(
 
 def LARGE_CONFIG() -> Config:
     """The cells of the small size, with the rates that the large run of batch_rates chose."""
-    from normtutor.experiments import batch_rates  # which imports this module
-
-    large, best = (
-        batch_rates.LARGE_CONFIG,
-        batch_rates.best_rates(load("batch_rates", scale="large")),
-    )
-    untuned = dict.fromkeys(batch_rates.UNTUNED, "topic 1/2")
-    shape = {field.name: getattr(large, field.name) for field in dataclasses.fields(Config)}
-    shape["conditions"] = tuple(
+    best = best_tried(load("batch_rates", scale="large"), "norm", "kind")
+    untuned = dict.fromkeys(UNTUNED, "topic 1/2")
+    conditions = tuple(
         Condition(norm, kind, best[norm, untuned.get(kind, kind)]) for norm, kind in cells()
     )
-    return Config(**shape)
+    return Config(conditions, **LARGE)
 
 
 def corpus_of(config: Config) -> Corpus:

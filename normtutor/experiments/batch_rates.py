@@ -19,7 +19,7 @@ import numpy as np
 
 from normtutor.experiments import batch_composition
 from normtutor.experiments.batch_composition import Condition, fingerprint
-from normtutor.experiments.rates import smallest
+from normtutor.experiments.rates import best_tried
 from normtutor.experiments.records import Saved, short
 from normtutor.training import mean_token_loss
 
@@ -29,7 +29,6 @@ CHAPTER = "03_batch_norm_vs_layer_norm"
 FIGURE = "none: it chooses the learning rates of batch_composition"
 FINDING = "the best rate depends on the norm and on the kind of batches"
 SEEDS = (0,)
-UNTUNED = ("topic 1/4", "topic 3/4")
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,14 @@ class Config(batch_composition.Config):
 
     conditions: tuple[Condition, ...] = ()
     cells: tuple[tuple[str, str], ...] = tuple(
-        cell for cell in batch_composition.cells() if cell[1] not in UNTUNED
+        cell for cell in batch_composition.cells() if cell[1] not in batch_composition.UNTUNED
     )
     rates: tuple[float, ...] = (16e-3, 32e-3)
     most: int = 6  # rates tried in one cell
 
 
 CONFIG = Config()
-#: About 8,192 tokens a step.
-LARGE_CONFIG = Config(
-    width=256, depth=6, longest=62, batch_size=128, steps=1000, warmup=100, rates=(2e-3, 4e-3)
-)
+LARGE_CONFIG = Config(**batch_composition.LARGE, rates=(2e-3, 4e-3))
 REDUCED = {
     "cells": (("layer", "shuffled"), ("masked batch", "length")),
     "rates": (1e-3, 4e-3),
@@ -100,15 +96,4 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 
 def best_rates(saved: Saved) -> dict[tuple[str, str], float]:
     """(norm, kind) -> the rate with the smallest mean loss, of those that all seeds tried."""
-    tried: dict[tuple[str, str], dict[float, list[float | None]]] = {}
-    for run_ in saved.runs:
-        for record in run_["records"]:
-            by_rate = tried.setdefault((record["norm"], record["kind"]), {})
-            by_rate.setdefault(record["learning_rate"], []).append(record["loss"])
-    chosen = {
-        cell: smallest(
-            {r: losses for r, losses in by_rate.items() if len(losses) == len(saved.runs)}
-        )
-        for cell, by_rate in tried.items()
-    }
-    return {cell: rate for cell, rate in chosen.items() if rate is not None}
+    return best_tried(saved, "norm", "kind")

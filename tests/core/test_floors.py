@@ -1,6 +1,7 @@
 """A module imports only from lower floors, and the two lowest floors need no torch."""
 
 import ast
+import graphlib
 import importlib.util
 import subprocess
 import sys
@@ -61,6 +62,46 @@ def test_a_module_imports_only_from_lower_floors(path):
         return
     assert name in FLOORS, f"give {name} a floor in normtutor/floors.py"
     assert climbs(name, source) == []
+
+
+def imported(source: str, modules: set[str]) -> set[str]:
+    """Name the modules, of those in ``modules``, that a module imports anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            within = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= within & modules or {str(node.module)}
+    return found & modules
+
+
+def circle(sources: dict[str, str]) -> list[str]:
+    """Modules of which each imports the one before it, the first one twice; empty without one."""
+    graph = {name: imported(source, sources.keys() - {name}) for name, source in sources.items()}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_modules_import_each_other():
+    sources = {
+        ".".join(("normtutor", *path.with_suffix("").parts)).removesuffix(".__init__"): (
+            PACKAGE / path
+        ).read_text(encoding="utf-8")
+        for path in MODULES
+    }
+    assert "normtutor.experiments.batch_rates" in sources
+    assert circle(sources) == []
+
+
+def test_a_circle_is_noticed():
+    first = "def f():\n    from package import second\n"
+    assert circle({"package.first": first, "package.second": "import numpy"}) == []
+    closed = {"package.first": first, "package.second": "from package.first import f"}
+    assert sorted(set(circle(closed))) == ["package.first", "package.second"]
 
 
 def test_every_floor_has_a_meaning():

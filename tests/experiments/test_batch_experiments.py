@@ -71,10 +71,29 @@ def test_every_kind_of_batches_has_layer_norm_to_compare_with():
 
 def test_mixed_batches_take_the_rate_of_those_of_which_half_are_of_one_topic():
     rates = {(c.norm, c.kind): c.learning_rate for c in batch_composition.CONFIG.conditions}
-    mixed = [(norm, kind) for norm, kind in rates if kind in batch_rates.UNTUNED]
+    mixed = [(norm, kind) for norm, kind in rates if kind in batch_composition.UNTUNED]
     assert mixed
     for norm, kind in mixed:
         assert rates[norm, kind] == rates[norm, "topic 1/2"]
+
+
+def test_the_large_size_takes_the_rates_that_its_own_search_chose(monkeypatch):
+    def run(cell):
+        # A rate of its own for each cell, and beside it one that is worse.
+        rates = {2e-3 + 1e-5 * len("".join(cell)): 1.0, 4e-3: 2.0}
+        where = dict(zip(("norm", "kind"), cell, strict=True))
+        return [{**where, "learning_rate": rate, "loss": loss} for rate, loss in rates.items()]
+
+    records = [record for cell in batch_rates.LARGE_CONFIG.cells for record in run(cell)]
+    found = Saved("batch_rates", {}, ({"seed": 0, "records": records},))
+    monkeypatch.setattr(batch_composition, "load", lambda name, scale: found)
+    large = batch_composition.LARGE_CONFIG()
+    assert [(c.norm, c.kind) for c in large.conditions] == list(batch_composition.cells())
+    for norm, kind, rate in map(dataclasses.astuple, large.conditions):
+        tuned = "topic 1/2" if kind in batch_composition.UNTUNED else kind
+        assert rate == 2e-3 + 1e-5 * len(norm + tuned)
+    for field in set(batch_composition.LARGE):
+        assert getattr(large, field) == getattr(batch_rates.LARGE_CONFIG, field)
 
 
 def test_the_dose_runs_from_no_batch_of_one_topic_to_all():

@@ -88,7 +88,7 @@ def test_learning_rates_are_those_that_tuning_chose(name):
     shared = used.keys() & best.keys()
     assert shared and {cell: used[cell] for cell in shared} == {cell: best[cell] for cell in shared}
     # Shares of one-topic batches between those that were tuned take the rate of one half.
-    assert {cell[-1] for cell in used.keys() - best.keys()} <= set(batch_rates.UNTUNED)
+    assert {cell[-1] for cell in used.keys() - best.keys()} <= set(batch_composition.UNTUNED)
 
 
 # --- saving, resuming, refusing -------------------------------------------------------------------
