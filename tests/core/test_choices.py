@@ -110,6 +110,13 @@ def test_the_statistic_named_is_the_statistic_taken():
             assert_allclose(before, after, rtol=1e-10)
 
 
+@pytest.mark.parametrize("name", TAKING)
+def test_a_row_keeps_the_precision_of_its_input(name):
+    x = np.random.default_rng(0).standard_normal(SHAPE).astype(np.float32)
+    row = TAKING[name]
+    assert row.formula(x, 1e-5).dtype == row.inverse(x).dtype == np.float32
+
+
 @pytest.mark.parametrize(
     "call, says",
     [

@@ -486,6 +486,21 @@ def test_the_exact_gradient_of_pn_v_has_a_second_derivative_on_every_path(path):
 
 
 @pytest.mark.parametrize("variant", APPROXIMATE)
+def test_a_derivative_that_is_not_recorded_is_not_guarded(variant, monkeypatch):
+    """The guard against a second derivative keeps the loss's gradient alive: needed only there."""
+    guarded = []
+    original = layers._NoSecondDerivative.apply
+    monkeypatch.setattr(
+        layers._NoSecondDerivative, "apply", lambda *a: guarded.append(a) or original(*a)
+    )
+    layer, x = trained(variant, 0), randn(3, 5, 4).requires_grad_()
+    layer(x).square().sum().backward()
+    assert not guarded
+    torch.autograd.grad(layer(x).square().sum(), x, create_graph=True)
+    assert len(guarded) == 1
+
+
+@pytest.mark.parametrize("variant", APPROXIMATE)
 def test_a_recorded_first_derivative_is_the_same_and_may_be_used(variant):
     """What does not differentiate the approximate gradient does not raise."""
     first, second = (trained(variant, 0) for _ in range(2))

@@ -166,6 +166,14 @@ def test_initial_values_attributes_and_repr(pair):
             assert getattr(ours, name) == value, name
 
 
+@pytest.mark.parametrize("kind", [layers.LayerNorm, layers.RMSNorm], ids=lambda k: k.__name__)
+def test_a_feature_axis_counted_from_the_end_is_the_one_counted_from_the_front(kind):
+    x = randn(2, 4, 3).float()
+    expected = kind(4)(x.mT).mT
+    for axis in (1, -2):
+        torch.testing.assert_close(kind(4, feature_axis=axis)(x), expected)
+
+
 def test_repr_names_a_feature_axis_that_is_not_torchs():
     assert "feature_axis=-1" in repr(layers.BatchNorm(4, feature_axis=-1))
     assert "feature_axis=-1" in repr(layers.InstanceNorm(4, feature_axis=-1))
@@ -348,6 +356,22 @@ def test_autocast_gives_torchs_dtype(pair):
             y, expected = ours(x), theirs(x)
             assert y.dtype == expected.dtype
             torch.testing.assert_close(y, expected, rtol=2e-2, atol=2e-2)
+
+
+def test_torch_is_asked_for_its_dtype_only_under_autocast_and_with_two_numbers():
+    shapes = []
+
+    def theirs(two):
+        shapes.append(tuple(two.shape))
+        return two.float()
+
+    x = torch.ones(3, 4, dtype=torch.bfloat16)
+    assert layers._as_under_autocast(theirs, x) is x
+    assert layers._as_under_autocast(theirs, x.to("meta")).dtype == torch.bfloat16
+    assert shapes == []
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layers._as_under_autocast(theirs, x).dtype == torch.float32
+    assert shapes == [(1, 2)]
 
 
 @pytest.mark.parametrize(

@@ -203,6 +203,16 @@ def test_wrong_arguments():
         module(torch.randn(2, 3))
 
 
+def test_a_weight_that_is_set_anew_is_refused_beside_a_parametrized_bias():
+    module = nn.Linear(3, 5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        nn.utils.weight_norm(module)  # torch's older one
+    layers.weight_norm(module, "bias")
+    with pytest.raises(ValueError, match=r"sets anew.*remove_weight_norm\(module, 'weight'\)"):
+        layers.weight_norm(module)
+
+
 def test_the_comparison_notices_another_dim():
     _, theirs, _ = pair(lambda: nn.Linear(3, 3), "weight", 0)
     _, _, ours = pair(lambda: nn.Linear(3, 3), "weight", 1)

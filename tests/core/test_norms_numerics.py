@@ -1,7 +1,9 @@
 """Hard numbers, hard layouts, and what must be refused."""
 
 import warnings
+from functools import partial
 
+import array_api_compat.numpy
 import numpy as np
 import pytest
 import torch
@@ -203,6 +205,108 @@ def test_invariances(scale, shift, seed):
     assert_allclose(rescaled, norms.rms_norm(x, eps=1e-12)[0], **close)
     flipped = norms.layer_norm(-scale * x, eps=1e-12)[0]
     assert_allclose(flipped, -norms.layer_norm(x, eps=1e-12)[0], **close)
+
+
+# --- copies ---------------------------------------------------------------------------------------
+
+ones, zeros = np.ones(FEATURES), np.zeros(FEATURES)
+per_example = np.ones((4, FEATURES))
+last, masked = {"feature_axis": -1}, {"mask": np.ones((4, 5), dtype=bool)}
+# name: (call with all that the formula takes, backward, further arguments of the backward pass)
+WHOLE = {
+    "batch_norm": (
+        partial(norms.batch_norm, running_mean=zeros, running_var=ones, **last, **masked),
+        norms.batch_norm_backward,
+        (),
+    ),
+    "layer_norm": (norms.layer_norm, norms.layer_norm_backward, ()),
+    "rms_norm": (
+        partial(norms.rms_norm, add_unit_offset=True, cast_before_weight=True),
+        norms.rms_norm_backward,
+        (),
+    ),
+    "partial_rms_norm": (
+        partial(norms.partial_rms_norm, p=0.5),
+        norms.partial_rms_norm_backward,
+        (),
+    ),
+    "group_norm": (
+        partial(norms.group_norm, num_groups=2, **last, **masked),
+        norms.group_norm_backward,
+        (),
+    ),
+    "instance_norm": (
+        partial(norms.instance_norm, running_mean=zeros, running_var=ones, **last, **masked),
+        norms.instance_norm_backward,
+        (),
+    ),
+    "power_norm_v": (partial(norms.power_norm_v, **masked), norms.power_norm_v_backward, ()),
+    "power_norm": (
+        partial(norms.power_norm, running_mean_square=ones, step=1, warmup_steps=2, **masked),
+        norms.power_norm_backward,
+        (zeros,),
+    ),
+    "power_norm_authors_code": (
+        partial(norms.power_norm_authors_code, running_mean_square=ones, groups=2, **masked),
+        norms.power_norm_authors_code_backward,
+        (zeros,),
+    ),
+    "dynamic_tanh": (
+        lambda x, weight, bias: norms.dynamic_tanh(x, np.ones(1), weight, bias),
+        norms.dynamic_tanh_backward,
+        (),
+    ),
+    "weight_norm": (
+        lambda x, *_: norms.weight_norm(x, np.ones((4, 1, 1))),
+        norms.weight_norm_backward,
+        (),
+    ),
+    "scale_norm": (
+        lambda x, *_: norms.scale_norm(x, np.ones(1)),
+        norms.scale_norm_backward,
+        (),
+    ),
+    "film": (
+        lambda x, *_: norms.film(x, per_example, per_example),
+        norms.film_backward,
+        (),
+    ),
+    "adaptive_layer_norm": (
+        lambda x, *_: norms.adaptive_layer_norm(x, per_example, per_example),
+        norms.adaptive_layer_norm_backward,
+        (),
+    ),
+    "gated_residual": (
+        lambda x, *_: norms.gated_residual(x, x, per_example),
+        norms.gated_residual_backward,
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_what_has_its_dtype_already_is_not_copied(name, monkeypatch):
+    """A copy of the activations would change no number, only the memory that a layer needs."""
+    original, asked = array_api_compat.numpy.astype, []
+
+    def watched(x, dtype, /, *, copy=True):
+        result = original(x, dtype, copy=copy)
+        assert result is x or x.dtype != dtype
+        assert isinstance(copy, bool)  # the standard has no other, and torch refuses None
+        asked.append(dtype)
+        return result
+
+    monkeypatch.setattr(array_api_compat.numpy, "astype", watched)
+    forward, backward, rest = WHOLE[name]
+    x = np.random.default_rng(0).standard_normal((4, 5, FEATURES))
+    y, cache, *_ = forward(x, ones, zeros)
+    backward(np.ones_like(y), cache, *rest)
+    assert len(asked) > 2
+
+
+def test_every_formula_is_watched_for_copies():
+    backwards = {name.removesuffix("_backward") for name in dir(norms) if "_backward" in name}
+    assert backwards == set(WHOLE)
 
 
 # --- bad input ------------------------------------------------------------------------------------

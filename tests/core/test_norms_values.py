@@ -370,3 +370,16 @@ def test_rms_norm_may_round_before_it_multiplies():
     assert_array_equal(y, (x_hat.astype(np.float16).astype(np.float32) * weight).astype(np.float16))
     late, _ = norms.rms_norm(x, weight, eps=1e-5)
     assert (y != late).any()
+
+
+def test_the_gradient_of_the_weight_has_the_rounded_values_too():
+    x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float16)
+    weight = np.linspace(0.5, 3.0, 8, dtype=np.float32)
+    grad_y = np.random.default_rng(1).standard_normal((3, 8)).astype(np.float16)
+    _, cache = norms.rms_norm(x, weight, eps=1e-5, cast_before_weight=True)
+    grads = norms.rms_norm_backward(grad_y, cache)
+    rounded = cache.x_hat.astype(np.float16).astype(np.float32)
+    assert_array_equal(grads.weight, (grad_y.astype(np.float32) * rounded).sum(0))
+    assert grads.weight.dtype == np.float32 and grads.x.dtype == np.float16
+    _, late = norms.rms_norm(x, weight, eps=1e-5)
+    assert (grads.weight != norms.rms_norm_backward(grad_y, late).weight).any()
