@@ -148,7 +148,7 @@ class Modes extends InteractiveFigure {
     const half = ((width - left - right) / fits) * 0.36;
     const marks = [
       make("text", { x: 0, y: 13 }, "Dots: tokens. Bars: the mean of their batch."),
-      make("text", { class: "blue", x: 0, y: 30 }, "Line: the running mean. Dotted: the gap."),
+      make("text", { class: "blue", x: 0, y: 30 }, "Line: the running mean."),
     ];
     for (const v of [-2, -1, 0, 1, 2, 3]) {
       marks.push(make("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }),
