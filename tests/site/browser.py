@@ -93,12 +93,13 @@ READ_TO_THE_END = """async () => {
   await frame();
 }"""
 
-# A chapter has thousands of coloured words of code and hundreds of equations. Of those that look
-# alike one is examined; the others become plain text.
+# A chapter has thousands of coloured words of code and hundreds of equations, and the reference has
+# thousands of arguments and names. Of those that look alike one is examined; the others become
+# plain text.
 THIN_OUT = """() => {
   const seen = new Set();
   const alike = [];
-  const many = ".highlight pre span, .katex, dt.sig span";
+  const many = ".highlight pre span, .katex, dt.sig span, em.sig-param, dl.py code";
   for (const element of document.querySelectorAll(many)) {
     const box = element.closest("div.math");
     if (element.querySelector("a, button") || box?.scrollWidth > box?.clientWidth) continue;
@@ -150,18 +151,82 @@ def read_to_the_end(page) -> None:
     page.evaluate(READ_TO_THE_END)
 
 
-def axe_problems(page, *places: str) -> list[str]:
-    """List the violations of all of axe's rules, on the whole page or inside of some places."""
-    if not places:
-        # What is not on the screen must be laid out for axe, too.
-        page.add_style_tag(content="* { content-visibility: visible !important; }")
-        page.evaluate(THIN_OUT)
-    page.evaluate(AXE_SCRIPT)
+# Two rules ask for colours, and ask it of every text: nine tenths of what axe does on a long page.
+# So what they examine is marked. Texts with the same letters on the same grounds answer alike: of
+# these the three that say most are enough (axe does not judge a single letter). What lies in a
+# figure is examined in full, as fields of forms are.
+MARK_LOOKS = """() => {
+  const plain = "rgba(0, 0, 0, 0) none 1 none normal";
+  const grounds = new Map([[null, ""]]);
+  const ground = element => {
+    if (!grounds.has(element)) {
+      const { backgroundColor, backgroundImage, opacity, filter, mixBlendMode } =
+        getComputedStyle(element);
+      const own = [backgroundColor, backgroundImage, opacity, filter, mixBlendMode].join(" ");
+      const below = ground(element.parentElement);
+      grounds.set(element, own === plain ? below : `${below}>${own}`);
+    }
+    return grounds.get(element);
+  };
+  const looks = new Map();
+  const mark = element => element.toggleAttribute("data-examined", true);
+  const markAll = root => {
+    for (const element of root.querySelectorAll("*")) {
+      mark(element);
+      if (element.shadowRoot) markAll(element.shadowRoot);
+    }
+  };
+  for (const element of document.body.querySelectorAll("*")) {
+    if (element.shadowRoot) markAll(element.shadowRoot);
+    if (element.matches("input, select, textarea")) mark(element);
+    const words = [...element.childNodes]
+      .filter(node => node.nodeType === Node.TEXT_NODE).map(node => node.data.trim()).join("");
+    const isLink = element.matches("a[href]");
+    if (!words && !isLink || !element.checkVisibility({ visibilityProperty: true })) continue;
+    // Words for a screen reader alone are shrunk to a point.
+    const { width, height } = element.getBoundingClientRect();
+    if (width <= 1 || height <= 1) continue;
+    const parent = element.parentElement;
+    const { color, fontSize, fontWeight, textShadow, textDecorationLine, borderBottom } =
+      getComputedStyle(element);
+    const look = [
+      color, fontSize, fontWeight, textShadow, textDecorationLine, borderBottom, ground(element),
+      isLink ? `in ${getComputedStyle(parent).color}` : "",
+    ].join("|");
+    const said = isLink ? parent.textContent.length : words.length;
+    if (!looks.has(look)) looks.set(look, []);
+    looks.get(look).push([said, element]);
+  }
+  for (const alike of looks.values()) {
+    alike.sort(([a], [b]) => b - a);
+    alike.slice(0, 3).forEach(([, element]) => mark(element));
+  }
+  axe.configure({ rules: [
+    { id: "color-contrast", selector: "[data-examined]" },
+    { id: "link-in-text-block", selector: "a[href][data-examined]" },
+  ] });
+}"""
+
+
+def violations(page, where: str) -> list[str]:
+    """List the violations of axe's rules in a part of a page that a script names."""
     options = json.dumps({"resultTypes": ["violations"], "preload": False})
-    where = json.dumps({"include": [[place] for place in places]}) if places else "document"
     found = page.evaluate(f"axe.run({where}, {options}).then(results => results.violations)")
     return [
         f"{violation['id']}: {violation['help']}: {node['target']} {node['html'][:120]}"
         for violation in found
         for node in violation["nodes"][:5]
     ]
+
+
+def axe_problems(page, *places: str) -> list[str]:
+    """List the violations of all of axe's rules, on the whole page or inside of some places."""
+    if places:
+        page.evaluate(AXE_SCRIPT)
+        return violations(page, json.dumps({"include": [[place] for place in places]}))
+    # What is not on the screen must be laid out for axe, too.
+    page.add_style_tag(content="* { content-visibility: visible !important; }")
+    page.evaluate(THIN_OUT)
+    page.evaluate(AXE_SCRIPT)
+    page.evaluate(MARK_LOOKS)
+    return violations(page, "document")

@@ -174,6 +174,17 @@ DEFECTS = {
     "<math><semantics><mi>x</mi><annotation>x = 1</annotation></semantics></math></div>",
     "color-contrast": '<p style="color: #999">faint</p>',
     "button-name": "<button></button>",
+    "color-contrast: Elements": "<p>clear</p>" * 9 + '<p style="color: #999">faint</p>',
+    "color-contrast: Elements must": '<p style="background: #222">dim</p>' + "<p>clearer</p>" * 9,
+    "color-contrast: Elements must meet": '<div style="opacity: 0.4"><p>faint</p></div>'
+    + "<p>clearer</p>" * 9,
+    "link-in-text-block": "<style>a { color: #025; text-decoration: none }</style>"
+    + '<p>See <a href="#b" style="text-decoration: underline">this</a>, where more is said.</p>' * 9
+    + '<p>See <a href="#a">here</a> or there.</p>',
+    "color-contrast: Elements must meet minimum": "<p>clear</p><script>const box = "
+    "document.createElement('div'); document.querySelector('main').append(box); "
+    "box.attachShadow({ mode: 'open' }).innerHTML = '<p>clear</p><p style=\"color: #999\">faint"
+    "</p>';</script>",
     "color-contrast: ": '<div class="highlight"><pre><span class="n">word</span> '
     '<b class="n" style="color: #999">word</b></pre></div>',
 }
