@@ -245,8 +245,8 @@ def dimension_and_gradient() -> Evidence:
     place=Place(CHAPTER, "Third explanation: a smoother loss"),
     recorded="half",
     condition="At the same learning rate the largest curvature is much smaller with BatchNorm, "
-    "whether or not one allows for the weights' scale; the sum of all curvatures is nearly the "
-    "same, and {cite:t}`yao2020` report that BatchNorm does not smooth shallower networks. That "
+    "whether or not one allows for the weights' scale; the sum of all curvatures falls far less, "
+    "and {cite:t}`yao2020` report that BatchNorm does not smooth shallower networks. That "
     "smoothness is *why* networks learn faster is not shown: at equal rates the rougher network "
     "ended with the smaller loss.",
 )

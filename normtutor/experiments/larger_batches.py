@@ -6,11 +6,12 @@ alone, or the noise of statistics over so few tokens? Everything is as there, bu
 step. Both norms are tried at the three largest rates of the grid, with embeddings four times as
 large, which was best for both, on the seeds of that experiment.
 
-Control: larger batches suit larger rates, so each norm has its own, which lies inside the three for
-both. It is chosen on the validation part of the same seeds, with three rates for each norm alike;
-the losses compared are those of the test part. Not checked: 256 tokens a step for four times as
-many steps, so that the number of tokens, which grows too, is not told from the size of the batch;
-PowerNorm; other depths.
+Control: larger batches suit larger rates, so each norm has its own, which lies inside the three
+for both. Larger embeddings, too, let BatchNorm keep up, in small batches
+(:mod:`normtutor.experiments.larger_embeddings`). The rate is chosen on the validation part of the
+same seeds, with three rates for each norm alike; the losses compared are those of the test part.
+Not checked: 256 tokens a step for four times as many steps, so that the number of tokens, which
+grows too, is not told from the size of the batch; PowerNorm; other depths.
 """
 
 import dataclasses

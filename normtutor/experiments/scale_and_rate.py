@@ -5,7 +5,8 @@ from 1/√6 to √6; the smallest gives the spread of torch's own ``nn.Linear``.
 LayerNorm or none.
 
 Control: too small or too large a rate could explain a failure, so every scale is trained with every
-rate of a grid of five.
+rate of a grid of five. Without a norm 1.4 times He's scale overflows at all of them; at rates down
+to a millionth, tried apart on three seeds, it gets about a third of the images right at best.
 """
 
 import math

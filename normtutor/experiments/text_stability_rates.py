@@ -21,8 +21,9 @@ scale them run beside the ordinary ones; because of the embeddings, so every net
 both sizes; or because of the rate, so there are seven, over a factor of 250, and no best rate lies
 at the end of the grid. Clipping at length 1 is on for all and helps those that explode, so the
 share of clipped steps stands beside each loss. BatchNorm could fail in evaluation only, so its loss
-is also taken with the statistics of each batch; the two agree to 0.005. Not checked: a second seed
-of the grid, and embeddings more than four times as large, which the norms might use best.
+is also taken with the statistics of each batch; the two agree to 0.005. Embeddings
+more than four times as large, which suit the norms better, are in
+:mod:`normtutor.experiments.larger_embeddings`. Not checked: a second seed of the grid.
 """
 
 import dataclasses

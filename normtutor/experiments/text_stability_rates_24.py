@@ -4,9 +4,10 @@ The grid of :mod:`normtutor.experiments.text_stability_rates`, whose text says h
 for the builds that decide: no norm with scaled weights and with Fixup's, Pre-LN and Pre-RMSNorm.
 
 Control: that of the grid at two and six layers: initial weights, embeddings, rates and clipping.
-All of them end higher than with twelve layers, so 300 steps of 256 tokens are too few for the depth
-to pay; what is compared is what still trains. Not checked: more steps, BatchNorm, PowerNorm and
-Post-LN, which are behind with twelve layers already, and a second seed of the grid.
+All of them end higher than with twelve layers, and what is compared is what still trains: with
+embeddings sixteen times as large LayerNorm ends 0.3 nats lower
+(:mod:`normtutor.experiments.larger_embeddings`). Not checked: more steps, BatchNorm, PowerNorm and
+Post-LN, and a second seed of the grid.
 """
 
 import dataclasses

@@ -27,8 +27,7 @@ FINDINGS = {
     ),
     "conditional_norms": (
         "through the norms of every block the condition lowers the loss by an eighth; added once "
-        "at the input it does not, also in a wider network; AdaLN and AdaLN-Zero are not told "
-        "apart",
+        "at the input it does not, also in a wider network; AdaLN and AdaLN-Zero end alike",
         lambda rows: (
             rows["AdaLN"] < -0.03
             and abs(rows["AdaLN"] - rows["AdaLN-Zero"]) < 0.005
@@ -69,8 +68,7 @@ FINDINGS = {
         lambda rows: min(rows.values()) > 0,
     ),
     "detach_norm": (
-        "without the scale's gradient the loss is far higher; the mean, in either pass, matters "
-        "little",
+        "without the scale's gradient training stalls; the mean, in either pass, matters little",
         lambda rows: (
             min(value for name, value in rows.items() if "scale detached" in name) > 0.5
             and abs(rows["centre off, scale on"]) < 0.05
@@ -95,8 +93,7 @@ FINDINGS = {
         ),
     ),
     "final_norm": (
-        "a tied model with a norm after the last layer loses to no norm from ordinary weights; "
-        "without that norm LayerNorm leads",
+        "the norm after the last layer, not LayerNorm, loses to no norm in a tied model",
         lambda rows: (
             all(
                 (value > 0.03) == (", final norm, tied" in name)
@@ -185,8 +182,7 @@ FINDINGS = {
         ),
     ),
     "last_norm_parts": (
-        "one length for all tokens costs what LayerNorm costs or more; sharing the matrix doubles "
-        "it",
+        "one length for all tokens costs what LayerNorm costs; sharing the matrix doubles the cost",
         lambda rows: (
             abs(rows["one length for all tokens"] - rows["LayerNorm"]) < 0.05
             and 1.7 < rows["LayerNorm"] / rows["LayerNorm, output a copy"] < 2.5
@@ -244,8 +240,16 @@ FINDINGS = {
         "with 1,024 tokens a step BatchNorm keeps up with LayerNorm in twelve layers",
         lambda rows: len(rows) == 2 and max(abs(value) for value in rows.values()) < 0.03,
     ),
+    "larger_embeddings": (
+        "with larger embeddings twelve layers with a norm end lower, BatchNorm's most",
+        lambda rows: (
+            rows["Pre-BatchNorm, 12 layers"]
+            < 2 * min(rows["Pre-LN, 12 layers"], rows["Pre-RMSNorm, 12 layers"])
+            and max(rows.values()) < -0.05
+        ),
+    ),
     "text_stability": (
-        "twelve layers without a norm need Fixup's weights to keep up with RMSNorm",
+        "of three ways to start twelve layers without a norm only Fixup's comes near RMSNorm",
         lambda rows: (
             rows["no norm, 12 layers"] > 10
             and rows["no norm, scaled weights, 12 layers"] > 0.2
@@ -259,13 +263,6 @@ FINDINGS = {
             max(abs(value) for name, value in rows.items() if "0.25" in name) < 0.03
             and abs(rows["share 0.75, BatchNorm"] - means("topic_share")["share 1, BatchNorm"])
             < 0.03
-        ),
-    ),
-    "small_starts": (
-        "with three layers Fixup without a norm beats LayerNorm, tied or not, at equal embeddings",
-        lambda rows: (
-            max(rows["Fixup, tied"], rows["Fixup, untied"]) < -0.07
-            and rows["small gains, tied"] < -0.04
         ),
     ),
     "topic_share": (

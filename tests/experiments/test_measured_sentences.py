@@ -10,16 +10,15 @@ from normtutor import experiments
 from normtutor.experiments import (
     batch_composition,
     deep_last_norm,
-    final_norm,
     fine_tuning,
     larger_batches,
+    larger_embeddings,
     last_norm_parts,
     logit_remedies,
     noisy_batch_norm,
     qk_norm,
     remedies,
     sgd_map,
-    small_starts,
     text_stability,
     topic_doses,
 )
@@ -46,6 +45,16 @@ def signed(values, digits: int = 3) -> str:
 def larger_batch() -> str:
     """Test loss of BatchNorm minus LayerNorm's, twelve layers, 1,024 tokens a step."""
     return signed(larger_batches.rows(experiments.load("larger_batches"))["Pre-BatchNorm"])
+
+
+def enlarged(depth: int):
+    """What embeddings sixteen times as large do to LayerNorm's test loss."""
+    return larger_embeddings.minus("Pre-LN", depth, "Pre-LN")
+
+
+def fixup_behind(depth: int):
+    """Test loss of Fixup minus that of LayerNorm with the larger embeddings."""
+    return -larger_embeddings.minus("Pre-LN", depth, "no norm, Fixup")
 
 
 def by_depth(one: str, other: str) -> list[str]:
@@ -144,27 +153,6 @@ def deep_tanh(tied: bool, against: str = "Pre-LN"):
     return deep_last_norm.at_best(saved, "Pre-DyT", tied) - deep_last_norm.at_best(
         saved, against, tied
     )
-
-
-def behind_tanh(build: str, tied: bool) -> str:
-    """Test loss of three layers with a quiet start minus dynamic tanh's at its best."""
-    tanh = final_norm.chosen(experiments.load("final_norm"), norm="tanh", tied=tied)["test"]
-    quiet = small_starts.chosen(experiments.load("small_starts"), build, tied)["test"]
-    return said(quiet - tanh, 3)
-
-
-def behind_quiet_layer(tied: bool):
-    """Test loss of Fixup minus LayerNorm's without the last norm, three layers."""
-    rows = small_starts.rows(experiments.load("small_starts"))
-    return rows["Fixup, tied" if tied else "Fixup, untied"]
-
-
-def large_embeddings() -> str:
-    """Test loss of Fixup minus LayerNorm's at its best, untied, three layers."""
-    saved = experiments.load("final_norm")
-    layer = final_norm.chosen(saved, norm="layer", tied=False)["test"]
-    quiet = small_starts.chosen(experiments.load("small_starts"), "Fixup", False)["test"]
-    return said(quiet - layer, 3)
 
 
 def last_place(name: str, against: str | None = None):
@@ -330,18 +318,41 @@ SENTENCES = {
             "times, at rate 0.3 twice"
         ),
     ),
-    "Fixup against RMSNorm": (
-        "01_internal_covariate_shift",
-        lambda: said(stability("no norm, Fixup", "Pre-RMSNorm"), 3) + " below RMSNorm",
+    "larger embeddings": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"LayerNorm ends {said(enlarged(12), 3)} lower with twelve layers and "
+            f"{said(enlarged(24), 3)} lower with twenty-four. Fixup, which does best with the "
+            f"smallest embeddings tried, is then *behind* LayerNorm by {said(fixup_behind(12), 3)} "
+            f"and {said(fixup_behind(24), 3)} (six"
+        ),
     ),
-    "Fixup against LayerNorm": (
+    "RMSNorm with larger embeddings": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            "twelve layers are as level: "
+            f"{signed(larger_embeddings.between('Pre-RMSNorm', 'Pre-LN'))}. Fixup"
+        ),
+    ),
+    "BatchNorm with larger embeddings": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            "BatchNorm's loss minus LayerNorm's is "
+            f"{signed(larger_embeddings.between('Pre-BatchNorm', 'Pre-LN'))} with twelve"
+        ),
+    ),
+    "BatchNorm with larger embeddings, in chapter 3": (
+        "03_batch_norm_vs_layer_norm",
+        lambda: f"it is {said(larger_embeddings.between('Pre-BatchNorm', 'Pre-LN'), 3)} ahead",
+    ),
+    "Fixup against LayerNorm, each at its best": (
         "01_internal_covariate_shift",
-        lambda: said(stability("no norm, Fixup", "Pre-LN"), 3) + " below LayerNorm",
+        lambda: said(fixup_behind(12), 3) + " behind LayerNorm, each",
     ),
     "two layers without a norm": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
-            f"by {behind_rms('no norm', 2, 3)} (ordinary weights), "
+            f"by {behind_rms('no norm', 2, 3)} (Xavier's weights), "
             f"{behind_rms('no norm, scaled weights', 2, 3)} (scaled) and "
             f"{behind_rms('no norm, Fixup', 2, 3)} nats per token (Fixup)"
         ),
@@ -403,7 +414,7 @@ SENTENCES = {
     ),
     "BatchNorm at twelve layers in larger batches": (
         "03_batch_norm_vs_layer_norm",
-        lambda: f"with 1,024 it is level ({larger_batch()})",
+        lambda: f"of 1,024 tokens, not 256, it is level ({larger_batch()})",
     ),
     "BatchNorm at twelve layers in larger batches, in depth": (
         "in_depth/01_internal_covariate_shift",
@@ -411,7 +422,10 @@ SENTENCES = {
     ),
     "PowerNorm at twelve layers": (
         "06_power_norm",
-        lambda: f"with 256 tokens a batch, by {said(stability('Pre-PowerNorm', 'Pre-LN'), 2)}",
+        lambda: (
+            "at twelve layers, with small embeddings, by "
+            f"{said(stability('Pre-PowerNorm', 'Pre-LN'), 2)}"
+        ),
     ),
     "real topics": (
         "06_power_norm",
@@ -548,28 +562,7 @@ SENTENCES = {
     ),
     "the low start at twelve layers": (
         "08_after_2020",
-        lambda: (
-            f"gains starting at 0.1 leave at most {behind_tanh('small gains', True)} and "
-            f"{said(against_small_gains(True), 3)}"
-        ),
-    ),
-    "quiet starts at three layers": (
-        "in_depth/08_after_2020",
-        lambda: (
-            f"ends {behind_tanh('small gains', True)} behind DyT, and without any norm Fixup's "
-            f"weights end {behind_tanh('Fixup', True)} behind it"
-        ),
-    ),
-    "Fixup at three layers": (
-        "05_rms_norm",
-        lambda: (
-            f"LayerNorm's better one by {said(behind_quiet_layer(True), 3)} (tied) and "
-            f"{said(behind_quiet_layer(False), 3)} (untied)"
-        ),
-    ),
-    "Fixup beside large embeddings": (
-        "in_depth/05_rms_norm",
-        lambda: f"embeddings four times as large ({large_embeddings()})",
+        lambda: f"gains starting at 0.1 leave at most {said(against_small_gains(True), 3)}",
     ),
     "the low start at twelve layers, in depth": (
         "in_depth/08_after_2020",
