@@ -248,6 +248,7 @@ async def run_notebook(path: Path, timeout: int, sockets: Path, root: Path) -> N
         notebook,
         km=new_kernel(sockets),
         timeout=timeout,
+        startup_timeout=timeout,
         resources={"metadata": {"path": str(path.parent)}},
     )
     client.reset_execution_trackers()

@@ -18,6 +18,13 @@ CELL = "what-else-could-explain"
 HEADING = "## What else could explain the results"
 
 
+def lowered(text: str) -> str:
+    """Begin a sentence with a small letter, unless it begins with a name, such as RMSNorm."""
+    first = text.split(" ", 1)[0]
+    is_name = any(letter.isupper() for letter in first[1:])
+    return text if is_name else text[0].lower() + text[1:]
+
+
 def controls(chapter: str) -> str:
     """The section of a chapter: one entry per experiment, in the order of their names."""
     entries = []
@@ -25,7 +32,7 @@ def controls(chapter: str) -> str:
         module = records.module_of(name)
         if module.CHAPTER == chapter:
             text = records.control(name)
-            entries.append(f"- `{name}`: {text[0].lower() + text[1:]}")
+            entries.append(f"- `{name}`: {lowered(text)}")
     if not entries:
         return ""
     opening = (

@@ -143,6 +143,7 @@ class Session:
             notebook,
             km=chapters.new_kernel(self.sockets),
             timeout=chapters.CELL_TIMEOUT,
+            startup_timeout=chapters.CELL_TIMEOUT,
             resources={"metadata": {"path": str(self.path.parent)}},
         )
         self.client.reset_execution_trackers()

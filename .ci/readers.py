@@ -36,7 +36,8 @@ notebook = nbformat.read(sys.argv[1], as_version=4)
 for cell in notebook.cells:
     if cell.cell_type == "code":
         cell.outputs, cell.execution_count = [], None
-client = NotebookClient(notebook, timeout=int(sys.argv[2]), kernel_name="python3")
+limit = int(sys.argv[2])
+client = NotebookClient(notebook, timeout=limit, startup_timeout=limit, kernel_name="python3")
 client.execute()
 nbformat.write(notebook, sys.argv[3])
 print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)

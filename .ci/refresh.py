@@ -37,6 +37,7 @@ def execute(notebook: NotebookNode, folder: Path, timeout: int) -> NotebookNode:
     client = NotebookClient(
         executed,
         timeout=timeout,
+        startup_timeout=timeout,
         kernel_name="python3",
         resources={"metadata": {"path": str(folder)}},
     )

@@ -31,7 +31,7 @@ CHAPTER = "09_norms_at_work"
 FIGURE = "fig-work-conditional"
 FINDING = (
     "through the norms of every block the condition lowers the loss by an eighth; added once at "
-    "the input it does not, also in a wider network; AdaLN and AdaLN-Zero end alike"
+    "the input it does not, also in a wider network; AdaLN and AdaLN-Zero are not told apart"
 )
 SEEDS = tuple(range(10, 15))
 XLABEL = "test loss minus that of the condition added at the input (squared error per pixel)"

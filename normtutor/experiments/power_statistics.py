@@ -7,12 +7,12 @@ sentences with padding in and out of the statistics. Each quantity is recorded r
 al. (2020), and scale-free. The models' batches are such that each first norm pools about as many
 values; one condition, a ResNet on more images, pools more.
 
-Control: a larger value on text could come from how many values a batch pools, so the batches are
-sized to make each first norm pool about as many; from the scale of the activations, so every
-quantity is also given scale-free; from the architecture, so a Transformer also reads the digits,
-pixel by pixel; or from who shares a batch, so the same text comes shuffled and in document order,
-with padding and without. A sixth seed, 40, run afterwards and not on record, lies where the five
-expect it in all seven rows. Not checked: models and batches of the paper's size.
+Control: a larger value on text could come from the number of values that each batch pools, so the
+batches are sized to make each first norm pool about as many; from the scale of the activations, so
+every quantity is also given scale-free; from the architecture, so a Transformer also reads the
+digits, pixel by pixel; or from who shares a batch, so the same text comes shuffled and in document
+order, with padding and without. A sixth seed, 40, run afterwards and not on record, lies where the
+five expect it in all seven rows. Not checked: models and batches of the paper's size.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -83,6 +83,13 @@ def figure_problems(cell) -> list[str]:
         problems.append("a figure has no caption: in the cell's metadata, mystnb.figure.caption")
     if not str(figure.get("name", "")).startswith("fig-"):
         problems.append("a figure has no name: in the cell's metadata, mystnb.figure.name, fig-...")
+    said = f"{figure.get('caption', '')} {alt}"
+    shade = re.search(r"\b(white|black|pale\w*|dark\w*)\b", said, re.IGNORECASE)
+    if shade and not re.search(r"(grid_map|map_figure|depths_figure)\(", cell.source):
+        problems.append(
+            f"a caption or an alt text says {shade[0]!r}, which is turned round on the dark page; "
+            "only maps keep their shades there"
+        )
     return problems
 
 
@@ -234,6 +241,9 @@ DEFECTS = {
     "alt text": lambda n: n.cells[3].metadata.mystnb["image"].update(alt="a plot"),
     "no caption": lambda n: n.cells[3].metadata.mystnb["figure"].pop("caption"),
     "no name": lambda n: n.cells[3].metadata.mystnb["figure"].pop("name"),
+    "is turned round": lambda n: (
+        n.cells[3].metadata.mystnb["figure"].update(caption="Black: LayerNorm.")
+    ),
     "of their own": lambda n: n.cells[1].update(id=n.cells[0].id),
 }
 

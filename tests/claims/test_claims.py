@@ -264,6 +264,14 @@ def test_without_fixup_text_would_not_train_either(monkeypatch):
     assert evidence_of("without-normalization") == "true"
 
 
+def test_only_the_warm_up_of_power_norm_has_a_gap():
+    """A claim that is half true would stay so with other findings false, or measured early."""
+    found = [f for f in judged("no-gap").evidence if isinstance(f, Finding) and f.claimed]
+    assert [verdict_of([f]) for f in found] == ["false", *["true"] * (len(found) - 1)]
+    assert len(found) >= 2
+    assert found[0].value > 0.6 and found[1].value > 0.06  # by then the average has settled
+
+
 def test_a_fast_fused_rms_norm_would_be_faster(monkeypatch):
     def fused(name, record):
         if name == "norm_speed" and record.get("way") == "torch":

@@ -146,7 +146,10 @@ MIXED = {
     ),
     "layer_norm": (norms.layer_norm, {"weight": W, "bias": B}),
     "rms_norm": (norms.rms_norm, {"weight": W, "bias": B}),
-    "partial_rms_norm": (lambda x, **k: norms.partial_rms_norm(x, p=0.5, **k), {"weight": W}),
+    "partial_rms_norm": (
+        lambda x, **k: norms.partial_rms_norm(x, p=0.5, **k),
+        {"weight": W, "bias": B},
+    ),
     "group_norm": (
         lambda x, **k: norms.group_norm(x, num_groups=2, **k),
         {"weight": W, "bias": B, "mask": (4, 5)},

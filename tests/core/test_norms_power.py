@@ -268,3 +268,13 @@ def test_the_step_of_the_warm_up_may_be_an_array(step):
         for one in (cache, as_array)
     ]
     np.testing.assert_allclose(*grads)
+
+
+def test_padding_that_cannot_be_divided_does_not_enter_nu():
+    """ψ itself is not finite, and nothing but padding is there that ν could average over."""
+    x, nu = np.ones((2, 3, 4)), np.arange(1.0, 5.0)
+    _, cache, _ = norms.power_norm_authors_code(
+        x, None, None, np.full(4, np.nan), mask=np.zeros((2, 3), dtype=bool)
+    )
+    _, new_nu = norms.power_norm_authors_code_backward(np.ones_like(x), cache, nu)
+    assert_array_equal(new_nu, nu)

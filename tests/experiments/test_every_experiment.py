@@ -383,6 +383,13 @@ def test_a_depth_page_names_what_else_could_explain_its_runs(path, pages_of_cont
     assert told == pages_of_controls.controls(path.stem), "run python .ci/controls.py"
 
 
+def test_a_name_at_the_beginning_of_a_control_keeps_its_capital(pages_of_controls):
+    assert pages_of_controls.lowered("A share could be chance.") == "a share could be chance."
+    assert pages_of_controls.lowered("Rates are chosen.") == "rates are chosen."
+    for text in ("BatchNorm could lead.", "RMSNorm's rate", "SGD trains", "Post-LN needs it."):
+        assert pages_of_controls.lowered(text) == text
+
+
 def test_every_experiment_belongs_to_a_page_with_its_control(pages_of_controls):
     told = "".join(pages_of_controls.controls(path.stem) for path in DEPTH_PAGES)
     without = [name for name in experiments.names() if f"- `{name}`: " not in told]

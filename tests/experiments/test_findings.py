@@ -27,7 +27,8 @@ FINDINGS = {
     ),
     "conditional_norms": (
         "through the norms of every block the condition lowers the loss by an eighth; added once "
-        "at the input it does not, also in a wider network; AdaLN and AdaLN-Zero end alike",
+        "at the input it does not, also in a wider network; AdaLN and AdaLN-Zero are not told "
+        "apart",
         lambda rows: (
             rows["AdaLN"] < -0.03
             and abs(rows["AdaLN"] - rows["AdaLN-Zero"]) < 0.005
@@ -68,7 +69,8 @@ FINDINGS = {
         lambda rows: min(rows.values()) > 0,
     ),
     "detach_norm": (
-        "without the scale's gradient training stalls; the mean, in either pass, matters little",
+        "without the scale's gradient the loss is far higher; the mean, in either pass, matters "
+        "little",
         lambda rows: (
             min(value for name, value in rows.items() if "scale detached" in name) > 0.5
             and abs(rows["centre off, scale on"]) < 0.05
@@ -93,7 +95,8 @@ FINDINGS = {
         ),
     ),
     "final_norm": (
-        "the norm after the last layer, not LayerNorm, loses to no norm in a tied model",
+        "a tied model with a norm after the last layer loses to no norm from ordinary weights; "
+        "without that norm LayerNorm leads",
         lambda rows: (
             all(
                 (value > 0.03) == (", final norm, tied" in name)
@@ -182,7 +185,8 @@ FINDINGS = {
         ),
     ),
     "last_norm_parts": (
-        "one length for all tokens costs what LayerNorm costs; sharing the matrix doubles the cost",
+        "one length for all tokens costs what LayerNorm costs or more; sharing the matrix doubles "
+        "it",
         lambda rows: (
             abs(rows["one length for all tokens"] - rows["LayerNorm"]) < 0.05
             and 1.7 < rows["LayerNorm"] / rows["LayerNorm, output a copy"] < 2.5
@@ -263,6 +267,13 @@ FINDINGS = {
             max(abs(value) for name, value in rows.items() if "0.25" in name) < 0.03
             and abs(rows["share 0.75, BatchNorm"] - means("topic_share")["share 1, BatchNorm"])
             < 0.03
+        ),
+    ),
+    "small_starts": (
+        "with three layers Fixup without a norm beats LayerNorm, tied or not, at equal embeddings",
+        lambda rows: (
+            max(rows["Fixup, tied"], rows["Fixup, untied"]) < -0.07
+            and rows["small gains, tied"] < -0.04
         ),
     ),
     "topic_share": (
@@ -519,6 +530,7 @@ WORDS = {
         ("test images as they are", "shifted by one pixel", "with noise"),
         ("LayerNorm per pixel", "GroupNorm(1)", "no norm"),
     ),
+    "larger_batches": (("Pre-BatchNorm", "Pre-BatchNorm, batch statistics"),),
     "logit_remedies": (
         ("QK-norm", "clipping", "weight decay", "soft cap"),
         ("rate 0.016", "rate 0.128"),

@@ -10,6 +10,7 @@ from normtutor import experiments
 from normtutor.experiments import (
     batch_composition,
     deep_last_norm,
+    final_norm,
     fine_tuning,
     larger_batches,
     larger_embeddings,
@@ -19,6 +20,7 @@ from normtutor.experiments import (
     qk_norm,
     remedies,
     sgd_map,
+    small_starts,
     text_stability,
     topic_doses,
 )
@@ -153,6 +155,27 @@ def deep_tanh(tied: bool, against: str = "Pre-LN"):
     return deep_last_norm.at_best(saved, "Pre-DyT", tied) - deep_last_norm.at_best(
         saved, against, tied
     )
+
+
+def behind_tanh(build: str, tied: bool) -> str:
+    """Test loss of three layers with a quiet start minus dynamic tanh's at its best."""
+    tanh = final_norm.chosen(experiments.load("final_norm"), norm="tanh", tied=tied)["test"]
+    quiet = small_starts.chosen(experiments.load("small_starts"), build, tied)["test"]
+    return said(quiet - tanh, 3)
+
+
+def behind_quiet_layer(tied: bool):
+    """Test loss of Fixup minus LayerNorm's without the last norm, three layers."""
+    rows = small_starts.rows(experiments.load("small_starts"))
+    return rows["Fixup, tied" if tied else "Fixup, untied"]
+
+
+def large_embeddings() -> str:
+    """Test loss of Fixup minus LayerNorm's at its best, untied, three layers."""
+    saved = experiments.load("final_norm")
+    layer = final_norm.chosen(saved, norm="layer", tied=False)["test"]
+    quiet = small_starts.chosen(experiments.load("small_starts"), "Fixup", False)["test"]
+    return said(quiet - layer, 3)
 
 
 def last_place(name: str, against: str | None = None):
@@ -562,7 +585,28 @@ SENTENCES = {
     ),
     "the low start at twelve layers": (
         "08_after_2020",
-        lambda: f"gains starting at 0.1 leave at most {said(against_small_gains(True), 3)}",
+        lambda: (
+            f"gains starting at 0.1 leave at most {behind_tanh('small gains', True)} and "
+            f"{said(against_small_gains(True), 3)}"
+        ),
+    ),
+    "quiet starts at three layers": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"ends {behind_tanh('small gains', True)} behind DyT, and without any norm Fixup's "
+            f"weights end {behind_tanh('Fixup', True)} behind it"
+        ),
+    ),
+    "Fixup at three layers": (
+        "05_rms_norm",
+        lambda: (
+            f"LayerNorm's better one by {said(behind_quiet_layer(True), 3)} (tied) and "
+            f"{said(behind_quiet_layer(False), 3)} (untied)"
+        ),
+    ),
+    "Fixup beside large embeddings": (
+        "in_depth/05_rms_norm",
+        lambda: f"embeddings four times as large ({large_embeddings()})",
     ),
     "the low start at twelve layers, in depth": (
         "in_depth/08_after_2020",

@@ -114,7 +114,7 @@ def test_the_changes_agree_with_the_package(show):
         "unit scaled": {"unitScale": 3.0},
         "data scaled": {"dataScale": 0.5},
         "data shifted": {"dataShift": -1.25},
-        "case scaled": {"caseScale": 2.0},
+        "token scaled": {"tokenScale": 2.0},
     }
     found = show().evaluate(
         """async settings => {
@@ -132,8 +132,8 @@ def test_the_changes_agree_with_the_package(show):
         "none": set(),
         "WeightNorm": {"weights scaled", "unit scaled"},
         "BatchNorm": {"weights scaled", "unit scaled", "data scaled", "data shifted"},
-        "LayerNorm": {"weights scaled", "weights shifted", "data scaled", "case scaled"},
-        "RMSNorm": {"weights scaled", "data scaled", "case scaled"},
+        "LayerNorm": {"weights scaled", "weights shifted", "data scaled", "token scaled"},
+        "RMSNorm": {"weights scaled", "data scaled", "token scaled"},
     }
     for key, result in found.items():
         X, W = np.array(result["X"]), np.array(result["W"])
@@ -344,8 +344,8 @@ def test_the_changes_by_keyboard(show):
     everything = "Outputs stay: WeightNorm, BatchNorm, LayerNorm, RMSNorm. Outputs move: no norm."
     said(page, "invariance", everything)
     assert page.locator("polygon.beyond").count() > 0  # outputs that leave the picture
-    press(page, "Tab", "Tab")
-    expect(page.get_by_role("button", name="weights + 1")).to_be_focused()
+    press(page, "Tab", "Tab", "Tab")
+    expect(page.get_by_role("button", name="same row + 1")).to_be_focused()
     press(page, "Enter")
     said(page, "invariance", "Outputs stay: LayerNorm. Outputs move: no norm, WeightNorm")
     page.get_by_role("button", name="ε = 0.1").focus()
@@ -355,7 +355,7 @@ def test_the_changes_by_keyboard(show):
     press(page, "Enter")
     said(page, "invariance", "Nothing is changed yet")
     press(page, "Tab")
-    first = page.get_by_role("slider", name="scale all weights")
+    first = page.get_by_role("slider", name="all weights ×")
     expect(first).to_be_focused()
     press(page, *["ArrowRight"] * 4)
     expect(first).to_have_attribute("aria-valuetext", "× 2.00")

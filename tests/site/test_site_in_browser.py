@@ -366,12 +366,28 @@ def test_the_theme_follows_the_system(visit):
     page = visit("book/04_invariance", **DARK)
     html = page.locator("html")
     expect(html).to_have_attribute("data-theme", "dark")
-    page.locator("nt-invariance[data-dark]").wait_for(state="attached")
+    page.locator("nt-triangle[data-dark]").wait_for(state="attached")
     dark = page.evaluate(BACKGROUND)
     page.emulate_media(color_scheme="light")
     expect(html).to_have_attribute("data-theme", "light")
-    page.locator("nt-invariance:not([data-dark])").wait_for(state="attached")
+    page.locator("nt-triangle:not([data-dark])").wait_for(state="attached")
     page.wait_for_function(f"{BACKGROUND} !== '{dark}'")
+
+
+def test_every_drawing_stands_in_the_middle_of_its_figure(visit):
+    page = visit("book/07_pre_ln_and_post_ln", **DESKTOP)
+    kinds = page.evaluate(
+        """() => [...document.querySelectorAll("article figure img")]
+            .filter((one) => one.offsetWidth)
+            .map((one) => {
+              const [drawing, figure] = [one, one.closest("figure")]
+                .map((box) => box.getBoundingClientRect());
+              const middle = (box) => box.left + box.width / 2;
+              return [one.className, Math.round(middle(drawing) - middle(figure))];
+            })"""
+    )
+    assert {name for name, _ in kinds} == {"card", "only-light"}
+    assert all(abs(aside) <= 1 for _, aside in kinds), kinds
 
 
 def test_a_solution_is_folded_and_opens(visit):

@@ -5,24 +5,24 @@ import { layer } from "./norms.js";
 
 export const NAMES = ["none", "WeightNorm", "BatchNorm", "LayerNorm", "RMSNorm"];
 
-// Six cases with three features, and four units.
+// Six tokens with three features, and four units.
 export const X = [
   [0.9, -0.3, 1.4], [-1.1, 0.8, 0.2], [0.4, 1.7, -0.6],
   [1.6, 0.5, 0.3], [-0.7, -1.2, 1.1], [0.2, 0.9, -1.5],
 ];
 export const W = [[0.8, -0.5, 0.3], [-0.2, 1.1, 0.6], [0.7, 0.4, -0.9], [-1.0, 0.2, 0.5]];
 
-/** The six cases and four units after the changes that the sliders ask for. */
-export function changed({ weightScale, weightShift, unitScale, dataScale, dataShift, caseScale }) {
+/** The six tokens and four units after the changes that the sliders ask for. */
+export function changed({ weightScale, weightShift, unitScale, dataScale, dataShift, tokenScale }) {
   return {
-    X: X.map((x, i) => x.map((v) => (v * dataScale + dataShift) * (i === 0 ? caseScale : 1))),
+    X: X.map((x, i) => x.map((v) => (v * dataScale + dataShift) * (i === 0 ? tokenScale : 1))),
     // The shift adds the same row to the weights of every unit.
     W: W.map((w, i) => w.map((v) => (v * weightScale + weightShift) * (i === 0 ? unitScale : 1))),
   };
 }
 
 export const NEUTRAL = {
-  weightScale: 1, weightShift: 0, unitScale: 1, dataScale: 1, dataShift: 0, caseScale: 1,
+  weightScale: 1, weightShift: 0, unitScale: 1, dataScale: 1, dataShift: 0, tokenScale: 1,
 };
 
 /** The largest change of an output, before and after. */
@@ -43,9 +43,9 @@ const ROUNDING = 1e-9;
 
 // What can be changed: on the sliders factors are powers of two.
 const CHANGES = {
-  weightScale: ["scale all weights", "weights × 2", 1], weightShift: ["shift all weights", "weights + 1", 1],
-  unitScale: ["scale unit 1 alone", "unit 1 × 2", 1], dataScale: ["scale the data", "data × 2", 1],
-  dataShift: ["shift the data", "data + 1", 1], caseScale: ["scale case 1 alone", "case 1 × 2", 1],
+  weightScale: ["all weights ×", "all weights × 2", 1], unitScale: ["unit 1 ×", "unit 1 × 2", 1],
+  weightShift: ["same row +", "same row + 1", 1], dataScale: ["all data ×", "all data × 2", 1],
+  dataShift: ["same vector +", "same vector + 1", 1], tokenScale: ["token 1 ×", "token 1 × 2", 1],
 };
 const isFactor = (key) => key.endsWith("Scale");
 
@@ -106,7 +106,7 @@ class Invariance extends InteractiveFigure {
       make("div", { class: "sliders" }, ...Object.values(this.sliders).map((one) => one.element),
         this.epsSlider.element),
       make("div", { class: "rows" }, ...Object.values(this.rows).map((row) => row.element)),
-      make("p", { class: "key" }, "The outputs of norm(Wx) for six cases and four units. Hollow: before. Filled: after "
+      make("p", { class: "key" }, "The outputs of norm(Wx) for six tokens and four units. Hollow: before. Filled: after "
         + "your change. A triangle at the edge: beyond it."),
     ];
   }
