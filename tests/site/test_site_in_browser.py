@@ -596,6 +596,12 @@ def test_an_edge_shows_that_code_goes_on_behind_it(visit):
     expect(code).to_have_css("mask-image", "none")
 
 
+def test_a_figure_s_number_stays_beside_its_name(visit):
+    page = visit("book/01_internal_covariate_shift", **PHONE)
+    lines = "all => all.map(one => one.getClientRects().length)"
+    assert set(page.locator("article .std-numref").evaluate_all(lines)) == {1}
+
+
 # --- previews -------------------------------------------------------------------------------------
 
 PREVIEWS = {
@@ -629,12 +635,22 @@ def link_to(page, start):
     return link
 
 
+def rest_on(link):
+    """Lay the mouse on a link's first line; the middle of one that runs over two is beside it."""
+    link.hover(
+        position=link.evaluate(
+            "link => { const [line] = link.getClientRects(), box = link.getBoundingClientRect();"
+            " return { x: line.x - box.x + line.width / 2, y: line.y - box.y + line.height / 2 }; }"
+        )
+    )
+
+
 @pytest.mark.parametrize("kind", PREVIEWS)
 def test_a_link_shows_what_it_leads_to(visit, kind):
     name, start, words = PREVIEWS[kind]
     page = visit(name, **DESKTOP)
     link, preview = link_to(page, start), page.locator(".preview")
-    link.hover()
+    rest_on(link)
     expect(preview).to_be_visible()
     expect(preview).to_contain_text(words)
     page.wait_for_function("document.fonts.status === 'loaded'")
@@ -661,7 +677,7 @@ def test_a_link_shows_what_it_leads_to(visit, kind):
 def test_a_preview_stays_while_the_mouse_rests_on_it_and_goes_on_escape(visit):
     page = visit("book/04_invariance", **DESKTOP)
     link, preview = link_to(page, "#thm-inv-gradient"), page.locator(".preview")
-    link.hover()
+    rest_on(link)
     expect(preview).to_be_visible()
     box = preview.bounding_box()
     page.mouse.move(box["x"] + 20, box["y"] + 20)
@@ -712,12 +728,12 @@ def test_a_preview_comes_after_the_network_has_failed_once(open_page, address):
     link, preview = link_to(page, "bibliography.html#"), page.locator(".preview")
     page.route("**/bibliography.html", lambda route: route.abort())
     with page.expect_event("requestfailed"):
-        link.hover()
+        rest_on(link)
     expect(preview).to_be_hidden()
     page.unroute("**/bibliography.html")
     page.mouse.move(3, 3)
     page.wait_for_timeout(300)
-    link.hover()
+    rest_on(link)
     expect(preview).to_be_visible()
 
 
