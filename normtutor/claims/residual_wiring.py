@@ -329,7 +329,7 @@ TRAINED = 1.15  # nats a digit: half of chance
     place=MAP,
     recorded="half",
     condition="True at large learning rates; the deeper the model, the smaller the rate at which "
-    "this begins. On sorting it trains at a small rate without any. On text, in small batches, "
+    "this begins. On sorting it trains at a small rate without any. On text, in one setting, "
     "twelve layers stayed on the plateau at the small rate, with warm-up and without.",
 )
 def warm_up_for_post_ln() -> Evidence:

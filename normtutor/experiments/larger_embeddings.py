@@ -88,6 +88,13 @@ def between(build: str, other: str) -> np.ndarray:
     return np.asarray(first - second)
 
 
+def on_seeds(build: str, seeds: Sequence[int]) -> np.ndarray:
+    """A build's test losses with larger embeddings and twelve layers, on these seeds."""
+    saved = load("larger_embeddings")
+    by_seed = dict(zip(saved.seeds, saved.values("test", build=build, depth=12), strict=True))
+    return np.array([by_seed[seed] for seed in seeds])
+
+
 def rows(saved: Saved) -> dict[str, np.ndarray]:
     """Test loss minus that of the same network with smaller embeddings, by seed."""
     return {

@@ -51,7 +51,7 @@ FINDINGS = {
     ),
     "deep_last_norm": (
         "at twelve layers the last norm gains with an output of its own; small initial "
-        "gains do most of the same",
+        "gains do much of the same",
         lambda rows: (
             min(
                 rows[f"{norm}, no last norm, untied"] - rows[f"{norm}, last norm, untied"]
@@ -95,8 +95,8 @@ FINDINGS = {
         ),
     ),
     "final_norm": (
-        "a tied model with a norm after the last layer loses to no norm from ordinary weights; "
-        "without that norm LayerNorm leads",
+        "with ordinary embeddings a tied model with a last norm loses to no norm from ordinary "
+        "weights; without that norm LayerNorm leads",
         lambda rows: (
             all(
                 (value > 0.03) == (", final norm, tied" in name)

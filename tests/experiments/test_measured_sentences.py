@@ -164,6 +164,33 @@ def deep_tanh(tied: bool, against: str = "Pre-LN"):
     )
 
 
+def with_large_embeddings(build: str = "Pre-LN"):
+    """Test loss of twelve layers with the largest embeddings, on the seeds of deep_last_norm."""
+    return larger_embeddings.on_seeds(build, experiments.load("deep_last_norm").seeds)
+
+
+def tanh_behind_large(build: str = "Pre-LN"):
+    """Test loss of dynamic tanh, untied and at its best, minus that of a norm so enlarged."""
+    saved = experiments.load("deep_last_norm")
+    return deep_last_norm.at_best(saved, "Pre-DyT", False) - with_large_embeddings(build)
+
+
+def without_last_norm_or_large(build: str = "Pre-LN", against: str = "Pre-LN"):
+    """Test loss without the last norm, untied, minus that with it and large embeddings."""
+    losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
+    return losses[build, False, False] - with_large_embeddings(against)
+
+
+def without_last_norm_at_three(tied: bool):
+    """LayerNorm's test loss without the last norm minus with it, each at its best."""
+    saved = experiments.load("final_norm")
+    without, with_it = (
+        final_norm.chosen(saved, norm="layer", final=final, tied=tied)["test"]
+        for final in (False, True)
+    )
+    return without - with_it
+
+
 def behind_tanh(build: str, tied: bool) -> str:
     """Test loss of three layers with a quiet start minus dynamic tanh's at its best."""
     tanh = final_norm.chosen(experiments.load("final_norm"), norm="tanh", tied=tied)["test"]
@@ -576,6 +603,31 @@ SENTENCES = {
             f"{said(without_last_norm(False, 'Pre-RMSNorm'), 3)} with RMSNorm"
         ),
     ),
+    "no last norm at twelve layers, larger embeddings": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            f"(`larger_embeddings`) by {said(without_last_norm_or_large(), 3)} and "
+            + said(without_last_norm_or_large("Pre-RMSNorm", "Pre-RMSNorm"), 3)
+        ),
+    ),
+    "no last norm at three layers, each at its best": (
+        "in_depth/05_rms_norm",
+        lambda: f"and {said(without_last_norm_at_three(False), 3)} higher with each at its best",
+    ),
+    "small gains beside larger embeddings": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            f"{said(without_last_norm_or_large('Pre-LN, small gains'), 3)} of "
+            f"{np.mean(without_last_norm_or_large()):.3f} is left"
+        ),
+    ),
+    "larger embeddings in chapter 5": (
+        "05_rms_norm",
+        lambda: (
+            f"(larger embeddings: {np.mean(without_last_norm_or_large()):.2f}, "
+            f"{np.mean(without_last_norm_or_large('Pre-LN, small gains')):.2f})"
+        ),
+    ),
     "no last norm at twelve layers, tied": (
         "in_depth/05_rms_norm",
         lambda: (
@@ -596,7 +648,9 @@ SENTENCES = {
         "in_depth/05_rms_norm",
         lambda: (
             f"{said(deep_tanh(True), 3)} nats ahead of LayerNorm with a tied output; with an "
-            f"output of its own the two cannot be told apart (−{said(deep_tanh(False), 3)})"
+            f"output of its own the difference is −{said(deep_tanh(False), 3)}, and against "
+            "LayerNorm with larger embeddings DyT is "
+            f"{said(tanh_behind_large(), 3)} behind"
         ),
     ),
     "the low start at twelve layers": (
@@ -644,13 +698,41 @@ SENTENCES = {
     ),
     "dynamic tanh at twelve layers, in the chapter": (
         "08_after_2020",
-        lambda: f"with twelve layers, α starting lower, {said(deep_tanh(True), 3)} ahead",
+        lambda: (
+            f"with twelve layers, α starting lower, {said(deep_tanh(True), 3)} ahead and "
+            f"{said(tanh_behind_large(), 3)} behind"
+        ),
     ),
     "dynamic tanh at twelve layers, in depth": (
         "in_depth/08_after_2020",
         lambda: (
-            f"may be ahead of LayerNorm (−{said(deep_tanh(False), 3)}) and is "
-            f"{said(deep_tanh(False, 'Pre-RMSNorm'), 3)} ahead of RMSNorm"
+            f"it is {said(tanh_behind_large(), 3)} behind LayerNorm and "
+            f"{said(tanh_behind_large('Pre-RMSNorm'), 3)} behind RMSNorm with larger embeddings "
+            f"(`larger_embeddings`; with smaller ones −{said(deep_tanh(False), 3)} and "
+            f"−{said(deep_tanh(False, 'Pre-RMSNorm'), 3)})"
+        ),
+    ),
+    "dynamic tanh at twelve layers, in the guide": (
+        "which_norm",
+        lambda: (
+            f"DyT in twelve layers ended {said(tanh_behind_large(), 3)} behind LayerNorm with "
+            "large embeddings"
+        ),
+    ),
+    "the last norm at twelve layers, in the guide": (
+        "which_norm",
+        lambda: (
+            f"lost {np.mean(without_last_norm_or_large('Pre-RMSNorm', 'Pre-RMSNorm')):.2f} nats "
+            "with an output matrix of their own and "
+            f"{np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f} with one tied to the embedding "
+            f"(LayerNorm: {np.mean(without_last_norm_or_large()):.2f} and nothing)"
+        ),
+    ),
+    "the last norm in the questions": (
+        "questions",
+        lambda: (
+            f"it is {-np.mean(without_last_norm_at_three(True)):.2f} higher and "
+            f"{np.mean(without_last_norm_at_three(False)):.2f} lower. With twelve"
         ),
     ),
     "one length for all tokens": (
@@ -695,12 +777,18 @@ SENTENCES = {
 }
 
 
+def text_of(page: str) -> str:
+    """The words of a notebook's cells, or of a page in Markdown, with single spaces."""
+    if (BOOK / f"{page}.md").exists():
+        return " ".join((BOOK / f"{page}.md").read_text(encoding="utf-8").split())
+    notebook = nbformat.read(BOOK / f"{page}.ipynb", as_version=4)
+    return " ".join("\n".join(cell.source for cell in notebook.cells).split())
+
+
 @pytest.mark.parametrize("name", SENTENCES)
 def test_a_sentence_says_what_the_record_says(name):
     page, words = SENTENCES[name]
-    notebook = nbformat.read(BOOK / f"{page}.ipynb", as_version=4)
-    text = " ".join("\n".join(cell.source for cell in notebook.cells).split())
-    assert words() in text
+    assert words() in text_of(page)
 
 
 def test_a_wrong_number_is_found():
