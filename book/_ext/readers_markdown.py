@@ -48,7 +48,8 @@ MARKS_OF_A_LINE = re.compile(r"(?<!\\)((?:\\\\)*)%.*")
 # What a page says to readers without scripts; it needs no saying beside a link.
 NEEDS = re.compile(r"^This figure needs [^.]*\.\s*")
 ADDRESS = re.compile(r'\b(href|src)="([^"]*)"')
-DECORATION = re.compile(r"<svg [^>]*aria-hidden.*?</svg>", re.DOTALL)
+# What the site draws or runs and a notebook does not: icons, and the settings of a page's scripts.
+DECORATION = re.compile(r"<svg [^>]*aria-hidden.*?</svg>|<script\b.*?</script>", re.DOTALL)
 ENVIRONMENT = re.compile(r"\\begin\{(\w+\*?)\}(?:(?!\\begin\{).)*?\\end\{\1\}", re.DOTALL)
 
 

@@ -113,7 +113,12 @@ def left_over(text: str) -> list[str]:
     """List what no reader should see: directives, labels, marks that stayed marks."""
     shown = [token.content for token in tokens_of(text) if token.type == "text"]
     fences = [t.info for t in tokens_of(text) if t.type == "fence" and "{" in t.info]
-    return [*fences, *(match[0] for words in shown for match in LEFT_OVER.finditer(words))]
+    scripts = [t.content for t in tokens_of(text) if "html" in t.type and "<script" in t.content]
+    return [
+        *fences,
+        *scripts,
+        *(match[0] for words in shown for match in LEFT_OVER.finditer(words)),
+    ]
 
 
 def test_nothing_is_left_that_only_the_site_understands(notebooks):
@@ -137,6 +142,7 @@ def test_what_is_left_is_noticed():
         "a label, eq-inv-blind, in the text",
         "costs $5",
         "as said [?]",
+        "<script>kernelName = 'python3'</script>",
     ):
         assert left_over(bad), bad
 
