@@ -15,7 +15,7 @@ its rates, and all best ones lie inside; Pre-LN has the same steps, sequences an
 learns. The embeddings are four times as large as usual, which is best for Pre-LN at this depth, but
 cost Post-LN 0.2 nats with two and with six layers, at rate 0.0063
 (:mod:`normtutor.experiments.text_stability_rates`). It could fail because a step has 256 tokens, so
-two rows have 1,024: there it does leave the plateau with 300 steps of warm- up (5.46), and hardly
+two rows have 1,024: there it does leave the plateau with 300 steps of warm-up (5.46), and hardly
 without (5.84), on one seed and at one rate. Post-LN's longest warm-up is its best one, by 0.02, on
 the plateau. Not checked: a second seed of the grid, ordinary embeddings in 1,000 steps, more than
 600 steps of warm-up, and clipping.

@@ -40,7 +40,7 @@ class Modes extends InteractiveFigure {
   static title = "The running mean trails behind the batches";
 
   static hint = ["the next batch a few times, then evaluation, then mixed batches.",
-    "the running mean lies between short and long sentences and fits neither; in evaluation it stands still."];
+    "the running mean lies between short and long sentences and fits neither; in evaluation it stands still. Dotted: how far the last batch is from it."];
 
   static redraws = true;
 
