@@ -40,7 +40,9 @@ from nbformat.v4.rwbase import rejoin_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 EXECUTED = "executed"  # the folder below the build folder
-CELL_TIMEOUT = 600  # seconds; a whole chapter takes 30 on a quiet core, and CI is not quiet
+# Seconds; for a cell that hangs. A whole chapter takes 30 on a quiet core, and a minute more where
+# the text is read out of the packages for the first time; but a machine may do much else meanwhile.
+CELL_TIMEOUT = 3600
 LINES_OF_A_FAILURE = 50
 
 # Runs in the kernel before the first cell: what is opened from now on is remembered, and figures

@@ -6,6 +6,7 @@ Usage: python .ci/controls.py   (a test fails as long as a page is not up to dat
 """
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -25,6 +26,11 @@ def lowered(text: str) -> str:
     return text if is_name else text[0].lower() + text[1:]
 
 
+def in_code_style(text: str) -> str:
+    """Set the names of other experiments, such as final_norm, apart from words."""
+    return re.sub(r"\b[a-z]+_\w+\b", r"`\g<0>`", text)
+
+
 def controls(chapter: str) -> str:
     """The section of a chapter: one entry per experiment, in the order of their names."""
     entries = []
@@ -32,7 +38,7 @@ def controls(chapter: str) -> str:
         module = records.module_of(name)
         if module.CHAPTER == chapter:
             text = records.control(name)
-            entries.append(f"- `{name}`: {lowered(text)}")
+            entries.append(f"- `{name}`: {in_code_style(lowered(text))}")
     if not entries:
         return ""
     opening = (

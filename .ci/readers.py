@@ -18,9 +18,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from chapters import CELL_TIMEOUT
+
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "_build" / "html" / "notebooks"
-CELL_TIMEOUT = 300  # seconds
 
 # Binder's public service ends a session at 2 GB; JupyterLab itself takes some 150 MB of them.
 MEGABYTES = 1800

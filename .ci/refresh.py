@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+from chapters import CELL_TIMEOUT
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
@@ -114,7 +115,7 @@ def refreshed(notebook: NotebookNode, executed: NotebookNode) -> NotebookNode:
     return result
 
 
-def refresh(path: Path, timeout: int = 180) -> bool:
+def refresh(path: Path, timeout: int = CELL_TIMEOUT) -> bool:
     """Rewrite one notebook in place; say whether it changed."""
     before = path.read_text(encoding="utf-8")
     notebook = nbformat.reads(before, as_version=4)
@@ -129,7 +130,7 @@ def refresh(path: Path, timeout: int = 180) -> bool:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("notebooks", nargs="+", type=Path)
-    parser.add_argument("--timeout", type=int, default=180, help="seconds for each cell")
+    parser.add_argument("--timeout", type=int, default=CELL_TIMEOUT, help="seconds for each cell")
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for path in options.notebooks:

@@ -48,6 +48,9 @@ MARKS_OF_A_LINE = re.compile(r"(?<!\\)((?:\\\\)*)%.*")
 # What a page says to readers without scripts; it needs no saying beside a link.
 NEEDS = re.compile(r"^This figure needs [^.]*\.\s*")
 ADDRESS = re.compile(r'\b(href|src)="([^"]*)"')
+# What JupyterLab would part from an equation: it may break the line on both sides of one.
+BEFORE_EQUATION = re.compile(r"[(\[“‘]+$")
+AFTER_EQUATION = re.compile(r"[.,;:!?)\]]+(?!\w)|[-’]\w+[.,;:!?)]*|[”’]+[.,;:!?)]*")
 # What the site draws or runs and a notebook does not: icons, and the settings of a page's scripts.
 DECORATION = re.compile(r"<svg [^>]*aria-hidden.*?</svg>|<script\b.*?</script>", re.DOTALL)
 ENVIRONMENT = re.compile(r"\\begin\{(\w+\*?)\}(?:(?!\\begin\{).)*?\\end\{\1\}", re.DOTALL)
@@ -336,7 +339,31 @@ class Writer:
     # --- inline ---------------------------------------------------------------------------------
 
     def inlines(self, node: nodes.Element) -> str:
-        return "".join(self.inline(child) for child in node.children)
+        """Write what stands in a line, each equation with the marks that belong to it."""
+        children = list(loose(node.children))
+        before = after = ""
+        texts = []
+        for place, child in enumerate(children):
+            if isinstance(child, nodes.math):
+                following = children[place + 1] if place + 1 < len(children) else None
+                found = isinstance(following, str) and AFTER_EQUATION.match(following)
+                after = found[0] if found else ""
+                texts.append(self.equation(child, before, after))
+                before = ""
+            elif isinstance(child, str):
+                words = child[len(after) :]
+                ends = place + 1 == len(children)
+                opens = None if ends else BEFORE_EQUATION.search(words)
+                before = opens[0] if opens and isinstance(children[place + 1], nodes.math) else ""
+                texts.append(escaped(words[: len(words) - len(before)]))
+                after = ""
+            else:
+                texts.append(self.inline(child))
+        return "".join(texts)
+
+    def equation(self, node: nodes.Element, before: str = "", after: str = "") -> str:
+        latex = one_line(node.astext()).strip()
+        return f"${in_mathematics(before)}{latex}{in_mathematics(after)}$"
 
     def inline(self, node: nodes.Node) -> str:
         """Write what stands inside a line."""
@@ -353,11 +380,6 @@ class Writer:
         raise UnknownNode(f"{type(node).__name__} in a line: {node.astext()[:80]!r}")
 
     def inline_inline(self, node: nodes.Element) -> str:
-        if "held" in node["classes"]:
-            # Otherwise JupyterLab may begin a line with the comma after an equation.
-            equation, mark = node.children
-            if set(mark.astext()) <= set(".,;!?)"):
-                return f"${one_line(equation.astext()).strip()}{mark.astext()}$"
         return self.anchors(node) + self.inlines(node)
 
     inline_abbreviation = inline_superscript = inline_subscript = inline_inline
@@ -366,7 +388,7 @@ class Writer:
         return self.inlines(node)
 
     def inline_math(self, node: nodes.Element) -> str:
-        return f"${one_line(node.astext()).strip()}$"
+        return self.equation(node)
 
     def inline_literal(self, node: nodes.Element) -> str:
         return code_span(node.astext())
@@ -408,6 +430,28 @@ def is_link(node: nodes.Node) -> bool:
 
 def is_space(node: nodes.Node) -> bool:
     return isinstance(node, nodes.Text) and not node.astext().strip()
+
+
+def loose(children: Iterable[nodes.Node]) -> Iterator[nodes.Node | str]:
+    """Yield nodes and, in one piece, the text between them; the site holds marks by equations."""
+    words = ""
+    for child in children:
+        held = isinstance(child, nodes.inline) and "held" in child["classes"]
+        for part in child.children if held else [child]:
+            if isinstance(part, nodes.Text):
+                words += part.astext()
+            else:
+                if words:
+                    yield words
+                words = ""
+                yield part
+    if words:
+        yield words
+
+
+def in_mathematics(marks: str) -> str:
+    """Write what touches an equation as a part of it: a colon as a mark, words as text."""
+    return re.sub(r"[-“”‘’]\w*", r"\\text{\g<0>}", marks.replace(":", "{:}"))
 
 
 def opening_escaped(match: re.Match[str]) -> str:

@@ -48,11 +48,25 @@ def test_marks_of_markdown_are_escaped():
     assert paragraph(nodes.Text("# no heading")) == r"\# no heading"
 
 
-def test_the_comma_after_an_equation_stays_with_it():
-    held = nodes.inline("", "", nodes.math("x", "x"), nodes.Text("),"), classes=["held"])
+def test_no_line_may_part_an_equation_from_its_marks():
+    """JupyterLab may break a line on both sides of an equation."""
+
+    def x() -> nodes.math:
+        return nodes.math("x", "x")
+
+    held = nodes.inline("", "", x(), nodes.Text("),"), classes=["held"])
     assert paragraph(held, nodes.Text(" so")) == "$x),$ so"
-    held = nodes.inline("", "", nodes.math("n", "n"), nodes.Text("-th"), classes=["held"])
-    assert paragraph(held) == "$n$-th"
+    assert paragraph(nodes.Text("It is "), x(), nodes.Text(": so")) == "It is $x{:}$ so"
+    assert paragraph(nodes.Text("a ("), x(), nodes.Text(" of "), x(), nodes.Text(").")) == (
+        "a $(x$ of $x).$"
+    )
+    assert paragraph(nodes.Text("“"), x(), nodes.Text("”.")) == r"$\text{“}x\text{”}.$"
+    assert paragraph(x(), nodes.Text("-th, and "), x(), nodes.Text("’s")) == (
+        r"$x\text{-th},$ and $x\text{’s}$"
+    )
+    assert paragraph(x(), nodes.Text(" ("), nodes.emphasis("", "so"), nodes.Text(")")) == (
+        "$x$ (*so*)"
+    )
 
 
 def test_bars_in_tables_are_no_borders():

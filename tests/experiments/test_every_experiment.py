@@ -390,6 +390,12 @@ def test_a_name_at_the_beginning_of_a_control_keeps_its_capital(pages_of_control
         assert pages_of_controls.lowered(text) == text
 
 
+def test_a_control_names_other_experiments_in_code_style(pages_of_controls):
+    told = "".join(pages_of_controls.controls(path.stem) for path in DEPTH_PAGES)
+    assert "`final_norm` switches" in told
+    assert re.findall(r"\w+_\w+", re.sub(r"`[^`]+`", "", told)) == []
+
+
 def test_every_experiment_belongs_to_a_page_with_its_control(pages_of_controls):
     told = "".join(pages_of_controls.controls(path.stem) for path in DEPTH_PAGES)
     without = [name for name in experiments.names() if f"- `{name}`: " not in told]

@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import itertools
 import json
 import re
 import subprocess
@@ -194,6 +195,40 @@ def test_every_equation_stands_on_one_line(notebooks):
         for text in texts_of(notebook):
             for line in text.split("\n"):
                 assert len(re.findall(r"\$\$", line)) in (0, 2), (page, line)
+
+
+TOUCHES = re.compile(r"[^\s\w–—/]")
+
+
+def parted(text: str) -> list[str]:
+    """List the marks that a program may set on another line than the equation they belong to."""
+    found = []
+    for line in markdown().parse(text):
+        shown = [t for t in line.children or [] if t.content and t.type in ("math_inline", "text")]
+        for first, second in itertools.pairwise(shown):
+            before, after = first.content[-1:], second.content[:1]
+            if first.type == "math_inline" and second.type == "text" and TOUCHES.match(after):
+                found.append(first.content + second.content[:10])
+            if second.type == "math_inline" and first.type == "text" and before in "([“‘":
+                found.append(first.content[-10:] + second.content)
+    return found
+
+
+def test_no_line_begins_with_the_mark_after_an_equation(notebooks):
+    """One began with a colon, another one ended at an opened parenthesis."""
+    problems = {
+        (page, text[:60]): found
+        for page, notebook in notebooks.items()
+        for text in texts_of(notebook)
+        if (found := parted(text))
+    }
+    assert problems == {}
+
+
+def test_a_mark_apart_from_its_equation_is_noticed():
+    assert parted("$x{:}$ so, $(x$ of **it**), and $k$ of $d.$ *All $x$* are") == []
+    for bad in ("it is $x$: so", "so ($p = 0.75$ or", "a *bound for $x$*.", "“$x$ is", "$x$’s"):
+        assert len(parted(bad)) == 1, bad
 
 
 # --- numbers and boxes ----------------------------------------------------------------------------
