@@ -14,6 +14,7 @@ text, which every saved result records, and a note where the text is not the boo
 are on torch's default device.
 """
 
+import base64
 import hashlib
 import inspect
 import re
@@ -129,11 +130,21 @@ class Vocabulary:
         self, sentences: Sequence[Sequence[str]], *, min_count: int = 1, separator: str = " "
     ) -> None:
         """Keep the tokens that occur at least ``min_count`` times, ties in alphabetical order."""
-        self._separator = separator
         counts = Counter(token for sentence in sentences for token in sentence)
         kept = sorted((-n, token) for token, n in counts.items() if n >= min_count)
-        self.tokens = SPECIAL + tuple(token for _, token in kept)
-        self._numbers = {token: number for number, token in enumerate(self.tokens)}
+        self._hold(SPECIAL + tuple(token for _, token in kept), separator)
+
+    @classmethod
+    def of(cls, tokens: Iterable[str], separator: str) -> "Vocabulary":
+        """The vocabulary whose ``tokens`` these are, in order, the special ones included."""
+        made = cls.__new__(cls)
+        made._hold(tuple(tokens), separator)
+        return made
+
+    def _hold(self, tokens: tuple[str, ...], separator: str) -> None:
+        self._separator = separator
+        self.tokens = tokens
+        self._numbers = {token: number for number, token in enumerate(tokens)}
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -219,8 +230,8 @@ def load_corpus(
     Notes
     -----
     The work is done once per process: later calls with the same text and settings return the same
-    corpus. The text of the packages and the pieces are also kept on disk, because to read and to
-    learn them takes a minute.
+    corpus. The text of the packages, its pieces and what comes out are also kept on disk, because
+    to read and to learn them takes a minute, and to cut it five seconds in every process.
     """
     if level not in ("piece", "word", "character"):
         raise ValueError(f'level must be "piece", "word" or "character"; got {level!r}.')
@@ -279,7 +290,13 @@ def _cut_inside(
 def _cut_by_document(
     text: PackageText, level: Level, pieces: int, min_count: int, shortest: int, longest: int
 ) -> Corpus:
-    """The text of the packages as a corpus, its parts as they come."""
+    """The text of the packages as a corpus, its parts as they come, if the cache has none."""
+    settings = str((level, pieces, min_count, shortest, longest))
+    key = (text.sha256, settings, Path(__file__).read_text("utf-8"), inspect.getsource(Pieces))
+    name = "docstrings of the installed packages"
+    content = cached("corpus", *key)
+    if content is not None:
+        return _unpacked(name, text.sha256, text.note, content, " " if level == "word" else "")
     parts: _Raw = ([], [], [])
     topics: tuple[list[str], list[str], list[str]] = ([], [], [])
     measure = _characters if level == "character" else _words
@@ -291,10 +308,50 @@ def _cut_by_document(
             if kept:
                 part.append(kept)
                 topic.append(document.topic)
-    name = "docstrings of the installed packages"
-    return _tokenised(
+    corpus = _tokenised(
         name, text.sha256, text.note, parts, topics, level, pieces, min_count, longest
     )
+    cache(_packed(corpus), "corpus", *key)
+    return corpus
+
+
+_PARTS = ("train", "validation", "test")
+
+
+def _packed(corpus: Corpus) -> dict:
+    """What :func:`_unpacked` makes the corpus of again, for the cache."""
+
+    def written(numbers: Iterable[int]) -> str:
+        return base64.b64encode(np.fromiter(numbers, dtype="<u4").tobytes()).decode()
+
+    content: dict = {"tokens": corpus.vocabulary.tokens, "topics": dict(corpus.topics)}
+    for name in _PARTS:
+        documents = getattr(corpus, name)
+        sentences = [sentence for document in documents for sentence in document]
+        content[name] = {
+            "documents": written(map(len, documents)),
+            "sentences": written(map(len, sentences)),
+            "numbers": written(np.concatenate(sentences)),
+        }
+    return content
+
+
+def _unpacked(name: str, digest: str, note: str, content: dict, separator: str) -> Corpus:
+    def read(numbers: str) -> np.ndarray:
+        return np.frombuffer(base64.b64decode(numbers), dtype="<u4").astype(np.int64)
+
+    def cut(numbers: Sequence, lengths: np.ndarray) -> list:
+        ends = np.cumsum(lengths).tolist()
+        return [numbers[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+    def documents(packed: dict[str, str]) -> tuple[tuple[Sentence, ...], ...]:
+        sentences = cut(read(packed["numbers"]), read(packed["sentences"]))
+        return tuple(map(tuple, cut(sentences, read(packed["documents"]))))
+
+    train, validation, test = (documents(content[part]) for part in _PARTS)
+    topics = {part: tuple(content["topics"][part]) for part in _PARTS}
+    vocabulary = Vocabulary.of(content["tokens"], separator)
+    return Corpus(name, digest, vocabulary, train, validation, test, topics, note)
 
 
 def _tokenised(

@@ -169,7 +169,11 @@ def cache(content: dict, kind: str, *keys: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "wb") as raw, gzip.open(raw, "wt", encoding="utf-8") as file:
+        # The highest level would take four times as long and save a tenth of the place.
+        with (
+            os.fdopen(handle, "wb") as raw,
+            gzip.open(raw, "wt", compresslevel=4, encoding="utf-8") as file,
+        ):
             json.dump(content, file)
         os.replace(temporary, path)
     except OSError:

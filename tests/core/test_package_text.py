@@ -220,6 +220,46 @@ def test_the_corpus_decodes_to_readable_text(corpus, text):
     assert corpus.vocabulary.decode(corpus.train[0][0][1:-1]) in f" {first}"
 
 
+def test_a_corpus_from_the_cache_is_the_one_that_was_cut(tmp_path, monkeypatch):
+    def documents(*texts: str) -> tuple[package_text.Document, ...]:
+        return tuple(
+            package_text.Document(f"m{i}", f"topic {i}", (text, f"{text} and again {text}"))
+            for i, text in enumerate(texts)
+        )
+
+    def parts_of(corpus: data.Corpus) -> list:
+        parts = (corpus.train, corpus.validation, corpus.test)
+        return [[[s.tolist() for s in document] for document in part] for part in parts]
+
+    small = package_text.PackageText(
+        *("versions", "digest"),
+        documents("the cat sat on the mat", "a hat of the cat is on the mat"),
+        documents("the mat of the cat"),
+        documents("the hat sat on a zebra"),
+    )
+    monkeypatch.setenv("NORMTUTOR_CACHE", str(tmp_path))
+    tokenised = data._tokenised
+    for level in ("piece", "word", "character"):
+        settings = (small, level, 40, 1, 2, 12)
+        cut = data._cut_by_document.__wrapped__(*settings)
+        monkeypatch.delattr(data, "_tokenised")
+        kept = data._cut_by_document.__wrapped__(*settings)
+        monkeypatch.setattr(data, "_tokenised", tokenised, raising=False)
+        assert parts_of(kept) == parts_of(cut)
+        assert (kept.name, kept.sha256, kept.note) == (cut.name, cut.sha256, cut.note)
+        assert kept.topics == cut.topics
+        assert kept.test[0][0].dtype == cut.test[0][0].dtype
+        assert kept.vocabulary.tokens == cut.vocabulary.tokens
+        for corpus in (kept, cut):
+            sentence = corpus.vocabulary.encode(["the", " cat", "?"])
+            assert corpus.vocabulary.decode(sentence) == cut.vocabulary.decode(sentence)
+        other = data._cut_by_document.__wrapped__(small, level, 40, 1, 2, 3)  # other settings
+        assert parts_of(other) != parts_of(cut)
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"damaged")
+    assert parts_of(data._cut_by_document.__wrapped__(*settings)) == parts_of(cut)
+
+
 def test_a_text_of_ones_own_is_cut_into_pieces_too(tmp_path):
     path = tmp_path / "gedicht.txt"
     path.write_text("Über allen Gipfeln ist Ruh und Stille.\n\n" * 400, encoding="utf-8")
