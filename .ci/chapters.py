@@ -119,23 +119,27 @@ def versions() -> dict[str, str]:
     }
 
 
-def content_of(path: Path) -> bytes:
-    """Give what a file means to a kernel: of a module its code, whatever its comments and lines."""
-    content = path.read_bytes() if path.is_file() else b"missing"
-    if path.suffix != ".py":
-        return content
+@functools.cache
+def digest_of_module(source: bytes) -> bytes:
+    """Hash the code of a module, whatever its comments and lines; most chapters reach the same."""
     try:
-        return ast.dump(ast.parse(content)).encode()
+        code = ast.dump(ast.parse(source)).encode()
     except (SyntaxError, ValueError):
-        return content
+        code = source
+    return hashlib.sha256(code).digest()
+
+
+def digest_of_file(path: Path) -> bytes:
+    """Hash what a file means to a kernel."""
+    content = path.read_bytes() if path.is_file() else b"missing"
+    return digest_of_module(content) if path.suffix == ".py" else hashlib.sha256(content).digest()
 
 
 def digest_behind(files: Iterable[str], packages: Iterable[str], root: Path = ROOT) -> str:
     """Hash the files of the repository and the versions of the packages behind a chapter."""
     digest = hashlib.sha256(f"{platform.python_version()} {platform.platform()}".encode())
     for name in sorted(files):
-        content = hashlib.sha256(content_of(root / name)).digest()
-        digest.update(name.encode() + b"\0" + content)
+        digest.update(name.encode() + b"\0" + digest_of_file(root / name))
     for name in sorted(packages):
         digest.update(f"{name}\0{versions().get(name, '')}\0".encode())
     return digest.hexdigest()

@@ -340,7 +340,7 @@ def _unpacked(name: str, digest: str, note: str, content: dict, separator: str) 
     def read(numbers: str) -> np.ndarray:
         return np.frombuffer(base64.b64decode(numbers), dtype="<u4").astype(np.int64)
 
-    def cut(numbers: Sequence, lengths: np.ndarray) -> list:
+    def cut(numbers: Sequence | np.ndarray, lengths: np.ndarray) -> list:
         ends = np.cumsum(lengths).tolist()
         return [numbers[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
