@@ -1,9 +1,11 @@
 """The pages of the book, as its table of contents lists them, and what stands on them."""
 
+import functools
+import gc
 from pathlib import Path
 
 import yaml
-from bs4 import Tag
+from bs4 import BeautifulSoup, Tag
 
 ROOT = Path(__file__).resolve().parents[2]
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
@@ -24,6 +26,23 @@ DEPTH = {
     if section["file"].startswith("book/in_depth/")
 }
 MAIN_LINES = list(DEPTH)
+
+
+@functools.cache
+def parsed(path: Path) -> BeautifulSoup:
+    """A page of the site, parsed once for all files of tests."""
+    # What is kept to the end is not searched for circles, which takes a third of the time.
+    gc.disable()
+    try:
+        return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def elements_of(root: Tag) -> list[Tag]:
+    """All elements below a root; to go through them once takes less than one `find_all`."""
+    return [one for one in root.descendants if isinstance(one, Tag)]
 
 
 def chosen(root: Tag, *chains: str) -> list[Tag]:

@@ -2,37 +2,53 @@
 
 import pytest
 from browser import DESKTOP, needs_chromium
-from bs4 import BeautifulSoup
-from site_pages import DEPTH, MAIN_LINES, MEASURED
+from bs4 import BeautifulSoup, NavigableString, Tag
+from site_pages import DEPTH, MAIN_LINES, MEASURED, chosen, parsed
 
 CHAPTERS_IN_ORDER = MEASURED[1:]
 WORDS, LINES, CELLS, LINES_IN_A_CELL, FIGURES, FOLDED = 2500, 120, 12, 15, 5, 1 / 3
 ROWS_OF_TEXT = 6  # an output with more lines than these is a table printed as text
 FIRST_FIGURE = 1200  # pixels from the top of the page, in a window of 1366 by 768
 
-# What is no prose: code and what it writes, equations, tables, menus, and what stands in a drawing.
-NO_PROSE = (
-    "script, style, svg, div.cell, div.highlight, .katex, table, .headerlink, .code-switch, "
-    ".prev-next-area"
-)
-FOLDS = "details, .toggle, .admonition.dropdown"
+
+def has(tag: Tag, *classes: str) -> bool:
+    return not set(classes).isdisjoint(tag.get("class", ()))
 
 
-def parsed(html: str) -> BeautifulSoup:
-    return BeautifulSoup(html, "html.parser")
+def is_no_prose(tag: Tag) -> bool:
+    """Code and what it writes, equations, tables, menus, and what stands in a drawing."""
+    return (
+        tag.name in ("script", "style", "svg", "table")
+        or (tag.name == "div" and has(tag, "cell", "highlight"))
+        or has(tag, "katex", "headerlink", "code-switch", "prev-next-area")
+    )
 
 
-def words_in(element: BeautifulSoup) -> int:
-    """Count the words of prose; captions count, code and equations do not."""
-    copy = parsed(str(element))
-    for drawing in copy.find_all(is_interactive):
-        drawing.extract()  # its words stand there for readers without scripts
-    captions = [caption.get_text(" ") for caption in copy.select("figcaption")]
-    for caption in copy.select("figcaption"):
-        caption.extract()
-    for part in copy.select(NO_PROSE):
-        part.extract()
-    return len(" ".join([copy.get_text(" "), *captions]).split())
+def is_fold(tag: Tag) -> bool:
+    return (
+        tag.name == "details"
+        or has(tag, "toggle")
+        or {"admonition", "dropdown"} <= set(tag.get("class", ()))
+    )
+
+
+def words_in(element: Tag) -> int:
+    """Count the words of prose outside of folds; captions count, code and equations do not."""
+    texts = []
+    waiting: list[tuple[object, bool]] = [(element, True)]
+    while waiting:
+        node, counts = waiting.pop()
+        if type(node) is NavigableString and counts:
+            texts.append(node)
+        # The words of an interactive figure stand there for readers without scripts.
+        if not isinstance(node, Tag) or is_interactive(node) or is_fold(node):
+            continue
+        if node.name == "figcaption":
+            texts.append(node.get_text(" "))
+        else:
+            counts = counts and not is_no_prose(node)
+            waiting += [(child, counts) for child in node.contents]
+    return sum(len(text.split()) for text in texts)
 
 
 def is_folded(tag) -> bool:
@@ -45,24 +61,23 @@ def is_interactive(tag) -> bool:
     return tag.name.startswith("nt-")
 
 
-def measured(html: str) -> dict[str, float]:
+def measured(page: BeautifulSoup) -> dict[str, float]:
     """Count what a reader sees of a page, and how much of it is folded."""
-    article = parsed(html).select_one("article.bd-article")
-    inputs = [box for box in article.select("div.cell_input pre") if not is_folded(box)]
+    article = page.find("article", "bd-article")
+    inputs = [box for box in chosen(article, "div.cell_input pre") if not is_folded(box)]
     lines = [sum(bool(line.strip()) for line in box.get_text().splitlines()) for box in inputs]
     outputs = [
-        box.get_text() for box in article.select("div.cell_output pre") if not is_folded(box)
+        box.get_text() for box in chosen(article, "div.cell_output pre") if not is_folded(box)
     ]
     drawings = [tag for tag in article.find_all(is_interactive) if not is_folded(tag)]
-    images = [tag for tag in article.select("img:not(.only-dark)") if not is_folded(tag)]
-    folded = [tag for tag in article.select(FOLDS) if not is_folded(tag)]
+    images = [
+        tag for tag in article.find_all("img") if not has(tag, "only-dark") and not is_folded(tag)
+    ]
+    folded = [tag for tag in article.find_all(is_fold) if not is_folded(tag)]
     folded_words = sum(len(tag.get_text(" ").split()) for tag in folded)
     all_words = len(article.get_text(" ").split())
-    visible = parsed(str(article))
-    for tag in visible.select(FOLDS):
-        tag.extract()
     return {
-        "words": words_in(visible),
+        "words": words_in(article),
         "cells": len(lines),
         "lines": sum(lines),
         "lines in a cell": max(lines, default=0),
@@ -94,7 +109,7 @@ def over_budget(found: dict[str, float]) -> list[str]:
 
 @pytest.mark.parametrize("name", MAIN_LINES)
 def test_a_main_line_keeps_to_its_budget(site, name):
-    found = measured((site / f"{name}.html").read_text(encoding="utf-8"))
+    found = measured(parsed(site / f"{name}.html"))
     assert over_budget(found) == [], found
 
 
@@ -102,20 +117,18 @@ def test_a_main_line_keeps_to_its_budget(site, name):
 def test_a_main_line_and_its_depth_page_lead_to_each_other(site, name):
     depth = DEPTH[name]
     for page, other in ((name, depth), (depth, name)):
-        article = parsed((site / f"{page}.html").read_text(encoding="utf-8")).select_one("article")
-        targets = {
-            link["href"].split("#")[0].rsplit("/", 2)[-1] for link in article.select("a[href]")
-        }
+        links = parsed(site / f"{page}.html").find("article").find_all("a", href=True)
+        targets = {link["href"].split("#")[0].rsplit("/", 2)[-1] for link in links}
         assert f"{other.rsplit('/', 1)[-1]}.html" in targets
 
 
 def test_the_whole_story_takes_fifteen_minutes(site):
-    html = (site / "book" / "fifteen_minutes.html").read_text(encoding="utf-8")
-    found = measured(html)
+    page = parsed(site / "book" / "fifteen_minutes.html")
+    found = measured(page)
     assert found["words"] <= 1400
     assert found["cells"] == 0
     assert found["figures"] >= 7
-    article = parsed(html).select_one("article.bd-article")
+    article = page.find("article", "bd-article")
     assert len(article.find_all(is_interactive)) >= 3
     assert not article.select(".proof")
     chapters = {link["href"].split("#")[0] for link in article.select("a[href]")}
@@ -162,10 +175,14 @@ def test_the_first_figure_comes_early(site, serve, open_page, name):
     assert min(tops) <= FIRST_FIGURE
 
 
-def page_of(**parts: int | str) -> str:
+def soup(html: str) -> BeautifulSoup:
+    return BeautifulSoup(html, "html.parser")
+
+
+def page_of(**parts: int | str) -> BeautifulSoup:
     """A page with so many words, figures, visible cells and folded words."""
     cell = f"<div class='cell'><div class='cell_input'><pre>{'x = 1' + chr(10)}</pre></div></div>"
-    return (
+    return soup(
         "<article class='bd-article'><p>"
         + "word " * int(parts.get("words", 100))
         + "</p>"
@@ -204,14 +221,14 @@ def test_what_is_over_its_budget_is_named(parts, problem):
 def test_the_prose_of_a_notebook_is_counted():
     # Each section of a notebook asks MathJax to pass it by.
     page = "<section class='tex2jax_ignore mathjax_ignore'><p>two words</p></section>"
-    assert words_in(parsed(page)) == 2
+    assert words_in(soup(page)) == 2
 
 
 def test_words_that_stand_in_for_a_drawing_are_no_prose():
     page = "<p>two words</p><nt-x><figure><figcaption>not seen</figcaption></figure></nt-x>"
-    assert words_in(parsed(page)) == 2
+    assert words_in(soup(page)) == 2
 
 
 def test_equations_code_and_tables_are_no_prose():
     page = "<p>two words <span class='katex'>a b c</span></p><table><td>three four</td></table>"
-    assert words_in(parsed(page)) == 2
+    assert words_in(soup(page)) == 2

@@ -16,12 +16,12 @@ from urllib.parse import unquote, urldefrag, urljoin
 import nbformat
 import pytest
 import yaml
-from bs4 import BeautifulSoup
+from bs4 import Tag
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from packaging.requirements import Requirement
-from site_pages import NOTEBOOKS, ROOT, chosen
+from site_pages import NOTEBOOKS, ROOT, chosen, parsed
 
 sys.path[:0] = [str(ROOT / ".ci"), str(ROOT / "book" / "_ext")]
 readers = importlib.import_module("readers")
@@ -241,13 +241,8 @@ def flat(text: str) -> str:
 
 
 @functools.cache
-def whole(site: Path, page: str) -> BeautifulSoup:
-    return BeautifulSoup((site / f"{page}.html").read_text(encoding="utf-8"), "html.parser")
-
-
-@functools.cache
-def article(site: Path, page: str) -> BeautifulSoup:
-    return whole(site, page).find("article", "bd-article")
+def article(site: Path, page: str) -> Tag:
+    return parsed(site / f"{page}.html").find("article", "bd-article")
 
 
 def test_boxes_have_the_numbers_of_the_site(site, notebooks):
@@ -456,8 +451,8 @@ def test_nothing_of_colabs_is_replaced():
 
 def buttons_of(site: Path, page: str) -> dict[str, str]:
     """The addresses behind the buttons of a page, by what they say."""
-    found = whole(site, page).select(".article-header-buttons a[href]")
-    return {flat(link.get_text()): str(link["href"]) for link in found}
+    found = chosen(parsed(site / f"{page}.html"), ".article-header-buttons a")
+    return {flat(link.get_text()): str(link["href"]) for link in found if link.has_attr("href")}
 
 
 def test_the_buttons_lead_to_the_notebooks(site):

@@ -4,8 +4,6 @@ What only a browser can say is in test_site_in_browser.py.
 """
 
 import base64
-import functools
-import gc
 import inspect
 import io
 import itertools
@@ -18,23 +16,12 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup, Comment, Tag
 from fontTools.ttLib import TTFont
-from site_pages import CHAPTERS, CONTENT, ROOT, chosen
+from site_pages import CHAPTERS, CONTENT, ROOT, chosen, elements_of, parsed
 
 from normtutor import layers, norms
 
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
 BASE = CONFIG["html"]["baseurl"]
-
-
-@functools.cache
-def parsed(path: Path) -> BeautifulSoup:
-    # What is kept to the end is not searched for circles, which takes a third of the time.
-    gc.disable()
-    try:
-        return BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser")
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def pages_of(site: Path) -> dict[str, BeautifulSoup]:
@@ -53,22 +40,28 @@ def test_every_page_of_the_table_of_contents_is_there(site):
 # --- links ----------------------------------------------------------------------------------------
 
 
+LINKS = {"a": "href", "link": "href", "img": "src", "script": "src"}
+
+
 def targets_of(page: BeautifulSoup) -> set[str]:
     """Collect what a page links to or loads."""
     found = set()
-    for tag, attribute in (("a", "href"), ("link", "href"), ("img", "src"), ("script", "src")):
-        found |= {element[attribute] for element in page.find_all(tag, **{attribute: True})}
-    for meta in page.find_all("meta", property=["og:image", "og:url"]):
-        found.add(meta["content"])
+    for element in elements_of(page):
+        if element.get("property") in ("og:image", "og:url"):
+            found.add(element["content"])
+        elif (attribute := LINKS.get(element.name)) and element.has_attr(attribute):
+            found.add(element[attribute])
     return found
+
+
+def ids_of(page: BeautifulSoup) -> set[str]:
+    return {element["id"] for element in elements_of(page) if element.has_attr("id")}
 
 
 def broken_links(site: Path) -> list[str]:
     """List the links that lead nowhere on this site; links to other sites are not followed."""
     pages = pages_of(site)
-    anchors = {
-        name: {element["id"] for element in page.find_all(id=True)} for name, page in pages.items()
-    }
+    anchors = {name: ids_of(page) for name, page in pages.items()}
     broken = []
     for name, page in pages.items():
         for target in sorted(targets_of(page)):
@@ -270,7 +263,8 @@ def public_names(module) -> list[str]:
 
 
 def missing_names(page: BeautifulSoup, names: list[str]) -> list[str]:
-    return [name for name in names if page.find("dt", id=name) is None]
+    described = {element.get("id") for element in page.find_all("dt")}
+    return [name for name in names if name not in described]
 
 
 def test_the_reference_lists_every_public_name(site):
@@ -292,14 +286,12 @@ INTERNAL = {
 
 def test_the_reference_describes_every_module(site):
     page = parsed(site / "book" / "api.html")
-    text = page.get_text()
+    text, ids = page.get_text(), ids_of(page)
     modules = [path.relative_to(ROOT).with_suffix("") for path in ROOT.glob("normtutor/**/*.py")]
     names = {".".join(path.parts).removesuffix(".__init__") for path in modules}
     names = {n for n in names if not n.startswith("normtutor.norms.") and "__main__" not in n}
     missing = {
-        name
-        for name in names - INTERNAL
-        if page.find(id=f"module-{name}") is None and f"{name}." not in text
+        name for name in names - INTERNAL if f"module-{name}" not in ids and f"{name}." not in text
     }
     assert missing == set()
 
