@@ -71,6 +71,7 @@ class Config:
 
 
 CONFIG = Config()
+REDUCED = {"images": 32, "epochs": 1, "learning_rates": (0.001, 0.01)}
 
 
 def new_look(split: Split, noise: float) -> Split:

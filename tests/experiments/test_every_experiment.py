@@ -62,13 +62,26 @@ def few(conditions):
     return tuple(cells.values())
 
 
+def shallow(conditions):
+    """The same conditions with as many different depths, the least of them 2 layers."""
+    if not all(hasattr(condition, "depth") for condition in conditions):
+        return conditions
+    depths = sorted({condition.depth for condition in conditions})
+    return tuple(
+        dataclasses.replace(
+            condition, depth=min(condition.depth, depths.index(condition.depth) + 2)
+        )
+        for condition in conditions
+    )
+
+
 def reduced(name):
     """The configuration cut to what a test can afford."""
     module = experiments.module_of(name)
     config = module.CONFIG
     small = {key: value for key, value in SMALL.items() if hasattr(config, key)}
     if dataclasses.is_dataclass(next(iter(getattr(config, "conditions", ())), None)):
-        small["conditions"] = few(config.conditions)
+        small["conditions"] = shallow(few(config.conditions))
     return dataclasses.replace(config, **small | OWN.get(name, {}) | getattr(module, "REDUCED", {}))
 
 
