@@ -50,7 +50,8 @@ NEEDS = re.compile(r"^This figure needs [^.]*\.\s*")
 ADDRESS = re.compile(r'\b(href|src)="([^"]*)"')
 # What JupyterLab would part from an equation: it may break the line on both sides of one.
 BEFORE_EQUATION = re.compile(r"[(\[“‘]+$")
-AFTER_EQUATION = re.compile(r"[.,;:!?)\]]+(?!\w)|[-’]\w+[.,;:!?)]*|[”’]+[.,;:!?)]*")
+# Of a longer word the hyphen alone: the word would be set in the equation's letters.
+AFTER_EQUATION = re.compile(r"[.,;:!?)\]]+(?!\w)|[-’]\w{1,2}\b[.,;:!?)]*|-(?=\w)|[”’]+[.,;:!?)]*")
 # What the site draws or runs and a notebook does not: icons, and the settings of a page's scripts.
 DECORATION = re.compile(r"<svg [^>]*aria-hidden.*?</svg>|<script\b.*?</script>", re.DOTALL)
 ENVIRONMENT = re.compile(r"\\begin\{(\w+\*?)\}(?:(?!\\begin\{).)*?\\end\{\1\}", re.DOTALL)

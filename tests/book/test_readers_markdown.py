@@ -64,6 +64,7 @@ def test_no_line_may_part_an_equation_from_its_marks():
     assert paragraph(x(), nodes.Text("-th, and "), x(), nodes.Text("’s")) == (
         r"$x\text{-th},$ and $x\text{’s}$"
     )
+    assert paragraph(x(), nodes.Text("-intervals")) == r"$x\text{-}$intervals"
     assert paragraph(x(), nodes.Text(" ("), nodes.emphasis("", "so"), nodes.Text(")")) == (
         "$x$ (*so*)"
     )
