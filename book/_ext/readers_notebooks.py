@@ -17,13 +17,13 @@ from urllib.parse import quote
 import chapters
 import nbformat
 from docutils import nodes
+from executed_chapters import MYST
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from readers_markdown import Block, Code, Text, UnknownNode, Writer
 from sphinx.application import Sphinx
 from sphinx.util import logging
 
-from normtutor.claims.page import MYST
 from normtutor.plotting.drawings import separate
 
 FOLDER = "notebooks"  # of the site
