@@ -21,8 +21,8 @@ from normtutor.experiments import (
     deep_last_norm,
     final_norm,
     growth_shapes,
-    larger_embeddings,
     small_starts,
+    text_stability,
     text_stability_rates,
 )
 
@@ -47,7 +47,7 @@ def without_normalization() -> Evidence:
         return np.array(min(losses, key=np.mean))
 
     grid = text_stability_rates.grids()
-    fresh, larger = (experiments.load(name) for name in ("text_stability", "larger_embeddings"))
+    deep = text_stability.losses(experiments.load("text_stability"), 12)
     bare = text_stability_rates.best_loss(grid, "no norm", 12)
     why = "Not to train is to end above half of chance, which is ln 10 = 2.30 nats a digit."
     return [
@@ -83,11 +83,9 @@ def without_normalization() -> Evidence:
             form=".0f",
         ),
         Finding(
-            "12 layers on text, Fixup's initialisation: test loss minus that with RMSNorm, each "
-            "with the best embeddings tried (nats per token)",
-            over_seeds(
-                -larger_embeddings.minus("Pre-RMSNorm", 12, "no norm, Fixup", larger, fresh)
-            ),
+            "12 layers on text, Fixup's initialisation: test loss minus that with RMSNorm (nats "
+            "per token)",
+            over_seeds(deep["no norm, Fixup"] - deep["Pre-RMSNorm"]),
             above(0.1),
             "Not to train is to be far behind a model that does.",
             form=".3f",
@@ -313,15 +311,6 @@ def dynamic_tanh() -> Evidence:
                 form=".3f",
             )
             for head, tied in (("tied", True), ("untied", False))
-        ),
-        Finding(
-            "the same with twelve layers and an untied output, against LayerNorm with embeddings "
-            "sixteen times as large (nats per token)",
-            over_seeds(
-                deep_last_norm.at_best(deep, "Pre-DyT", False)
-                - larger_embeddings.on_seeds("Pre-LN", deep.seeds)
-            ),
-            form=".3f",
         ),
         Finding(
             "the same with three layers and a tied output, against LayerNorm whose gains start at "

@@ -58,6 +58,13 @@ def compare(saved: Saved, fresh: Saved) -> list[Row]:
     return found
 
 
+def with_tuning(saved: Saved, fresh: dict[str, Any]) -> Saved:
+    """A fresh seed, and with it the seeds on record on which rates are chosen but none reported."""
+    tuning = getattr(module_of(saved.name), "TUNING", ())
+    kept = tuple(run for run in saved.runs if run["seed"] in tuning)
+    return Saved(saved.name, saved.config, (*kept, fresh))
+
+
 def run_again(name: str, seed: int, directory: Path) -> list[Row]:
     """Run a seed that is not on record, and compare it with those that are.
 
@@ -74,4 +81,4 @@ def run_again(name: str, seed: int, directory: Path) -> list[Row]:
     config = configuration(name)
     run = run_experiment(name, seeds=[seed], config=config, jobs=1, directory=directory)
     (fresh,) = (found for found in run.runs if found["seed"] == seed)
-    return compare(saved, Saved(name, saved.config, (fresh,)))
+    return compare(saved, with_tuning(saved, fresh))

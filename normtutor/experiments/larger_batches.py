@@ -1,14 +1,14 @@
 """Twelve layers with BatchNorm and with LayerNorm, in batches of four times as many tokens.
 
-The control of :mod:`normtutor.experiments.text_stability` that its batches ask for: with twelve
-layers and 256 tokens a step BatchNorm ends behind LayerNorm, in training mode too. Is it the depth
-alone, or the noise of statistics over so few tokens? Everything is as there, but for 1,024 tokens a
-step. Both norms are tried at the three largest rates of the grid, with embeddings four times as
-large, which was best for both, on the seeds of that experiment.
+A control of :mod:`normtutor.experiments.embedding_sizes`: with embeddings four times the usual
+size, which is too small for both norms, twelve layers with BatchNorm end behind LayerNorm, in
+training mode too, where a step has 256 tokens. Is it the embeddings alone, or the noise of
+statistics over so few tokens? Everything is as there, but for 1,024 tokens a step. Both norms are
+tried at the three largest rates of the grid, on the seeds of that experiment.
 
 Control: larger batches suit larger rates, so each norm has its own, which lies inside the three
-for both. Larger embeddings, too, let BatchNorm keep up, in small batches
-(:mod:`normtutor.experiments.larger_embeddings`). The rate is chosen on the validation part of the
+for both. Embeddings of the best size, too, let BatchNorm keep up, in small batches
+(:mod:`normtutor.experiments.embedding_sizes`). The rate is chosen on the validation part of the
 same seeds, with three rates for each norm alike; the losses compared are those of the test part.
 Not checked: 256 tokens a step for four times as many steps, so that the number of tokens, which
 grows too, is not told from the size of the batch; PowerNorm; other depths.

@@ -1,13 +1,10 @@
 """Which learning rates train twelve layers, with and without a norm.
 
 The grid of :mod:`normtutor.experiments.text_stability_rates`, whose text says how it is laid out,
-at twelve layers. It is a module of its own so that no rerun takes more than twenty minutes.
+at twelve layers. It is a module of its own so that no rerun takes much more than twenty minutes.
 
 Control: that of the grid at two and six layers: initial weights, embeddings, rates and clipping.
-BatchNorm ends behind LayerNorm, and not because it is evaluated with running averages: with the
-statistics of each batch its loss is the same to 0.001. In larger batches, and with
-larger embeddings, it keeps up (:mod:`normtutor.experiments.larger_batches`,
-:mod:`normtutor.experiments.larger_embeddings`). Post-LN does not leave the loss of guessing
+Post-LN does not leave the loss of guessing
 by frequency in 300 steps of 256 tokens, at any rate; with four times the tokens a step and a longer
 warm-up it does (:mod:`normtutor.experiments.depth_on_text_rates`), so this is no verdict on it. Not
 checked: a second seed of the grid.

@@ -10,10 +10,10 @@ from normtutor import experiments
 from normtutor.experiments import (
     batch_composition,
     deep_last_norm,
+    embedding_sizes,
     final_norm,
     fine_tuning,
     larger_batches,
-    larger_embeddings,
     last_norm_parts,
     logit_remedies,
     noisy_batch_norm,
@@ -49,29 +49,33 @@ def larger_batch() -> str:
     return signed(larger_batches.rows(experiments.load("larger_batches"))["Pre-BatchNorm"])
 
 
-def enlarged(depth: int):
-    """What embeddings sixteen times as large do to LayerNorm's test loss."""
-    return larger_embeddings.minus("Pre-LN", depth, "Pre-LN")
+def sizes(build: str) -> dict:
+    """Test losses of twelve layers by the size of the embeddings."""
+    return embedding_sizes.by_size(experiments.load("embedding_sizes"), build)
 
 
-def fixup_behind(depth: int):
-    """Test loss of Fixup minus that of LayerNorm with the larger embeddings."""
-    return -larger_embeddings.minus("Pre-LN", depth, "no norm, Fixup")
+def fixup_at(size: float):
+    """What a size of the embeddings costs Fixup, beside its best one."""
+    losses = sizes("no norm, Fixup")
+    return losses[size] - losses[1 / 4]
 
 
-def large_and_small() -> tuple[float, float]:
-    """LayerNorm's test loss: twelve layers with the larger embeddings, two with the smaller."""
-    small = text_stability.losses(experiments.load("text_stability"), 2)["Pre-LN"]
-    large = experiments.load("larger_embeddings").values("test", build="Pre-LN", depth=12)
-    return float(large.mean()), float(small.mean())
+def without_layers() -> np.ndarray:
+    return text_stability.without_layers(experiments.load("text_stability"))
 
 
-def by_depth(one: str, other: str) -> list[str]:
-    return [signed(stability(one, other, depth)) for depth in (2, 6, 12)]
+def worth(depth: int) -> np.ndarray:
+    """LayerNorm's test loss minus that without any layer."""
+    losses = text_stability.losses(experiments.load("text_stability"), depth)
+    return losses["Pre-LN"] - without_layers()
 
 
-def behind_rms(build: str, depth: int, digits: int) -> str:
-    return said(stability(build, "Pre-RMSNorm", depth), digits)
+def by_depth(one: str, depths=(2, 6, 12)) -> list[str]:
+    return [said(stability(one, "Pre-LN", depth), 3) for depth in depths]
+
+
+def signed_by_depth(one: str, depths=(2, 6, 12, 24)) -> list[str]:
+    return [signed(stability(one, "Pre-LN", depth)) for depth in depths]
 
 
 def topics(share: float):
@@ -375,122 +379,98 @@ SENTENCES = {
             "times, at rate 0.3 twice"
         ),
     ),
-    "larger embeddings": (
+    "Xavier's weights by depth": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
-            f"LayerNorm ends {said(enlarged(12), 3)} lower with twelve layers and "
-            f"{said(enlarged(24), 3)} lower with twenty-four. Twelve layers then end at "
-            f"{large_and_small()[0]:.2f} nats, where two layers ended with the smaller ones, so in "
-            "these few steps the depth buys nothing. Fixup, which does best with the smallest "
-            f"embeddings tried, is then *behind* LayerNorm by {said(fixup_behind(12), 3)} and "
-            f"{said(fixup_behind(24), 3)} (six"
+            "They end behind LayerNorm by {} nats per token with two layers, {} with six and {} "
+            "with twelve".format(*by_depth("no norm"))
         ),
     ),
-    "Fixup in the story": (
-        "fifteen_minutes",
-        lambda: (
-            f"ended {fixup_behind(12).mean():.2f} to {fixup_behind(24).mean():.2f} nats behind "
-            "LayerNorm in our deepest models"
-        ),
-    ),
-    "RMSNorm with larger embeddings": (
+    "scaled weights by depth": (
         "in_depth/01_internal_covariate_shift",
-        lambda: (
-            "twelve layers are as level: "
-            f"{signed(larger_embeddings.between('Pre-RMSNorm', 'Pre-LN'))}. Fixup"
-        ),
-    ),
-    "BatchNorm with larger embeddings": (
-        "in_depth/01_internal_covariate_shift",
-        lambda: (
-            "BatchNorm's loss minus LayerNorm's is "
-            f"{signed(larger_embeddings.between('Pre-BatchNorm', 'Pre-LN'))} with twelve"
-        ),
-    ),
-    "BatchNorm with larger embeddings, in chapter 3": (
-        "03_batch_norm_vs_layer_norm",
-        lambda: f"it is {said(larger_embeddings.between('Pre-BatchNorm', 'Pre-LN'), 3)} ahead",
-    ),
-    "Fixup against LayerNorm, each at its best": (
-        "01_internal_covariate_shift",
-        lambda: said(fixup_behind(12), 3) + " behind LayerNorm, each",
-    ),
-    "two layers without a norm": (
-        "in_depth/01_internal_covariate_shift",
-        lambda: (
-            f"by {behind_rms('no norm', 2, 3)} (Xavier's weights), "
-            f"{behind_rms('no norm, scaled weights', 2, 3)} (scaled) and "
-            f"{behind_rms('no norm, Fixup', 2, 3)} nats per token (Fixup)"
-        ),
-    ),
-    "six layers without a norm": (
-        "in_depth/01_internal_covariate_shift",
-        lambda: (
-            f"they end {behind_rms('no norm', 6, 2)} and "
-            f"{behind_rms('no norm, scaled weights', 6, 2)} behind RMSNorm"
-        ),
+        lambda: "by {}, {} and {}. With six".format(*by_depth("no norm, scaled weights")),
     ),
     "Fixup by depth": (
         "in_depth/01_internal_covariate_shift",
-        lambda: (
-            f"is {signed(stability('no norm, Fixup', 'Pre-RMSNorm', 6))} with six layers and "
-            f"{signed(stability('no norm, Fixup', 'Pre-RMSNorm'))} with twelve, each"
-        ),
-    ),
-    "twenty-four layers": (
-        "in_depth/01_internal_covariate_shift",
-        lambda: (
-            f"scaled weights end {behind_rms('no norm, scaled weights', 24, 2)} behind RMSNorm, "
-            f"and Fixup's weights end {behind_rms('no norm, Fixup', 24, 3)} *below* it"
-        ),
-    ),
-    "RMSNorm against LayerNorm at twenty-four layers": (
-        "in_depth/01_internal_covariate_shift",
-        lambda: (
-            f"With twenty-four it is {signed(stability('Pre-RMSNorm', 'Pre-LN', 24))}, which the "
-            "test leaves undecided"
+        lambda: "Fixup minus LayerNorm is {}, {}, {} and {} with two,".format(
+            *signed_by_depth("no norm, Fixup")
         ),
     ),
     "RMSNorm against LayerNorm by depth": (
         "in_depth/01_internal_covariate_shift",
-        lambda: "RMSNorm's loss minus LayerNorm's is {}, {} and {} with two, six and twelve".format(
-            *by_depth("Pre-RMSNorm", "Pre-LN")
+        lambda: "RMSNorm minus LayerNorm is {}, {}, {} and {}: within".format(
+            *signed_by_depth("Pre-RMSNorm")
         ),
     ),
     "BatchNorm by depth": (
         "in_depth/01_internal_covariate_shift",
-        lambda: "{} with two layers, {} with six and {} with twelve; PowerNorm's".format(
-            *by_depth("Pre-BatchNorm", "Pre-LN")
+        lambda: "*ahead* of LayerNorm, by {}, {} and {} with two, six and twelve layers".format(
+            *by_depth("Pre-BatchNorm")
         ),
     ),
     "PowerNorm by depth": (
         "in_depth/01_internal_covariate_shift",
-        lambda: "PowerNorm's is {}, {} and {}.".format(*by_depth("Pre-PowerNorm", "Pre-LN")),
+        lambda: "PowerNorm's loss minus LayerNorm's is {}, {} and {}.".format(
+            *signed_by_depth("Pre-PowerNorm", (2, 6, 12))
+        ),
+    ),
+    "no layers": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"ends at {said(without_layers(), 3)}, and LayerNorm with two to twenty-four layers "
+            "cannot be told from it (the largest difference is "
+            + max((said(worth(depth), 3) for depth in (2, 6, 12, 24)), key=lambda text: text[:5])
+            + ")"
+        ),
+    ),
+    "LayerNorm by the size of its embeddings": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            "four times too small LayerNorm loses "
+            f"{said(sizes('Pre-LN')[64.0] - sizes('Pre-LN')[256.0], 3)} nats, with sixteen times"
+        ),
+    ),
+    "Fixup by the size of its embeddings": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"Fixup loses {said(fixup_at(1.0), 3)} if they are four times too large, the usual "
+            f"size, and {said(fixup_at(1 / 16), 3)} if they are four times too small"
+        ),
+    ),
+    "Fixup in the guide": (
+        "which_norm",
+        lambda: f"and {said(stability('no norm, Fixup', 'Pre-LN', 24), 3)} nats behind with",
+    ),
+    "BatchNorm ahead, in chapter 3": (
+        "03_batch_norm_vs_layer_norm",
+        lambda: (
+            f"by {said(stability('Pre-BatchNorm', 'Pre-LN', 2), 3)} nats with two layers and "
+            f"{said(stability('Pre-BatchNorm', 'Pre-LN'), 3)} with twelve"
+        ),
+    ),
+    "BatchNorm with small embeddings, in chapter 3": (
+        "03_batch_norm_vs_layer_norm",
+        lambda: (
+            "Where they are a 64th of that, it ends "
+            f"{said(sizes('Pre-BatchNorm')[4.0] - sizes('Pre-LN')[4.0], 2)} behind with twelve"
+        ),
     ),
     "Post-LN by depth": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
-            f"{said(stability('Post-LN', 'Pre-LN', 2), 2)} behind Pre-LN with two layers and "
+            f"ends {said(stability('Post-LN', 'Pre-LN', 2), 2)} behind Pre-LN with two layers and "
             f"{said(stability('Post-LN', 'Pre-LN', 6), 2)} with six"
         ),
-    ),
-    "BatchNorm at twelve layers": (
-        "03_batch_norm_vs_layer_norm",
-        lambda: f"{said(stability('Pre-BatchNorm', 'Pre-LN'), 2)} nats behind LayerNorm",
     ),
     "BatchNorm at twelve layers in larger batches": (
         "03_batch_norm_vs_layer_norm",
         lambda: f"of 1,024 tokens, not 256, it is level ({larger_batch()})",
     ),
-    "BatchNorm at twelve layers in larger batches, in depth": (
-        "in_depth/01_internal_covariate_shift",
-        lambda: f"its loss minus LayerNorm's is {larger_batch()} with",
-    ),
-    "PowerNorm at twelve layers": (
+    "PowerNorm at two and twelve layers": (
         "06_power_norm",
         lambda: (
-            f"two layers ({said(stability('Pre-PowerNorm', 'Pre-LN', 2), 3)}), and "
-            f"{said(stability('Pre-PowerNorm', 'Pre-LN'), 2)} behind in twelve"
+            f"ahead by {said(stability('Pre-PowerNorm', 'Pre-LN', 2), 3)} with two layers, level "
+            f"with twelve ({signed(stability('Pre-PowerNorm', 'Pre-LN'))})"
         ),
     ),
     "real topics": (
@@ -793,8 +773,3 @@ def test_a_sentence_says_what_the_record_says(name):
 
 def test_a_wrong_number_is_found():
     assert said([1.0, 1.0, 1.0], 2) == "1.00 ± 0.00" != said([1.01, 1.01, 1.01], 2)
-
-
-def test_twelve_layers_end_where_two_did():
-    large, small = large_and_small()
-    assert f"{large:.2f}" == f"{small:.2f}"

@@ -25,7 +25,7 @@ from normtutor.experiments import (
 )
 from normtutor.experiments.__main__ import main
 from normtutor.experiments.package_chunks import Size, train_models
-from normtutor.experiments.records import Saved
+from normtutor.experiments.records import Saved, module_of
 from normtutor.models import TransformerLM
 
 TINY = Size(width=8, heads=2, steps=6, warmup=2, held_out_chunks=64, clip=0.5)
@@ -129,20 +129,39 @@ def test_a_rate_works_if_it_comes_near_the_best_of_any_build():
     }
 
 
-def test_tuning_tries_both_scales_and_goes_on_with_the_better_one(monkeypatch):
+def scales_tried(monkeypatch, loss, rates=(0.1, 0.2, 2.0)) -> list:
+    """The scales that tuning tries in turn, if ``loss`` says what a scale ends at."""
     calls = []
 
     def fake(size, build, depth, scale, runs):
         calls.append((scale, [rate for _, rate in runs]))
         return [
-            {"scale": scale, "learning_rate": r, "diverged": r > 1, "validation": 5 - scale}
+            {"scale": scale, "learning_rate": r, "diverged": r > 1, "validation": loss(scale)}
             for _, r in runs
         ]
 
     monkeypatch.setattr(text_stability_rates, "train_build", fake)
-    config = dataclasses.replace(text_stability_rates.CONFIG, rates=(0.1, 0.2, 2.0, 0.4, 0.8))
+    config = dataclasses.replace(text_stability_rates.CONFIG, rates=rates)
     text_stability_rates.tune(config, "Pre-LN", 12, 0)
-    assert calls == [(1.0, [0.1, 0.2, 2.0]), (4.0, [0.1, 0.2, 2.0]), (4.0, [0.4, 0.8])]
+    return calls
+
+
+def test_tuning_widens_the_scales_until_the_best_lies_inside(monkeypatch):
+    first, rest = [0.1, 0.2, 2.0], [0.4, 0.8]
+    up = scales_tried(monkeypatch, lambda scale: abs(scale - 16), (*first, *rest))
+    assert up == [(scale, first) for scale in (1.0, 4.0, 16.0, 64.0)] + [(16.0, rest)]
+    down = scales_tried(monkeypatch, lambda scale: abs(scale - 1 / 4))
+    assert [scale for scale, _ in down] == [1.0, 4.0, 1 / 4, 1 / 16]
+
+
+def test_tuning_stops_where_a_further_scale_gains_little(monkeypatch):
+    little = text_stability_rates.CONFIG.scale_gain / 2
+    losses = {1.0: 6.0, 4.0: 5.0, 16.0: 4.0, 64.0: 4.0 - little}
+    calls = scales_tried(monkeypatch, losses.__getitem__)
+    assert [scale for scale, _ in calls] == [1.0, 4.0, 16.0, 64.0]
+    # Where everything diverges, one more is tried and no further one.
+    calls = scales_tried(monkeypatch, lambda scale: float("nan"), rates=(2.0, 3.0, 4.0))
+    assert [scale for scale, _ in calls] == [1.0, 4.0, 1 / 4]
 
 
 def test_the_grid_goes_on_while_its_largest_rate_is_the_best(monkeypatch):
@@ -458,6 +477,22 @@ def test_a_fresh_seed_is_inside_or_outside_what_the_record_expects():
     assert not any(row.inside for row in odd)
     with pytest.raises(ValueError, match="one seed"):
         fresh.expected(np.array([1.0]))
+
+
+@pytest.mark.parametrize("name", ["topic_doses", "learning_rate_sweep", "noisy_batch_norm"])
+def test_a_fresh_seed_takes_the_rates_that_were_chosen_on_record(name):
+    """Where rates are chosen on seeds of their own, a fresh seed alone has none to choose from."""
+    saved = experiments.load(name)
+    seed = next(i for i, run in enumerate(saved.runs) if run["seed"] not in saved_tuning(name))
+    of_record = module_of(name).rows(saved)
+    of_one = module_of(name).rows(fresh.with_tuning(saved, saved.runs[seed]))
+    reported = seed - len(saved_tuning(name))
+    for row, values in of_record.items():
+        assert_allclose(of_one[row], values[reported : reported + 1])
+
+
+def saved_tuning(name: str) -> tuple[int, ...]:
+    return module_of(name).TUNING
 
 
 def test_a_seed_on_record_is_no_fresh_one(capsys):

@@ -1,0 +1,102 @@
+"""Twelve layers over sizes of their embeddings: with LayerNorm, with BatchNorm, without a norm.
+
+How much the size of the embeddings matters, which is the size of the stream beside what the
+branches add to it at first. The settings and the seeds are those of
+:mod:`normtutor.experiments.text_stability`; the sizes and, for each size, the rate are those of its
+grid (:mod:`normtutor.experiments.text_stability_rates_12`), so the best size has its whole range of
+rates behind it and the others three. The norms stand in Pre-LN's places; RMSNorm has three of the
+sizes. Without a norm the weights are Fixup's.
+
+Control: a size could look bad because of the rate, so each has the best of three, in factors of
+6.3; at the best sizes a finer grid gained at most a few thousandths of a nat. It could look bad
+because the branches are too large from the start, which is what the size means here: with Pre-LN
+larger embeddings and smaller branches are the same network at the start. Not checked: other
+depths over all sizes; larger batches; more than 300 steps.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from normtutor.experiments import text_stability
+from normtutor.experiments.package_chunks import Size, fingerprint
+from normtutor.experiments.records import Saved
+from normtutor.experiments.text_stability import Condition
+from normtutor.experiments.text_stability_rates import train_build
+
+__all__ = ["CONFIG", "SEEDS", "by_size", "fingerprint", "rows", "run", "run_seeds"]
+
+CHAPTER = "01_internal_covariate_shift"
+FIGURE = "fig-why-embeddings"
+FINDING = (
+    "with a norm all large embeddings do in twelve layers; without one, Fixup needs its own size"
+)
+XLABEL = "test loss minus that at the best size (nats/token)"
+SEEDS = text_stability.SEEDS
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment."""
+
+    conditions: tuple[Condition, ...]
+    size: Size = dataclasses.field(default_factory=lambda: text_stability.CONFIG.size)
+
+
+# At each size the best rate of those that the grid tried there; a test compares them with it.
+CONFIG = Config(
+    conditions=(
+        *(Condition("Pre-LN", 12, scale, 4e-2) for scale in (1.0, 4.0, 16.0, 64.0, 256.0)),
+        *(Condition("Pre-RMSNorm", 12, scale, 4e-2) for scale in (4.0, 16.0, 256.0)),
+        *(Condition("Pre-BatchNorm", 12, scale, 4e-2) for scale in (1.0, 4.0, 16.0, 64.0, 256.0)),
+        *(Condition("no norm, Fixup", 12, scale, 4e-2) for scale in (1 / 16, 1 / 4, 1.0)),
+        Condition("no norm, Fixup", 12, 4.0, 6.3e-3),
+    )
+)
+REDUCED = {
+    "conditions": (
+        Condition("Pre-LN", 2, 1.0, 1e-3),
+        Condition("Pre-LN", 2, 4.0, 1e-3),
+        Condition("no norm, Fixup", 2, 1.0, 1e-3),
+    ),
+    "size": Size(width=8, heads=2, steps=5, warmup=2, held_out_chunks=64, clip=1.0),
+}
+
+
+def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
+    """Train every condition with all seeds at once; a list of records for each seed."""
+    by_condition = [
+        train_build(
+            config.size, c.build, c.depth, c.scale, [(seed, c.learning_rate) for seed in seeds]
+        )
+        for c in config.conditions
+    ]
+    return [list(records) for records in zip(*by_condition, strict=True)]
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed."""
+    return run_seeds(config, [seed])[0]
+
+
+def by_size(saved: Saved, build: str) -> dict[float, np.ndarray]:
+    """Size of the embeddings -> test losses by seed, in order of the sizes."""
+    scales = sorted(c["scale"] for c in saved.config["conditions"] if c["build"] == build)
+    return {scale: saved.values("test", build=build, scale=scale) for scale in scales}
+
+
+def rows(saved: Saved) -> dict[str, np.ndarray]:
+    """Test loss minus that of the same network at the size with the smallest mean, by seed."""
+    found = {}
+    for build in dict.fromkeys(c["build"] for c in saved.config["conditions"]):
+        losses = by_size(saved, build)
+        best = min(losses.values(), key=np.mean)
+        found |= {
+            f"{build}, {scale:g} times": values - best
+            for scale, values in losses.items()
+            if values is not best
+        }
+    return found

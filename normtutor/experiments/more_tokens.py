@@ -1,0 +1,67 @@
+"""Twelve layers that read a million tokens, with a norm and without one, on fresh seeds.
+
+The models of :mod:`normtutor.experiments.text_stability` with thirteen times as many tokens: 1,000
+steps of 1,024. A model without any layer runs beside them, embeddings and an output matrix alone:
+it predicts the next piece from the present one, and what a model ends below it is what its layers
+are worth. Rate and size of the embeddings are those that
+:mod:`normtutor.experiments.more_tokens_rates` found best for each on another seed.
+
+Control: a difference could come from the rate, the size of the embeddings or clipping; the first
+two were tuned for each network, the share of clipped steps is recorded. All have the same batches.
+Not checked: other depths, longer runs, other norms, and a full grid of rates.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from normtutor.experiments import more_tokens_rates
+from normtutor.experiments.more_tokens_rates import Config, train_conditions
+from normtutor.experiments.package_chunks import fingerprint
+from normtutor.experiments.records import Saved
+from normtutor.experiments.text_stability import Condition
+
+__all__ = ["CONFIG", "SEEDS", "fingerprint", "losses", "rows", "run", "run_seeds"]
+
+CHAPTER = "01_internal_covariate_shift"
+FIGURE = "none: chapter 1 reads it, where layers pay"
+FINDING = "where layers pay, twelve of them end lowest with a norm or from Fixup's weights, far below Xavier's"
+XLABEL = "test loss minus that without layers (nats/token)"
+SEEDS = tuple(range(10, 15))
+NO_LAYERS = "no layers"
+
+CONFIG = Config(
+    conditions=(
+        Condition("no norm", 0, 1 / 4, 4e-2),
+        Condition("no norm", 12, 1 / 4, 1.6e-2),
+        Condition("no norm, Fixup", 12, 1 / 4, 1.6e-2),
+        Condition("Pre-LN", 12, 4.0, 1.6e-2),
+        Condition("Pre-RMSNorm", 12, 4.0, 1.6e-2),
+    )
+)
+REDUCED = more_tokens_rates.REDUCED
+
+
+def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
+    """Train every network with all seeds at once; a list of records for each seed."""
+    return train_conditions(config.size, config.conditions, seeds)
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every network with this seed."""
+    return run_seeds(config, [seed])[0]
+
+
+def losses(saved: Saved) -> dict[str, np.ndarray]:
+    """Network -> test loss of each seed; the one without layers is called "no layers"."""
+    return {
+        c["build"] if c["depth"] else NO_LAYERS: saved.values("test", **c)
+        for c in saved.config["conditions"]
+    }
+
+
+def rows(saved: Saved) -> dict[str, np.ndarray]:
+    """Test loss minus that without any layer, by seed."""
+    found = losses(saved)
+    return {name: found[name] - found[NO_LAYERS] for name in found if name != NO_LAYERS}

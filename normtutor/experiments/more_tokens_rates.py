@@ -1,0 +1,104 @@
+"""Which rate and which size of the embeddings suit twelve layers that read a million tokens.
+
+The language models of :mod:`normtutor.experiments.text_stability_rates`, trained for 1,000 steps of
+1,024 tokens in place of 300 steps of 256: thirteen times as many. There a model without any layer
+ends about as low as the best of those with layers; here it does not. Each network starts from
+the rate and the size that were best there and is tried at their neighbours. What was best is run
+on fresh seeds by :mod:`normtutor.experiments.more_tokens`.
+
+Control: a network could look bad because of its rate or the size of its embeddings, so each has two
+of either at least. Not checked: a second seed; rates in between; and the whole grid.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from normtutor.experiments import text_stability
+from normtutor.experiments.package_chunks import Size, fingerprint
+from normtutor.experiments.records import Saved
+from normtutor.experiments.text_stability import Condition
+from normtutor.experiments.text_stability_rates import train_build
+
+__all__ = ["CONFIG", "SEEDS", "best", "fingerprint", "run", "train_conditions"]
+
+CHAPTER = "01_internal_covariate_shift"
+FIGURE = "none: it chooses the learning rates of more_tokens"
+FINDING = "with thirteen times the tokens LayerNorm's best embeddings are far smaller"
+SEEDS = (0,)
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment."""
+
+    conditions: tuple[Condition, ...]
+    size: Size = dataclasses.field(
+        default_factory=lambda: dataclasses.replace(
+            text_stability.CONFIG.size, batch_size=32, steps=1000, warmup=250
+        )
+    )
+
+
+CONFIG = Config(
+    conditions=(
+        Condition("no norm", 0, 1 / 4, 1.6e-2),
+        Condition("no norm", 0, 1 / 4, 4e-2),
+        Condition("no norm", 0, 1 / 4, 1e-1),
+        Condition("no norm", 0, 1.0, 1.6e-2),
+        Condition("no norm", 0, 1.0, 4e-2),
+        Condition("no norm", 12, 1 / 4, 2.5e-3),
+        Condition("no norm", 12, 1 / 4, 6.3e-3),
+        Condition("no norm", 12, 1 / 4, 1.6e-2),
+        Condition("no norm", 12, 1 / 4, 4e-2),
+        Condition("no norm, Fixup", 12, 1 / 4, 6.3e-3),
+        Condition("no norm, Fixup", 12, 1 / 4, 1.6e-2),
+        Condition("no norm, Fixup", 12, 1 / 4, 4e-2),
+        Condition("no norm, Fixup", 12, 1.0, 1.6e-2),
+        Condition("no norm, Fixup", 12, 1.0, 4e-2),
+        Condition("Pre-LN", 12, 1.0, 1.6e-2),
+        Condition("Pre-LN", 12, 4.0, 6.3e-3),
+        Condition("Pre-LN", 12, 4.0, 1.6e-2),
+        Condition("Pre-LN", 12, 4.0, 4e-2),
+        Condition("Pre-LN", 12, 16.0, 1.6e-2),
+        Condition("Pre-LN", 12, 16.0, 4e-2),
+        Condition("Pre-LN", 12, 256.0, 4e-2),
+        Condition("Pre-RMSNorm", 12, 4.0, 1.6e-2),
+        Condition("Pre-RMSNorm", 12, 4.0, 4e-2),
+        Condition("Pre-RMSNorm", 12, 16.0, 4e-2),
+    )
+)
+REDUCED = {
+    "conditions": (Condition("no norm", 0, 1.0, 1e-3), Condition("Pre-LN", 2, 1.0, 1e-3)),
+    "size": Size(width=8, heads=2, steps=5, warmup=2, held_out_chunks=64, clip=1.0),
+}
+
+
+def train_conditions(
+    size: Size, conditions: Sequence[Condition], seeds: Sequence[int]
+) -> list[list[dict[str, Any]]]:
+    """Train every condition with all seeds at once; a list of records for each seed."""
+    by_condition = [
+        train_build(size, c.build, c.depth, c.scale, [(seed, c.learning_rate) for seed in seeds])
+        for c in conditions
+    ]
+    return [list(records) for records in zip(*by_condition, strict=True)]
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every network at its sizes and rates with this seed."""
+    return train_conditions(config.size, config.conditions, [seed])[0]
+
+
+def best(saved: Saved) -> dict[tuple[str, int], Condition]:
+    """(build, depth) -> what ended with the smallest validation loss."""
+    found: dict[tuple[str, int], tuple[float, Condition]] = {}
+    for c in saved.config["conditions"]:
+        loss = float(saved.values("validation", **c).mean())
+        this = found.get((c["build"], c["depth"]))
+        if not np.isnan(loss) and (this is None or loss < this[0]):
+            found[c["build"], c["depth"]] = loss, Condition(**c)
+    return {cell: condition for cell, (_, condition) in found.items()}
