@@ -281,7 +281,7 @@ def better_than_layer_norm() -> Evidence:
         ),
         *(
             Finding(
-                f"our test loss of PowerNorm minus LayerNorm's, docstrings without padding, {depth} "
+                f"our test loss of PowerNorm minus LayerNorm's, no padding, {depth} "
                 "layers (nats per token)",
                 over_seeds(deep["Pre-PowerNorm"] - deep["Pre-LN"]),
                 below(0),

@@ -6,15 +6,17 @@ place, with a tied output and with one of its own.
 
 At three layers a start of 0.5 was as good as any (:mod:`normtutor.experiments.tanh_starts`). At
 twelve the best starts are 0.06 to 0.25, and with the last place and an output of its own 0.5 costs
-almost half a nat. Embeddings four times as large cost an untied model 0.2 nats and more; a tied one
-with the last place gains 0.09 from them.
+almost half a nat. Larger embeddings cost an untied model with the last place 0.05 nats and more,
+also if α starts lower in proportion; a tied one gains 0.09 from embeddings four times as large.
+Without the last place an untied one gains 0.06 from embeddings four times smaller.
 
 Control: a start could look bad because of the rate, so each has two to four, and the best one lies
 between worse ones; because of the output or the last place, so there are both of each; or because
-the embeddings feed tanh inputs of another size, so they were also four times as large. Of the
-starts tried, too, the best lies between worse ones. After the last layer α starts where it did
-best at three layers; with an output of its own 0.25 was worse than 0.5 there, and 1 failed. Not
-checked: a second seed, and every start with every rate and both sizes of the embeddings.
+the embeddings feed tanh inputs of another size, so these were larger and smaller, with α in
+proportion too. Of the starts tried the best lies between worse ones. After the last layer α starts
+where it did best at three layers; with an output of its own 0.25 was worse than 0.5 there, and 1
+failed. Not checked: a second seed; embeddings a sixteenth of the usual size; and every start with
+every rate and size.
 """
 
 from typing import Any
@@ -78,6 +80,20 @@ CONFIG = Config(
         _row(False, False, 1.0, 0.03125, HIGH[:2]),
         _row(False, False, 4.0, 0.5, LOW),
         _row(False, False, 4.0, 0.25, LOW),
+        # Larger and smaller embeddings, with α and the last place's in proportion or as they are.
+        _row(True, False, 4.0, 0.125, (1.6e-2, 4e-2, 1e-1), last=0.125),
+        _row(True, False, 1 / 4, 0.125, (1.6e-2, 4e-2, 6.3e-3), last=2.0),
+        _row(True, False, 1.0, 0.125, (6.3e-3, 2.5e-3), last=1.0),
+        _row(True, False, 4.0, 0.03125, (1.6e-2, 4e-2, 1e-1), last=0.125),
+        _row(True, False, 1 / 4, 0.5, (1.6e-2, 4e-2, 6.3e-3), last=2.0),
+        _row(True, True, 16.0, 0.03125, (1.6e-2, 4e-2, 6.3e-3), last=0.0625),
+        _row(True, True, 1.0, 0.5, (1.6e-2, 4e-2, 6.3e-3), last=1.0),
+        _row(True, True, 16.0, 0.125, (1.6e-2, 4e-2, 6.3e-3), last=0.0625),
+        _row(True, True, 1.0, 0.125, (1.6e-2, 4e-2), last=1.0),
+        _row(False, False, 1 / 4, 0.25, (1.6e-2, 4e-2, 1e-1), last=0.5),
+        _row(False, False, 1 / 4, 0.0625, (1.6e-2, 4e-2, 1e-1), last=0.5),
+        _row(False, True, 1 / 4, 1.0, (1.6e-2, 4e-2, 1e-1), last=0.25),
+        _row(False, True, 1 / 4, 0.25, (1.6e-2, 4e-2, 1e-1), last=0.25),
     )
 )
 REDUCED = {

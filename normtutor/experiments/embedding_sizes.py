@@ -10,8 +10,8 @@ sizes. Without a norm the weights are Fixup's.
 Control: a size could look bad because of the rate, so each has the best of three, in factors of
 6.3; at the best sizes a finer grid gained at most a few thousandths of a nat. It could look bad
 because the branches are too large from the start, which is what the size means here: with Pre-LN
-larger embeddings and smaller branches are the same network at the start. Not checked: other
-depths over all sizes; larger batches; more than 300 steps.
+larger embeddings and smaller branches are the same network at the start. Not checked: other depths
+over all sizes; larger batches; more than 300 steps.
 """
 
 import dataclasses
@@ -90,7 +90,7 @@ def by_size(saved: Saved, build: str) -> dict[float, np.ndarray]:
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:
     """Test loss minus that of the same network at the size with the smallest mean, by seed."""
-    found = {}
+    found: dict[str, np.ndarray] = {}
     for build in dict.fromkeys(c["build"] for c in saved.config["conditions"]):
         losses = by_size(saved, build)
         best = min(losses.values(), key=np.mean)

@@ -3,8 +3,8 @@
 A Pre-LN Transformer ends with a norm. In models as small as the book's this last norm can cost more
 than all the others gain, and then "no norm beats LayerNorm" says something about the last norm and
 nothing about the rest. Here it is switched on and off, with the output matrix tied to the embedding
-or not, at four learning rates each; with the norm on, and without any norm, also with embeddings
-four times as large. Gradients are not clipped.
+or not, at four learning rates each; with the norm on also with larger embeddings, and without any
+norm with larger and smaller ones. Gradients are not clipped.
 
 Every seed trains the whole grid. The learning rate of a condition is chosen by the mean validation
 loss over the seeds; what is compared is the loss on the test part. A network of three layers also
@@ -12,23 +12,21 @@ trains without a norm, so it stands beside the others.
 
 Dynamic tanh stands beside LayerNorm and RMSNorm. Its α starts where
 :mod:`normtutor.experiments.tanh_starts` found it to start best, in the layers and after the last
-one, on another seed. Twelve layers are in :mod:`normtutor.experiments.deep_last_norm`. Not run:
-the larger embeddings with RMSNorm or dynamic tanh. A pilot with rates from 0.004 to 0.032 had
-LayerNorm's best rate at the upper end and that of no norm below it; so the grid begins at 0.008
-and ends at 0.064.
+one, on another seed. Twelve layers are in :mod:`normtutor.experiments.deep_last_norm`. A pilot with
+rates from 0.004 to 0.032 had LayerNorm's best rate at the upper end and that of no norm below it;
+so the grid begins at 0.008 and ends at 0.064.
 
 Control: the last norm could cost something because of the rate, so every condition is trained at
 four, and the best lies inside the grid at scale 1; because of the embeddings, to which a tied
-output binds it, so the output is also untied; or because of their scale, so they are also four
-times as large: with the better of the two LayerNorm's model ends 0.13 nats higher with the last
-norm than without if it is tied, and 0.09 lower if not. No norm, which has nothing after the last
-layer either, runs alongside, from ordinary weights; from Fixup's it is ahead of both norms
-(:mod:`normtutor.experiments.small_starts`, which also has LayerNorm with small gains). Dynamic tanh
-could be ahead because it hands the branches a smaller input than a norm does; so LayerNorm also has
-embeddings four times as large, with the last norm and without, and with an untied output it then is
-ahead. Which part of the last norm costs a tied model what it does is the subject of
-:mod:`normtutor.experiments.last_norm_parts`. Not checked: more than 300 steps, and larger
-embeddings for dynamic tanh beyond a pilot on one seed, in which they cost it 0.12 nats.
+output binds it, so the output is also untied; or because of their scale, so they are also larger:
+with the best scale LayerNorm's tied model is no longer worse with the last norm than without. With
+the largest embeddings the best rate is the largest of the four, so a norm could still gain. No
+norm, which has nothing after the last layer either, runs alongside, from ordinary weights; from
+Fixup's it is ahead of both norms at equal embeddings (:mod:`normtutor.experiments.small_starts`,
+which also has LayerNorm with small gains). Which part of the last norm costs a tied model with the
+usual embeddings what it does is the subject of :mod:`normtutor.experiments.last_norm_parts`. Not
+checked: more than 300 steps, and larger embeddings for dynamic tanh beyond a pilot on one seed, in
+which they cost it 0.12 nats.
 """
 
 import dataclasses
@@ -105,6 +103,12 @@ CONFIG = Config(
         Cell("tanh", True, True, last=0.25),
         Cell("tanh", True, False),
         *_both_heads("tanh", False),
+        *_both_heads("none", False, scale=1 / 4),
+        *_both_heads("layer", True, scale=16.0),
+        *_both_heads("layer", True, scale=64.0),
+        *_both_heads("rms", True, scale=4.0),
+        *_both_heads("rms", True, scale=16.0),
+        *_both_heads("rms", True, scale=64.0),
     )
 )
 LARGE_CONFIG = Config(

@@ -6,8 +6,8 @@ training mode too, where a step has 256 tokens. Is it the embeddings alone, or t
 statistics over so few tokens? Everything is as there, but for 1,024 tokens a step. Both norms are
 tried at the three largest rates of the grid, on the seeds of that experiment.
 
-Control: larger batches suit larger rates, so each norm has its own, which lies inside the three
-for both. Embeddings of the best size, too, let BatchNorm keep up, in small batches
+Control: larger batches suit larger rates, so each norm has its own, which lies inside the three for
+both. Embeddings of the best size, too, let BatchNorm keep up, in small batches
 (:mod:`normtutor.experiments.embedding_sizes`). The rate is chosen on the validation part of the
 same seeds, with three rates for each norm alike; the losses compared are those of the test part.
 Not checked: 256 tokens a step for four times as many steps, so that the number of tokens, which

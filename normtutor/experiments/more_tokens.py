@@ -26,7 +26,10 @@ __all__ = ["CONFIG", "SEEDS", "fingerprint", "losses", "rows", "run", "run_seeds
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "none: chapter 1 reads it, where layers pay"
-FINDING = "where layers pay, twelve of them end lowest with a norm or from Fixup's weights, far below Xavier's"
+FINDING = (
+    "where layers pay, twelve of them end lowest with a norm or from Fixup's weights, far below "
+    "Xavier's"
+)
 XLABEL = "test loss minus that without layers (nats/token)"
 SEEDS = tuple(range(10, 15))
 NO_LAYERS = "no layers"

@@ -2,9 +2,9 @@
 
 The language models of :mod:`normtutor.experiments.text_stability_rates`, trained for 1,000 steps of
 1,024 tokens in place of 300 steps of 256: thirteen times as many. There a model without any layer
-ends about as low as the best of those with layers; here it does not. Each network starts from
-the rate and the size that were best there and is tried at their neighbours. What was best is run
-on fresh seeds by :mod:`normtutor.experiments.more_tokens`.
+ends about as low as the best of those with layers; here it does not. Each network starts from the
+rate and the size that were best there and is tried at their neighbours. What was best is run on
+fresh seeds by :mod:`normtutor.experiments.more_tokens`.
 
 Control: a network could look bad because of its rate or the size of its embeddings, so each has two
 of either at least. Not checked: a second seed; rates in between; and the whole grid.
@@ -15,15 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from normtutor.experiments import text_stability
+from normtutor.experiments import text_stability, text_stability_rates
 from normtutor.experiments.package_chunks import Size, fingerprint
 from normtutor.experiments.records import Saved
 from normtutor.experiments.text_stability import Condition
 from normtutor.experiments.text_stability_rates import train_build
 
-__all__ = ["CONFIG", "SEEDS", "best", "fingerprint", "run", "train_conditions"]
+__all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run", "train_conditions"]
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "none: it chooses the learning rates of more_tokens"
@@ -93,12 +91,6 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
     return train_conditions(config.size, config.conditions, [seed])[0]
 
 
-def best(saved: Saved) -> dict[tuple[str, int], Condition]:
-    """(build, depth) -> what ended with the smallest validation loss."""
-    found: dict[tuple[str, int], tuple[float, Condition]] = {}
-    for c in saved.config["conditions"]:
-        loss = float(saved.values("validation", **c).mean())
-        this = found.get((c["build"], c["depth"]))
-        if not np.isnan(loss) and (this is None or loss < this[0]):
-            found[c["build"], c["depth"]] = loss, Condition(**c)
-    return {cell: condition for cell, (_, condition) in found.items()}
+def best_rates(saved: Saved) -> dict[tuple[str, int, float], float]:
+    """(build, depth, scale) -> rate with the smallest validation loss, at the best scale."""
+    return text_stability_rates.best_rates(saved)

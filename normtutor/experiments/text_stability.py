@@ -9,8 +9,8 @@ part. Gradients are clipped at length 1 for all, and the share of clipped steps 
 clipping hides how unstable a network is, and here it helps those without a norm. A model without
 any layer, embeddings and an output matrix, says what layers are worth in these steps.
 
-Pre-LN is held against Pre-RMSNorm in an equivalence test. Its margin was fixed before the
-first of these runs of Pre-LN, at 2 % of perplexity, the margin of the shallow comparison in
+Pre-LN is held against Pre-RMSNorm in an equivalence test. Its margin was fixed before the first of
+these runs of Pre-LN, at 2 % of perplexity, the margin of the shallow comparison in
 :mod:`normtutor.experiments.rms_against_layer`: the two are called equivalent if the 95 % interval
 of the paired differences lies within the margin on both sides, and undecided if it does not. No
 norm with Fixup takes the same test.

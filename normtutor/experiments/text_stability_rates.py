@@ -4,15 +4,16 @@ Seven ways to build a Transformer language model are trained at seven learning r
 and 0.1, in factors of 2.5. What is tuned for one is tuned for all: the embeddings enter the first
 layer as they are, or larger or smaller, in factors of four; at three of the rates the scales are
 widened until the best one lies inside, or one step more gains less than 0.02 nats. Then the other
-four rates are run at the best scale, and a larger one if the largest is best.
-Gradients are clipped at length 1 in all conditions, which helps those that explode, and the share
-of clipped steps is recorded.
+four rates are run at the best scale, and a larger one if the largest is best. Gradients are clipped
+at length 1 in all conditions, which helps those that explode, and the share of clipped steps is
+recorded.
 
-A rate *works* if the validation loss lies within ``margin`` of the best one that any
-condition reached at this depth. The margin, 0.25 nats, was fixed before the first run. The best
-rates are those of :mod:`normtutor.experiments.text_stability`, which runs them on fresh seeds.
+A rate *works* if the validation loss lies within ``margin`` of the best one that any condition
+reached at this depth. The margin, 0.25 nats, was fixed before the first run. The best rates are
+those of :mod:`normtutor.experiments.text_stability`, which runs them on fresh seeds.
 
-No layers (:mod:`normtutor.experiments.text_stability_rates_0`), twelve (:mod:`normtutor.experiments.text_stability_rates_12`), twenty-four
+No layers (:mod:`normtutor.experiments.text_stability_rates_0`), twelve
+(:mod:`normtutor.experiments.text_stability_rates_12`), twenty-four
 (:mod:`normtutor.experiments.text_stability_rates_24`) and PowerNorm
 (:mod:`normtutor.experiments.text_stability_rates_power`) are in modules of their own, so that none
 takes more than twenty minutes; ``grids`` puts all of them together.
@@ -20,11 +21,12 @@ takes more than twenty minutes; ``grids`` puts all of them together.
 Control: a network without a norm could fail because of its initial weights, so two schemes that
 scale them run beside the ordinary ones; because of the embeddings, so every network has the size
 that is best for it; or because of the rate, so there are seven, over a factor of 250, and no best
-rate of a network that trains lies at the end of the grid. Clipping at length 1 is on for all and helps those that explode, so the
-share of clipped steps stands beside each loss. BatchNorm could fail in evaluation only, so its loss
-is also taken with the statistics of each batch; the two agree to 0.005. With six layers
-and more the norms are best with the largest embeddings tried, 64 or 256 times the usual ones; the
-last step gained less than 0.02 nats. Not checked: a second seed of the grid.
+rate of a network that trains lies at the end of the grid. Clipping at length 1 is on for all and
+helps those that explode, so the share of clipped steps stands beside each loss. BatchNorm could
+fail in evaluation only, so its loss is also taken with the statistics of each batch; the two agree
+to 0.005. With six layers and more the norms are best with the largest embeddings tried, 64 or 256
+times the usual ones; the last step gained less than 0.02 nats. Not checked: a second seed of the
+grid.
 """
 
 import dataclasses

@@ -4,10 +4,10 @@ The grid of :mod:`normtutor.experiments.text_stability_rates`, whose text says h
 at twelve layers. It is a module of its own so that no rerun takes much more than twenty minutes.
 
 Control: that of the grid at two and six layers: initial weights, embeddings, rates and clipping.
-Post-LN does not leave the loss of guessing
-by frequency in 300 steps of 256 tokens, at any rate; with four times the tokens a step and a longer
-warm-up it does (:mod:`normtutor.experiments.depth_on_text_rates`), so this is no verdict on it. Not
-checked: a second seed of the grid.
+Post-LN does not leave the loss of guessing by frequency in 300 steps of 256 tokens, at any rate;
+with four times the tokens a step and a longer warm-up it does
+(:mod:`normtutor.experiments.depth_on_text_rates`), so this is no verdict on it. Not checked: a
+second seed of the grid.
 """
 
 import dataclasses

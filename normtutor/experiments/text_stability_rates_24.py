@@ -4,8 +4,7 @@ The grid of :mod:`normtutor.experiments.text_stability_rates`, whose text says h
 for the builds that decide: no norm with scaled weights and with Fixup's, Pre-LN and Pre-RMSNorm.
 
 Control: that of the grid at two and six layers: initial weights, embeddings, rates and clipping.
-Not checked: more steps, BatchNorm, PowerNorm and
-Post-LN, and a second seed of the grid.
+Not checked: more steps, BatchNorm, PowerNorm and Post-LN, and a second seed of the grid.
 """
 
 import dataclasses

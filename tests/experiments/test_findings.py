@@ -11,6 +11,8 @@ from normtutor.experiments.records import Saved
 
 # Each sentence that a saved run reports, and what must hold of its rows for the sentence to be
 # true. Who writes another sentence says here what it comes to.
+NORMED = ("Pre-LN", "Pre-BatchNorm")
+
 FINDINGS = {
     "batch_composition": (
         "BatchNorm keeps up unless batches are of equal length; then its two modes part",
@@ -50,18 +52,14 @@ FINDINGS = {
         ),
     ),
     "deep_last_norm": (
-        "at twelve layers the last norm gains with an output of its own; small initial "
-        "gains do much of the same",
-        lambda rows: (
-            min(
-                rows[f"{norm}, no last norm, untied"] - rows[f"{norm}, last norm, untied"]
-                for norm in ("LN", "RMSNorm")
-            )
-            > 0.2
-            and abs(rows["LN, no last norm, tied"] - rows["LN, last norm, tied"]) < 0.02
-            and rows["RMSNorm, no last norm, tied"] - rows["RMSNorm, last norm, tied"] > 0.1
-            and rows["DyT, no last norm, tied"] - rows["DyT, last norm, tied"] < -0.3
-            and rows["LN, small gains, no last norm, untied"] < 0.1
+        "at twelve layers the last norm gains, tied or not; small initial gains do much of the "
+        "same",
+        lambda rows: all(
+            rows[f"{norm}, no last norm, {head}"] - rows[f"{norm}, last norm, {head}"] > 0.3
+            and rows[f"LN, small gains, no last norm, {head}"] - rows[f"LN, last norm, {head}"]
+            < 0.12
+            for norm in ("LN", "RMSNorm")
+            for head in ("tied", "untied")
         ),
     ),
     "depth_profiles": (
@@ -244,20 +242,29 @@ FINDINGS = {
         "with 1,024 tokens a step BatchNorm keeps up with LayerNorm in twelve layers",
         lambda rows: len(rows) == 2 and max(abs(value) for value in rows.values()) < 0.03,
     ),
-    "larger_embeddings": (
-        "with larger embeddings twelve layers with a norm end lower, BatchNorm's most",
+    "embedding_sizes": (
+        "with a norm all large embeddings do in twelve layers; without one, Fixup needs its own "
+        "size",
         lambda rows: (
-            rows["Pre-BatchNorm, 12 layers"]
-            < 2 * min(rows["Pre-LN, 12 layers"], rows["Pre-RMSNorm, 12 layers"])
-            and max(rows.values()) < -0.05
+            max(rows[f"{build}, {scale} times"] for build in NORMED for scale in (16, 64)) < 0.05
+            and min(rows[f"{build}, 1 times"] for build in ("Pre-LN", "Pre-BatchNorm")) > 0.5
+            and min(value for name, value in rows.items() if "Fixup" in name) > 0.1
+        ),
+    ),
+    "more_tokens": (
+        "where layers pay, twelve of them end lowest with a norm or from Fixup's weights, far "
+        "below Xavier's",
+        lambda rows: (
+            max(value for name, value in rows.items() if name != "no norm") < -0.15
+            and rows["no norm"] > -0.1
         ),
     ),
     "text_stability": (
         "of three ways to start twelve layers without a norm only Fixup's comes near RMSNorm",
         lambda rows: (
-            rows["no norm, 12 layers"] > 10
+            rows["no norm, 12 layers"] > 0.5
             and rows["no norm, scaled weights, 12 layers"] > 0.2
-            and -0.1 < rows["no norm, Fixup, 12 layers"] < 0.02
+            and abs(rows["no norm, Fixup, 12 layers"]) < 0.02
         ),
     ),
     "topic_doses": (

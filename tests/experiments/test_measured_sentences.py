@@ -16,6 +16,7 @@ from normtutor.experiments import (
     larger_batches,
     last_norm_parts,
     logit_remedies,
+    more_tokens,
     noisy_batch_norm,
     qk_norm,
     remedies,
@@ -168,23 +169,6 @@ def deep_tanh(tied: bool, against: str = "Pre-LN"):
     )
 
 
-def with_large_embeddings(build: str = "Pre-LN"):
-    """Test loss of twelve layers with the largest embeddings, on the seeds of deep_last_norm."""
-    return larger_embeddings.on_seeds(build, experiments.load("deep_last_norm").seeds)
-
-
-def tanh_behind_large(build: str = "Pre-LN"):
-    """Test loss of dynamic tanh, untied and at its best, minus that of a norm so enlarged."""
-    saved = experiments.load("deep_last_norm")
-    return deep_last_norm.at_best(saved, "Pre-DyT", False) - with_large_embeddings(build)
-
-
-def without_last_norm_or_large(build: str = "Pre-LN", against: str = "Pre-LN"):
-    """Test loss without the last norm, untied, minus that with it and large embeddings."""
-    losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
-    return losses[build, False, False] - with_large_embeddings(against)
-
-
 def without_last_norm_at_three(tied: bool):
     """LayerNorm's test loss without the last norm minus with it, each at its best."""
     saved = experiments.load("final_norm")
@@ -208,12 +192,24 @@ def behind_quiet_layer(tied: bool):
     return rows["Fixup, tied" if tied else "Fixup, untied"]
 
 
-def large_embeddings() -> str:
-    """Test loss of Fixup minus LayerNorm's at its best, untied, three layers."""
-    saved = experiments.load("final_norm")
-    layer = final_norm.chosen(saved, norm="layer", tied=False)["test"]
-    quiet = small_starts.chosen(experiments.load("small_starts"), "Fixup", False)["test"]
+def large_embeddings(tied: bool) -> str:
+    """Test loss of Fixup minus LayerNorm's at its best, three layers."""
+    layer = final_norm.chosen(experiments.load("final_norm"), norm="layer", tied=tied)["test"]
+    quiet = small_starts.chosen(experiments.load("small_starts"), "Fixup", tied)["test"]
     return said(quiet - layer, 3)
+
+
+def tanh_at_three(tied: bool) -> str:
+    """Test loss of dynamic tanh minus LayerNorm's, each at its best, three layers."""
+    saved = experiments.load("final_norm")
+    tanh, layer = (final_norm.chosen(saved, norm=n, tied=tied)["test"] for n in ("tanh", "layer"))
+    return said(tanh - layer, 3)
+
+
+def with_more_tokens(build: str, against: str = "Pre-LN"):
+    """Test loss of twelve layers on thirteen times the tokens minus another network's."""
+    losses = more_tokens.losses(experiments.load("more_tokens"))
+    return losses[build] - losses[against]
 
 
 def last_place(name: str, against: str | None = None):
@@ -580,65 +576,48 @@ SENTENCES = {
         "in_depth/05_rms_norm",
         lambda: (
             f"the loss is higher by {said(without_last_norm(False), 3)} nats with LayerNorm and by "
-            f"{said(without_last_norm(False, 'Pre-RMSNorm'), 3)} with RMSNorm"
-        ),
-    ),
-    "no last norm at twelve layers, larger embeddings": (
-        "in_depth/05_rms_norm",
-        lambda: (
-            f"(`larger_embeddings`) by {said(without_last_norm_or_large(), 3)} and "
-            + said(without_last_norm_or_large("Pre-RMSNorm", "Pre-RMSNorm"), 3)
+            f"{said(without_last_norm(False, 'Pre-RMSNorm'), 3)} with RMSNorm if the model has an "
+            f"output matrix of its own, and by {said(without_last_norm(True), 3)} and "
+            f"{said(without_last_norm(True, 'Pre-RMSNorm'), 3)} if it is tied"
         ),
     ),
     "no last norm at three layers, each at its best": (
         "in_depth/05_rms_norm",
-        lambda: f"and {said(without_last_norm_at_three(False), 3)} higher with each at its best",
-    ),
-    "small gains beside larger embeddings": (
-        "in_depth/05_rms_norm",
         lambda: (
-            f"{said(without_last_norm_or_large('Pre-LN, small gains'), 3)} of "
-            f"{np.mean(without_last_norm_or_large()):.3f} is left"
+            f"ends {said(without_last_norm_at_three(True), 3)} *lower* with the last norm than "
+            f"without, each at its best, and the untied one "
+            f"{said(without_last_norm_at_three(False), 3)}"
         ),
     ),
-    "larger embeddings in chapter 5": (
+    "the last norm in chapter 5": (
         "05_rms_norm",
         lambda: (
-            f"(larger embeddings: {np.mean(without_last_norm_or_large()):.2f}, "
-            f"{np.mean(without_last_norm_or_large('Pre-LN, small gains')):.2f})"
-        ),
-    ),
-    "no last norm at twelve layers, tied": (
-        "in_depth/05_rms_norm",
-        lambda: (
-            f"the loss changes by {said(without_last_norm(True), 3)} with LayerNorm, rises by "
-            f"{said(without_last_norm(True, 'Pre-RMSNorm'), 3)} with RMSNorm, and falls by "
-            f"{said(without_last_norm(True, 'Pre-DyT'), 3)} with DyT"
+            f"it gains an untied model {np.mean(without_last_norm(False)):.2f} (RMSNorm: "
+            f"{np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f}) and a tied one "
+            f"{np.mean(without_last_norm(True)):.2f} "
+            f"({np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f}) "
+            "({numref}`fig-deep-last-norm`); small gains leave "
+            f"{np.mean(small_gains(False, True)):.2f} and {np.mean(small_gains(True, True)):.2f}. "
+            f"Fixup is level untied and {np.mean(behind_fixup(True)):.2f} ahead tied"
         ),
     ),
     "dynamic tanh without a last place": (
         "in_depth/05_rms_norm",
-        lambda: f"hardly needs a last place: {said(without_last_norm(False, 'Pre-DyT'), 3)}",
-    ),
-    "dynamic tanh without a last place, tied": (
-        "in_depth/05_rms_norm",
-        lambda: f"comes within {said(behind_fixup(False, 'Pre-DyT'), 3)}",
+        lambda: (
+            f"ends {said(without_last_norm(False, 'Pre-DyT'), 3)} and "
+            f"{said(without_last_norm(True, 'Pre-DyT'), 3)} lower without it"
+        ),
     ),
     "dynamic tanh at twelve layers": (
         "in_depth/05_rms_norm",
         lambda: (
-            f"{said(deep_tanh(True), 3)} nats ahead of LayerNorm with a tied output; with an "
-            f"output of its own the difference is −{said(deep_tanh(False), 3)}, and against "
-            "LayerNorm with larger embeddings DyT is "
-            f"{said(tanh_behind_large(), 3)} behind"
+            f"it is {said(deep_tanh(False), 3)} behind LayerNorm untied and "
+            f"{said(deep_tanh(True), 3)} tied"
         ),
     ),
-    "the low start at twelve layers": (
+    "the low start at three layers": (
         "08_after_2020",
-        lambda: (
-            f"gains starting at 0.1 leave at most {behind_tanh('small gains', True)} and "
-            f"{said(against_small_gains(True), 3)}"
-        ),
+        lambda: f"gains starting at 0.1 leave at most {behind_tanh('small gains', True)}.",
     ),
     "quiet starts at three layers": (
         "in_depth/08_after_2020",
@@ -656,63 +635,84 @@ SENTENCES = {
     ),
     "Fixup beside large embeddings": (
         "in_depth/05_rms_norm",
-        lambda: f"embeddings four times as large ({large_embeddings()})",
+        lambda: (
+            f"64 times as large (by {large_embeddings(False)}; tied it is "
+            f"{large_embeddings(True)} behind)"
+        ),
+    ),
+    "dynamic tanh at three layers": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"untied model is {tanh_at_three(False)} ahead of DyT's best, its tied one "
+            f"{tanh_at_three(True)} behind"
+        ),
     ),
     "the low start at twelve layers, in depth": (
         "in_depth/08_after_2020",
-        lambda: (
-            f"gains {said(small_gains(True), 3)} nats, and DyT is then "
-            f"{said(against_small_gains(True), 3)} ahead of it"
-        ),
+        lambda: f"small gains LayerNorm is {said(against_small_gains(True), 3)} behind it",
     ),
     "small gains at twelve layers": (
         "in_depth/05_rms_norm",
         lambda: (
-            f"ends {said(small_gains(False), 3)} lower with an output of its own and "
-            f"{said(small_gains(True), 3)} lower with a tied one"
+            f"ends {said(small_gains(False), 3)} lower untied and {said(small_gains(True), 3)} "
+            "lower tied"
         ),
     ),
     "the last norm beside small gains": (
         "in_depth/05_rms_norm",
-        lambda: f"leaves {said(small_gains(False, True), 3)} of the",
-    ),
-    "dynamic tanh at twelve layers, in the chapter": (
-        "08_after_2020",
         lambda: (
-            f"with twelve layers, α starting lower, {said(deep_tanh(True), 3)} ahead and "
-            f"{said(tanh_behind_large(), 3)} behind"
+            f"leaves {said(small_gains(False, True), 3)} and {said(small_gains(True, True), 3)} "
+            "of what"
         ),
     ),
     "dynamic tanh at twelve layers, in depth": (
         "in_depth/08_after_2020",
         lambda: (
-            f"it is {said(tanh_behind_large(), 3)} behind LayerNorm and "
-            f"{said(tanh_behind_large('Pre-RMSNorm'), 3)} behind RMSNorm with larger embeddings "
-            f"(`larger_embeddings`; with smaller ones −{said(deep_tanh(False), 3)} and "
-            f"−{said(deep_tanh(False, 'Pre-RMSNorm'), 3)})"
+            f"by {said(deep_tanh(True), 3)} nats of LayerNorm and "
+            f"{said(deep_tanh(True, 'Pre-RMSNorm'), 3)} of RMSNorm, with an untied one by "
+            f"{said(deep_tanh(False), 3)} and {said(deep_tanh(False, 'Pre-RMSNorm'), 3)}"
         ),
     ),
     "dynamic tanh at twelve layers, in the guide": (
         "which_norm",
         lambda: (
-            f"DyT in twelve layers ended {said(tanh_behind_large(), 3)} behind LayerNorm with "
-            "large embeddings"
+            f"DyT in twelve layers ended {said(deep_tanh(False), 3)} behind LayerNorm, and "
+            f"{said(deep_tanh(True), 3)} if"
         ),
     ),
     "the last norm at twelve layers, in the guide": (
         "which_norm",
         lambda: (
-            f"lost {np.mean(without_last_norm_or_large('Pre-RMSNorm', 'Pre-RMSNorm')):.2f} nats "
+            f"lost {np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f} nats "
             "with an output matrix of their own and "
             f"{np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f} with one tied to the embedding "
-            f"(LayerNorm: {np.mean(without_last_norm_or_large()):.2f} and nothing)"
+            f"(LayerNorm: {np.mean(without_last_norm(False)):.2f} and "
+            f"{np.mean(without_last_norm(True)):.2f})"
         ),
     ),
     "the last norm in the questions": (
         "questions",
         lambda: (
-            f"it is {-np.mean(without_last_norm_at_three(True)):.2f} higher and "
-            f"{np.mean(without_last_norm_at_three(False)):.2f} lower. With twelve"
+            f"ends {np.mean(without_last_norm(False)):.2f} nats lower with the last norm than "
+            f"without, a tied one {np.mean(without_last_norm(True)):.2f}, with RMSNorm "
+            f"{np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f} and "
+            f"{np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f}"
+        ),
+    ),
+    "more tokens": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"end {said(with_more_tokens('Pre-LN', 'no layers'), 3)} nats below a model without "
+            "layers"
+        ),
+    ),
+    "more tokens, the others": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"RMSNorm minus LayerNorm is {signed(with_more_tokens('Pre-RMSNorm'))}, Fixup minus "
+            f"LayerNorm {signed(with_more_tokens('no norm, Fixup'))}, and Xavier's weights without "
+            "a norm end "
+            f"{said(with_more_tokens('no norm'), 3)} behind LayerNorm"
         ),
     ),
     "one length for all tokens": (
@@ -736,7 +736,10 @@ SENTENCES = {
     ),
     "tied LayerNorm behind Fixup": (
         "in_depth/05_rms_norm",
-        lambda: f"by {said(behind_fixup(True), 2)} and {said(behind_fixup(False), 2)} nats",
+        lambda: (
+            f"by {said(behind_fixup(True), 3)} of LayerNorm and "
+            f"{said(behind_fixup(True, 'Pre-RMSNorm'), 3)} of RMSNorm"
+        ),
     ),
     "no norm on sorting, at the best rate": (
         "05_rms_norm",

@@ -14,9 +14,12 @@ from normtutor.experiments import (
     deep_tanh_starts,
     depth_on_text,
     depth_on_text_rates,
+    embedding_sizes,
     final_norm,
     fresh,
     last_norm_parts,
+    more_tokens,
+    more_tokens_rates,
     records,
     tanh_starts,
     text_stability,
@@ -232,16 +235,36 @@ def test_running_statistics_do_not_explain_where_batch_norm_and_power_norm_end()
 
 def test_the_rates_are_those_that_were_chosen():
     best = text_stability_rates.best_rates(text_stability_rates.grids())
+    best |= text_stability_rates.best_rates(experiments.load("text_stability_rates_0"))
     taken = {(c.build, c.depth, c.scale): c.learning_rate for c in text_stability.CONFIG.conditions}
     assert taken.items() <= best.items()
+
+
+def test_each_size_of_the_embeddings_has_its_best_rate():
+    grid = experiments.load("text_stability_rates_12")
+    for c in embedding_sizes.CONFIG.conditions:
+        tried = {
+            record["learning_rate"]: record["validation"]
+            for record in grid.runs[0]["records"]
+            if (record["build"], record["scale"]) == (c.build, c.scale)
+        }
+        assert c.learning_rate == min(tried, key=lambda rate: tried[rate] or np.inf)
+
+
+def test_more_tokens_have_the_rates_that_were_chosen():
+    best = more_tokens_rates.best_rates(experiments.load("more_tokens_rates"))
+    taken = {(c.build, c.depth, c.scale): c.learning_rate for c in more_tokens.CONFIG.conditions}
+    assert taken == best
 
 
 def test_twelve_layers_cannot_tell_rms_norm_from_layer_norm():
     losses = text_stability.losses(experiments.load("text_stability"), 12)
     assert np.isclose(text_stability.MARGIN, experiments.load("rms_against_layer").config["margin"])
     assert text_stability.within_margin(losses["Pre-RMSNorm"] - losses["Pre-LN"])
-    # The test can fail: Fixup is ahead by more than it allows, and scattered seeds decide nothing.
-    assert not text_stability.within_margin(losses["no norm, Fixup"] - losses["Pre-RMSNorm"])
+    # The test can fail: Fixup is behind by more than it allows, and scattered seeds decide nothing.
+    deepest = text_stability.losses(experiments.load("text_stability"), 24)
+    assert text_stability.within_margin(deepest["Pre-RMSNorm"] - deepest["Pre-LN"])
+    assert not text_stability.within_margin(deepest["no norm, Fixup"] - deepest["Pre-RMSNorm"])
     assert not text_stability.within_margin(np.array([-0.03, 0.03, -0.02, 0.02, 0.0]))
 
 
@@ -275,7 +298,7 @@ def test_who_is_ahead_when_all_are_tuned_depends_on_the_output():
     for tied, sign in ((True, -1), (False, 1)):
         best = [final_norm.chosen(saved, norm=norm, tied=tied) for norm in ("tanh", "layer")]
         assert (sign * (best[0]["test"] - best[1]["test"])).mean() > 0
-    assert best[0]["final"] is False and best[1]["scale"] == 4
+    assert best[0]["final"] is False and best[1]["scale"] == 64
 
 
 def test_the_figures_get_what_they_need():
@@ -303,7 +326,7 @@ def test_twelve_layers_are_trained_as_the_grids_chose():
         elif isinstance(c, deep_last_norm.GainCondition):
             tried = [
                 record
-                for record in experiments.load("deep_last_norm_rates").runs[0]["records"]
+                for record in experiments.load("deep_small_gains").runs[0]["records"]
                 if (record["build"], record["final"], record["tied"]) == (c.build, c.final, c.tied)
             ]
             found = min(tried, key=lambda record: record["validation"])
