@@ -33,7 +33,7 @@ from normtutor.claims.ledger import (
     over_seeds,
     verdict_of,
 )
-from normtutor.experiments import growth_shapes, image_norms
+from normtutor.experiments import growth_shapes, image_norms, text_stability_rates
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
