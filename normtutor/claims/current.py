@@ -34,8 +34,9 @@ CHAPTER = "08_after_2020"
     met=f"{ASSISTANT}, and {TUTORIALS}",
     place=Place("07_pre_ln_and_post_ln", "What helps"),
     recorded="half",
-    condition="True of a deep model that is merely stripped of its norms. With an initialisation "
-    "made for it, or with few layers, it trains.",
+    condition="True of some deep models that are merely stripped of their norms. With an "
+    "initialisation made for it, with few layers, or with small embeddings and many tokens, one "
+    "trains.",
 )
 def without_normalization() -> Evidence:
     remedies = experiments.load("remedies")
@@ -252,9 +253,9 @@ def pre_ln_with_rms_norm() -> Evidence:
     recorded="open",
     condition="Its authors report level or slightly better results from images to language, with "
     "one of three diffusion models worse; a later report has a gain with little text and a loss "
-    "with more. In our small models, with rates, embeddings and the start of α tuned, it ends "
-    "ahead in three layers with a tied output, and behind in three with an untied one and in "
-    "twelve with either.",
+    "with more. In our small models, with rates, the start of α and LayerNorm's embeddings tuned, "
+    "it ends ahead in three layers with a tied output, and behind in three with an untied one "
+    "and in twelve with either.",
 )
 def dynamic_tanh() -> Evidence:
     tuned, deep = experiments.load("final_norm"), experiments.load("deep_last_norm")

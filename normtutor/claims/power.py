@@ -335,8 +335,8 @@ def trouble_of_batch_norm() -> Evidence:
             form=".3f",
         ),
         Finding(
-            "12 layers, shuffled chunks: BatchNorm minus LayerNorm in training mode; gone with "
-            "embeddings sixteen times as large and not four (nats per token)",
+            "12 layers, shuffled chunks, best embeddings: BatchNorm minus LayerNorm in training "
+            "mode (nats per token)",
             over_seeds(
                 deep.values("test_in_batches", build="Pre-BatchNorm", depth=12)
                 - deep.values("test", build="Pre-LN", depth=12)

@@ -432,7 +432,7 @@ def recurrent_networks() -> Evidence:
     "cannot be told from LayerNorm, in models of two layers. With equal lengths it falls behind in "
     "every seed, but five seeds leave open whether by the tenth of a nat that was fixed "
     "beforehand. On shuffled text without padding it is ahead with two to twelve layers, and "
-    "behind only where batches are small and the embeddings far smaller than is best. "
+    "behind only in small batches at one of five sizes of the embeddings. "
     "Reports on larger models go both ways {cite:p}`shen2020,wang2022bn`.",
 )
 def fails_on_text() -> Evidence:

@@ -18,7 +18,7 @@ __all__ = ["CONFIG", "SEEDS", "fingerprint", "run"]
 
 CHAPTER = "05_rms_norm"
 FIGURE = "none: it chooses rates, gains and embeddings for deep_last_norm"
-FINDING = "without the last norm twelve layers end lower the smaller the gains in them start"
+FINDING = "without the last norm small gains in twelve layers lower the loss"
 SEEDS = deep_last_norm_rates.SEEDS
 
 CONFIG = Config(

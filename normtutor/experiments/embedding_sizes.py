@@ -7,11 +7,11 @@ grid (:mod:`normtutor.experiments.text_stability_rates_12`), so the best size ha
 rates behind it and the others three. The norms stand in Pre-LN's places; RMSNorm has three of the
 sizes. Without a norm the weights are Fixup's.
 
-Control: a size could look bad because of the rate, so each has the best of three, in factors of
-6.3; at the best sizes a finer grid gained at most a few thousandths of a nat. It could look bad
-because the branches are too large from the start, which is what the size means here: with Pre-LN
-larger embeddings and smaller branches are the same network at the start. Not checked: other depths
-over all sizes; larger batches; more than 300 steps.
+Control: a size could look bad because of the rate, so each has the best of three, mostly the
+largest, in factors of 6.3; at the best sizes a finer grid gained at most a few thousandths of a
+nat. It could look bad because the branches are too large from the start, which is what the size
+means here: with Pre-LN larger embeddings and smaller branches are the same network at the start.
+Not checked: other depths over all sizes; larger batches; more than 300 steps.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ __all__ = ["CONFIG", "SEEDS", "by_size", "fingerprint", "rows", "run", "run_seed
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-why-embeddings"
 FINDING = (
-    "with a norm all large embeddings do in twelve layers; without one, Fixup needs its own size"
+    "in 300 steps twelve layers with a norm do with all large embeddings; Fixup needs its own size"
 )
 XLABEL = "test loss minus that at the best size (nats/token)"
 SEEDS = text_stability.SEEDS

@@ -7,8 +7,8 @@ are worth. Rate and size of the embeddings are those that
 :mod:`normtutor.experiments.more_tokens_rates` found best for each on another seed.
 
 Control: a difference could come from the rate, the size of the embeddings or clipping; the first
-two were tuned for each network, the share of clipped steps is recorded. All have the same batches.
-Not checked: other depths, longer runs, other norms, and a full grid of rates.
+two were tuned, Xavier's weights at one size, the share of clipped steps is recorded. All have the
+same batches. Not checked: other depths, longer runs, other norms, and a full grid of rates.
 """
 
 from collections.abc import Sequence

@@ -7,7 +7,8 @@ rate and the size that were best there and is tried at their neighbours. What wa
 fresh seeds by :mod:`normtutor.experiments.more_tokens`.
 
 Control: a network could look bad because of its rate or the size of its embeddings, so each has two
-of either at least. Not checked: a second seed; rates in between; and the whole grid.
+of either, but for Xavier's weights, which have one size. Not checked: a second seed; rates in
+between; and the whole grid.
 """
 
 import dataclasses

@@ -25,8 +25,8 @@ rate of a network that trains lies at the end of the grid. Clipping at length 1 
 helps those that explode, so the share of clipped steps stands beside each loss. BatchNorm could
 fail in evaluation only, so its loss is also taken with the statistics of each batch; the two agree
 to 0.005. With six layers and more the norms are best with the largest embeddings tried, 64 or 256
-times the usual ones; the last step gained less than 0.02 nats. Not checked: a second seed of the
-grid.
+times the usual ones; the last step gained less than 0.02 nats, so a difference below that may be
+the size's. Not checked: a second seed of the grid.
 """
 
 import dataclasses
@@ -118,6 +118,7 @@ LARGE_CONFIG = Config(
 )
 REDUCED = {
     "builds": ("no norm", "Pre-BatchNorm", "Pre-PowerNorm"),
+    "scale_gain": 10.0,
     "depths": (2,),
     "rates": (1e-3, 6.3e-3),
     "size": Size(width=8, heads=2, steps=5, warmup=2, held_out_chunks=64, clip=1.0),

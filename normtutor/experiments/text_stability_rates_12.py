@@ -19,6 +19,6 @@ __all__ = ["CONFIG", "REDUCED", "SEEDS", "best_rates", "fingerprint", "run"]
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "none: it chooses the learning rates of text_stability"
-FINDING = "twelve layers without a norm train only from small initial weights"
+FINDING = "twelve layers without a norm train well only from Fixup's weights"
 SEEDS = text_stability_rates.SEEDS
 CONFIG = dataclasses.replace(text_stability_rates.CONFIG, depths=(12,))
