@@ -28,7 +28,7 @@ FAST_TESTS = $(shell $(BIN)/python .ci/fast_tests.py)
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --durations=15 --durations-min=3
 
 .DEFAULT_GOAL := help
-.PHONY: help book lab live serve check test lint types units coverage seconds chapters notebooks site built-site audit bench libraries mutants refresh format lock dist publish clean
+.PHONY: help book lab live serve check test lint types units coverage seconds notebooks site audit bench libraries mutants refresh format lock dist publish clean
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -67,12 +67,8 @@ serve: book  ## Build the site and serve it on http://localhost:8000 (PORT=...)
 check: lint types  ## Check in a minute: style, types, fast tests
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope $(FAST_TESTS)
 
-# The cheap failures come first. The types are checked beside the chapters, and the tests in a browser,
-# which wait for half of their time, run beside those that compute: so no core is ever idle.
-BESIDE = $(MAKE) --no-print-directory -o $(INSTALLED) -j 2
-test: lint  ## Check everything: style, types, tests, chapters, site
-	@$(BESIDE) types chapters
-	@$(BESIDE) units built-site
+# The cheap failures come first.
+test: lint types units notebooks site  ## Check everything: style, types, tests, chapters, site
 
 lint: $(INSTALLED)  ## Check format and style, notebooks included
 	$(BIN)/ruff format --check .
@@ -121,22 +117,13 @@ mutants: $(INSTALLED)  ## Change the code on purpose: which changes does no test
 	set -f; $(MUTATION)/bin/mutmut run --max-children $(JOBS) $(MUTANTS)
 	$(MUTATION)/bin/mutmut results
 
-chapters: $(INSTALLED)
+notebooks: $(INSTALLED)  ## Execute the chapters that changed, compare all stored outputs
 	$(BIN)/python .ci/chapters.py $(NOTEBOOKS)
+	NORMTUTOR_EXECUTED=_build $(PYTEST) --dist loadscope --nbval --nbval-current-env $(NOTEBOOKS)
 
-OUTPUTS = NORMTUTOR_EXECUTED=_build $(PYTEST) --dist loadscope --nbval --nbval-current-env $(NOTEBOOKS)
-
-notebooks: chapters  ## Execute the chapters that changed, compare all stored outputs
-	$(OUTPUTS)
-
-# Who has nothing left to do takes over tests of another process: a file of browser tests is long.
 site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then test it
 	$(BIN)/python .ci/build.py --clean --executed . --output _build/checked
-	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) -n $(SITE_JOBS) --dist worksteal $(SITE_TESTS)
-
-built-site: $(INSTALLED)
-	$(OUTPUTS)
-	$(MAKE) --no-print-directory -o $(INSTALLED) site
+	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) -n $(SITE_JOBS) --dist loadscope $(SITE_TESTS)
 
 audit: book  ## Execute all readers' notebooks; measure the site; takes half an hour
 	$(BIN)/python .ci/readers.py
