@@ -56,6 +56,8 @@ box.popover = "manual";
 let current = null;
 let opening = 0;
 let closing = 0;
+/* Where that link stood when its preview was put beside it. */
+let placed = 0;
 
 const isShown = () => box.matches(":popover-open");
 
@@ -70,6 +72,7 @@ function hide() {
 function place(link, x) {
   const lines = [...link.getClientRects()];
   const line = lines.find(({ left, right }) => left <= x && x <= right) ?? lines[0];
+  placed = lines[0].top;
   const above = lines[0].top - 12;
   const below = innerHeight - lines.at(-1).bottom - 12;
   box.style.setProperty("--room", `${Math.max(above, below)}px`);
@@ -150,8 +153,11 @@ function watchLinks() {
   document.addEventListener("keydown", (event) => (event.key === "Escape" ? hide() : scrollByKey(event)));
   document.addEventListener("click", ({ target }) => box.contains(target) || hide());
   // The page may scroll to bring the link that has the focus into view, and its sections then get their
-  // height: the preview waits for the end of that.
-  const scrolled = () => (isShown() ? hide() : current === document.activeElement && wait(current, 0));
+  // height: the preview waits for the end of that. A pixel, which a page may move when the preview
+  // comes, is no scrolling.
+  const moved = () => Math.abs(current.getClientRects()[0].top - placed) > 4;
+  const scrolled = () =>
+    isShown() ? moved() && hide() : current === document.activeElement && wait(current, 0);
   window.addEventListener("scroll", scrolled, { passive: true });
   window.addEventListener("blur", hide);
 }
