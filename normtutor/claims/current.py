@@ -21,6 +21,7 @@ from normtutor.experiments import (
     deep_last_norm,
     final_norm,
     growth_shapes,
+    more_tokens,
     small_starts,
     text_stability,
     text_stability_rates,
@@ -50,6 +51,7 @@ def without_normalization() -> Evidence:
     grid = text_stability_rates.grids()
     deep = text_stability.losses(experiments.load("text_stability"), 12)
     bare = text_stability_rates.best_loss(grid, "no norm", 12)
+    longer = more_tokens.losses(experiments.load("more_tokens"))
     why = "Not to train is to end above half of chance, which is ln 10 = 2.30 nats a digit."
     return [
         Finding(
@@ -82,6 +84,14 @@ def without_normalization() -> Evidence:
             above(np.log(1024)),
             "Not to train is to end at chance or worse; with 1,024 pieces chance is 6.93 nats.",
             form=".2f",
+        ),
+        Finding(
+            "the same on thirteen times as many tokens: test loss minus that without any layer "
+            "(nats per token)",
+            over_seeds(longer["no norm"] - longer[more_tokens.NO_LAYERS]),
+            above(0),
+            "Not to train is to do no better than without layers.",
+            form=".3f",
         ),
         Finding(
             "12 layers on text, Fixup's initialisation: test loss minus that with RMSNorm (nats "

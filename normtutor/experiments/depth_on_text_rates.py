@@ -12,8 +12,9 @@ rate 0.001) did not leave it either: 5.90. Pre-LN learns at every rate, best wit
 
 Control: Post-LN could fail because of its rate or because of the missing warm-up, so each row has
 its rates, and all best ones lie inside; Pre-LN has the same steps, sequences and embeddings, and
-learns. The embeddings are four times as large as usual, which is best for Pre-LN at this depth, but
-cost Post-LN 0.2 nats with two and with six layers, at rate 0.0063
+learns. The embeddings are four times as large as usual, which suits Pre-LN best on a million tokens
+(:mod:`normtutor.experiments.more_tokens_rates`) but is too small for it in 300 steps; they cost
+Post-LN 0.2 nats with two and with six layers, at rate 0.0063
 (:mod:`normtutor.experiments.text_stability_rates`). It could fail because a step has 256 tokens, so
 two rows have 1,024: there it does leave the plateau with 300 steps of warm-up (5.46), and hardly
 without (5.84), on one seed and at one rate. Post-LN's longest warm-up is its best one, by 0.02, on

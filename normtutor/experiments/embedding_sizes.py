@@ -14,36 +14,22 @@ means here: with Pre-LN larger embeddings and smaller branches are the same netw
 Not checked: other depths over all sizes; larger batches; more than 300 steps.
 """
 
-import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from normtutor.experiments import text_stability
 from normtutor.experiments.package_chunks import Size, fingerprint
 from normtutor.experiments.records import Saved
-from normtutor.experiments.text_stability import Condition
-from normtutor.experiments.text_stability_rates import train_build
+from normtutor.experiments.text_stability import Condition, Config, run, run_seeds
 
 __all__ = ["CONFIG", "SEEDS", "by_size", "fingerprint", "rows", "run", "run_seeds"]
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-why-embeddings"
 FINDING = (
-    "in 300 steps twelve layers with a norm do with all large embeddings; Fixup needs its own size"
+    "in 300 steps any large embeddings suit twelve layers with a norm; Fixup needs its own size"
 )
 XLABEL = "test loss minus that at the best size (nats/token)"
 SEEDS = text_stability.SEEDS
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment."""
-
-    conditions: tuple[Condition, ...]
-    size: Size = dataclasses.field(default_factory=lambda: text_stability.CONFIG.size)
 
 
 # At each size the best rate of those that the grid tried there; a test compares them with it.
@@ -64,22 +50,6 @@ REDUCED = {
     ),
     "size": Size(width=8, heads=2, steps=5, warmup=2, held_out_chunks=64, clip=1.0),
 }
-
-
-def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
-    """Train every condition with all seeds at once; a list of records for each seed."""
-    by_condition = [
-        train_build(
-            config.size, c.build, c.depth, c.scale, [(seed, c.learning_rate) for seed in seeds]
-        )
-        for c in config.conditions
-    ]
-    return [list(records) for records in zip(*by_condition, strict=True)]
-
-
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
-    """Train every condition with this seed."""
-    return run_seeds(config, [seed])[0]
 
 
 def by_size(saved: Saved, build: str) -> dict[float, np.ndarray]:

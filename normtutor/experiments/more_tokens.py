@@ -11,16 +11,12 @@ two were tuned, Xavier's weights at one size, the share of clipped steps is reco
 same batches. Not checked: other depths, longer runs, other norms, and a full grid of rates.
 """
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from normtutor.experiments import more_tokens_rates
-from normtutor.experiments.more_tokens_rates import Config, train_conditions
 from normtutor.experiments.package_chunks import fingerprint
 from normtutor.experiments.records import Saved
-from normtutor.experiments.text_stability import Condition
+from normtutor.experiments.text_stability import Condition, Config, run, run_seeds
 
 __all__ = ["CONFIG", "SEEDS", "fingerprint", "losses", "rows", "run", "run_seeds"]
 
@@ -41,19 +37,10 @@ CONFIG = Config(
         Condition("no norm, Fixup", 12, 1 / 4, 1.6e-2),
         Condition("Pre-LN", 12, 4.0, 1.6e-2),
         Condition("Pre-RMSNorm", 12, 4.0, 1.6e-2),
-    )
+    ),
+    size=more_tokens_rates.CONFIG.size,
 )
 REDUCED = more_tokens_rates.REDUCED
-
-
-def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
-    """Train every network with all seeds at once; a list of records for each seed."""
-    return train_conditions(config.size, config.conditions, seeds)
-
-
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
-    """Train every network with this seed."""
-    return run_seeds(config, [seed])[0]
 
 
 def losses(saved: Saved) -> dict[str, np.ndarray]:

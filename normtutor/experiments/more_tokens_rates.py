@@ -12,34 +12,18 @@ between; and the whole grid.
 """
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from normtutor.experiments import text_stability, text_stability_rates
+from normtutor.experiments import text_stability
 from normtutor.experiments.package_chunks import Size, fingerprint
-from normtutor.experiments.records import Saved
-from normtutor.experiments.text_stability import Condition
-from normtutor.experiments.text_stability_rates import train_build
+from normtutor.experiments.text_stability import Condition, Config, run
+from normtutor.experiments.text_stability_rates import best_rates
 
-__all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run", "train_conditions"]
+__all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "none: it chooses the learning rates of more_tokens"
 FINDING = "with thirteen times the tokens LayerNorm's best embeddings are far smaller"
 SEEDS = (0,)
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment."""
-
-    conditions: tuple[Condition, ...]
-    size: Size = dataclasses.field(
-        default_factory=lambda: dataclasses.replace(
-            text_stability.CONFIG.size, batch_size=32, steps=1000, warmup=250
-        )
-    )
 
 
 CONFIG = Config(
@@ -68,30 +52,10 @@ CONFIG = Config(
         Condition("Pre-RMSNorm", 12, 4.0, 1.6e-2),
         Condition("Pre-RMSNorm", 12, 4.0, 4e-2),
         Condition("Pre-RMSNorm", 12, 16.0, 4e-2),
-    )
+    ),
+    size=dataclasses.replace(text_stability.CONFIG.size, batch_size=32, steps=1000, warmup=250),
 )
 REDUCED = {
     "conditions": (Condition("no norm", 0, 1.0, 1e-3), Condition("Pre-LN", 2, 1.0, 1e-3)),
     "size": Size(width=8, heads=2, steps=5, warmup=2, held_out_chunks=64, clip=1.0),
 }
-
-
-def train_conditions(
-    size: Size, conditions: Sequence[Condition], seeds: Sequence[int]
-) -> list[list[dict[str, Any]]]:
-    """Train every condition with all seeds at once; a list of records for each seed."""
-    by_condition = [
-        train_build(size, c.build, c.depth, c.scale, [(seed, c.learning_rate) for seed in seeds])
-        for c in conditions
-    ]
-    return [list(records) for records in zip(*by_condition, strict=True)]
-
-
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
-    """Train every network at its sizes and rates with this seed."""
-    return train_conditions(config.size, config.conditions, [seed])[0]
-
-
-def best_rates(saved: Saved) -> dict[tuple[str, int, float], float]:
-    """(build, depth, scale) -> rate with the smallest validation loss, at the best scale."""
-    return text_stability_rates.best_rates(saved)

@@ -258,6 +258,8 @@ def test_without_fixup_text_would_not_train_either(monkeypatch):
     def undone(name, record):
         if name == "text_stability" and record["build"] == "no norm, Fixup":
             record["test"] += 1
+        if name == "more_tokens" and (record["build"], record["depth"]) == ("no norm", 12):
+            record["test"] += 1
         if name == "remedies" and record["wiring"] == "fixup":
             record["loss"] += 2
 

@@ -243,7 +243,7 @@ FINDINGS = {
         lambda rows: len(rows) == 2 and max(abs(value) for value in rows.values()) < 0.03,
     ),
     "embedding_sizes": (
-        "in 300 steps twelve layers with a norm do with all large embeddings; Fixup needs its own "
+        "in 300 steps any large embeddings suit twelve layers with a norm; Fixup needs its own "
         "size",
         lambda rows: (
             max(rows[f"{build}, {scale} times"] for build in NORMED for scale in (16, 64)) < 0.05
