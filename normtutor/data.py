@@ -243,7 +243,13 @@ def load_corpus(
     settings = (level, pieces, min_count, shortest, longest)
     if path is not None:
         return _cut_inside(*_text_file(path), *settings)
-    return _cut_by_document(package_text(), *settings)
+    return _of_packages(*settings)
+
+
+@lru_cache(maxsize=8)
+def _of_packages(level: Level, *settings: int) -> Corpus:
+    """The text of the installed packages, whose versions are asked for once per process."""
+    return _cut_by_document(package_text(), level, *settings)
 
 
 # Parts, each a list of documents, each a list of sentences that are not cut into tokens yet.

@@ -117,7 +117,7 @@ LARGE_CONFIG = Config(
     builds=tuple(BUILDS), depths=(6, 12, 24), size=dataclasses.replace(LARGE, clip=1.0)
 )
 REDUCED = {
-    "builds": ("no norm", "Pre-BatchNorm", "Pre-PowerNorm"),
+    "builds": ("no norm", "Pre-BatchNorm", "Post-LN"),
     "scale_gain": 10.0,
     "depths": (2,),
     "rates": (1e-3, 6.3e-3),

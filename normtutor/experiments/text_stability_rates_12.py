@@ -13,12 +13,13 @@ second seed of the grid.
 import dataclasses
 
 from normtutor.experiments import text_stability_rates
-from normtutor.experiments.text_stability_rates import REDUCED, best_rates, fingerprint, run
+from normtutor.experiments.text_stability_rates import best_rates, fingerprint, run
 
-__all__ = ["CONFIG", "REDUCED", "SEEDS", "best_rates", "fingerprint", "run"]
+__all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "none: it chooses the learning rates of text_stability"
 FINDING = "twelve layers without a norm train well only from Fixup's weights"
 SEEDS = text_stability_rates.SEEDS
 CONFIG = dataclasses.replace(text_stability_rates.CONFIG, depths=(12,))
+REDUCED = text_stability_rates.REDUCED | {"builds": ("no norm, Fixup", "Pre-LN")}

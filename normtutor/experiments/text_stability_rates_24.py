@@ -10,9 +10,9 @@ Not checked: more steps, BatchNorm, PowerNorm and Post-LN, and a second seed of 
 import dataclasses
 
 from normtutor.experiments import text_stability_rates
-from normtutor.experiments.text_stability_rates import REDUCED, best_rates, fingerprint, run
+from normtutor.experiments.text_stability_rates import best_rates, fingerprint, run
 
-__all__ = ["CONFIG", "REDUCED", "SEEDS", "best_rates", "fingerprint", "run"]
+__all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "none: it chooses the learning rates of text_stability"
@@ -23,3 +23,4 @@ CONFIG = dataclasses.replace(
     builds=("no norm, scaled weights", "no norm, Fixup", "Pre-LN", "Pre-RMSNorm"),
     depths=(24,),
 )
+REDUCED = text_stability_rates.REDUCED | {"builds": ("no norm, scaled weights", "Pre-RMSNorm")}
