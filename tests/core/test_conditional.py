@@ -152,6 +152,15 @@ def test_the_conditional_layers_learn_and_their_gradients_are_right(make):
     assert "4, 2" in repr(layer)
 
 
+def test_adaptive_layer_norm_adds_its_epsilon_to_the_variance():
+    y, _ = norms.adaptive_layer_norm(X, SCALE, SHIFT, eps=0.5)
+    x_hat, _ = norms.layer_norm(X, eps=0.5)
+    assert_allclose(y, x_hat * (1 + SCALE[:, None]) + SHIFT[:, None], rtol=1e-12, atol=1e-12)
+    layer = layers.AdaptiveLayerNorm(4, 2, eps=0.5).double()
+    found = layer(torch.as_tensor(X), randn(3, 2))
+    assert_allclose(found.detach().numpy(), x_hat, rtol=1e-12, atol=1e-12)
+
+
 def test_conditional_batch_norm_is_made_of_two_layers():
     """Two classes of one distribution, told to have other means: the condition must do it."""
     torch.manual_seed(0)

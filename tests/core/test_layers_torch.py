@@ -179,6 +179,9 @@ def test_repr_names_a_feature_axis_that_is_not_torchs():
     assert "feature_axis=-1" in repr(layers.InstanceNorm(4, feature_axis=-1))
     assert "feature_axis=-1" in repr(layers.GroupNorm(2, 4, feature_axis=-1))
     assert "feature_axis" not in repr(layers.BatchNorm(4))
+    assert "feature_axis=1" in repr(layers.LayerNorm(4, feature_axis=1))
+    assert repr(layers.FiLM(4, 2, feature_axis=1)).startswith("FiLM(\n  4, 2, feature_axis=1\n")
+    assert "feature_axis" not in repr(layers.FiLM(4, 2))
 
 
 @pytest.mark.parametrize("pair", TYPICAL, ids=str)
@@ -248,6 +251,9 @@ def test_one_parameter_of_another_dtype_is_enough_to_be_refused(layer):
 def test_an_option_that_torch_lacks_is_shown():
     assert "cast_before_weight=True" in repr(layers.RMSNorm(4, cast_before_weight=True))
     assert "cast_before_weight" not in repr(layers.RMSNorm(4))
+    assert "eps=None, elementwise_affine=True, add_unit_offset=True, cast" in repr(
+        layers.RMSNorm(4, add_unit_offset=True, cast_before_weight=True)
+    )
 
 
 def test_a_batch_norm_state_dict_of_version_1_loads():
