@@ -51,7 +51,8 @@ __all__ = [
 CHAPTER = "05_rms_norm"
 FIGURE = "fig-deep-last-norm"
 FINDING = (
-    "at twelve layers the last norm gains, tied or not; small initial gains do much of the same"
+    "at twelve layers, each at its best embeddings, the last norm gains, tied or not; small "
+    "initial gains do much of the same"
 )
 XLABEL = "test loss minus Fixup's, same output (nats/token)"
 REFERENCE_BUILD = "no norm, Fixup"

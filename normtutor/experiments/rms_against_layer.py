@@ -38,7 +38,10 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "Config", "fingerprint", "rows", "run
 
 CHAPTER = "05_rms_norm"
 FIGURE = "fig-curves"
-FINDING = "tied, with a norm at the end, RMSNorm ends ahead of LayerNorm, and no norm ahead of both"
+FINDING = (
+    "tied, with a norm at the end and the usual embeddings, RMSNorm ends ahead of LayerNorm, and "
+    "no norm ahead of both"
+)
 XLABEL = "test loss minus LayerNorm's (nats/token)"
 SEEDS = tuple(range(10, 18))
 

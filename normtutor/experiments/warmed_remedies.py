@@ -25,7 +25,9 @@ from normtutor.experiments.wired_sorting import Task, run_conditions
 
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "fig-wiring-warmed"
-FINDING = "with warm-up all remedies but ReZero end within 0.03 of Pre-LN with warm-up"
+FINDING = (
+    "with warm-up the means of all remedies but ReZero end within 0.03 of Pre-LN's with warm-up"
+)
 XLABEL = "test loss with 60 steps of warm-up at the chosen rate (nats/digit)"
 REFERENCE = None
 SEEDS = tuple(range(10, 15))

@@ -215,7 +215,7 @@ def test_a_worse_rms_norm_would_not_be_as_good(monkeypatch):
         rms = record.get("norm") == "rms" or record.get("centre") == "off"
         if rms and name in ("rms_against_layer", "gru_statistics", "detach_norm"):
             record["loss"] += 0.1
-        of_text = name in ("text_stability", "embedding_sizes", "more_tokens")
+        of_text = name in ("text_stability", "embedding_sizes", "more_tokens", "deep_last_norm")
         if of_text and record["build"] == "Pre-RMSNorm":
             record["test"] += 0.1
 
@@ -232,6 +232,15 @@ def test_scattered_seeds_would_leave_it_open(monkeypatch):
 
     changed_runs(monkeypatch, scatter)
     assert evidence_of("as-good") == "open"
+
+
+def test_without_a_loss_where_the_last_norm_is_missing_rms_norm_would_be_as_good(monkeypatch):
+    def mended(name, record):
+        if name == "deep_last_norm" and record["build"] == "Pre-RMSNorm":
+            record["test"] -= 0.3
+
+    changed_runs(monkeypatch, mended)
+    assert evidence_of("as-good") == "true"
 
 
 def test_another_order_of_batches_would_suit_batch_norm(monkeypatch):

@@ -52,8 +52,8 @@ FINDINGS = {
         ),
     ),
     "deep_last_norm": (
-        "at twelve layers the last norm gains, tied or not; small initial gains do much of the "
-        "same",
+        "at twelve layers, each at its best embeddings, the last norm gains, tied or not; small "
+        "initial gains do much of the same",
         lambda rows: all(
             rows[f"{norm}, no last norm, {head}"] - rows[f"{norm}, last norm, {head}"] > 0.3
             and rows[f"LN, small gains, no last norm, {head}"] - rows[f"LN, last norm, {head}"]
@@ -223,7 +223,8 @@ FINDINGS = {
         lambda rows: len(rows) == 7 and all(0 < loss < 0.3 for loss in rows.values()),
     ),
     "rms_against_layer": (
-        "tied, with a norm at the end, RMSNorm ends ahead of LayerNorm, and no norm ahead of both",
+        "tied, with a norm at the end and the usual embeddings, RMSNorm ends ahead of LayerNorm, "
+        "and no norm ahead of both",
         lambda rows: rows["no norm"] < rows["RMSNorm"] < -0.01,
     ),
     "scale_and_rate": (
@@ -243,10 +244,10 @@ FINDINGS = {
         lambda rows: len(rows) == 2 and max(abs(value) for value in rows.values()) < 0.03,
     ),
     "embedding_sizes": (
-        "in 300 steps any large embeddings suit twelve layers with a norm; Fixup needs its own "
-        "size",
+        "in 300 steps embeddings of 16 times the usual size or more suit twelve layers with a "
+        "norm; Fixup needs its own size",
         lambda rows: (
-            max(rows[f"{build}, {scale} times"] for build in NORMED for scale in (16, 64)) < 0.05
+            max(rows[f"{build}, {scale} times"] for build in NORMED for scale in (16, 64)) < 0.04
             and min(rows[f"{build}, 1 times"] for build in ("Pre-LN", "Pre-BatchNorm")) > 0.5
             and min(value for name, value in rows.items() if "Fixup" in name) > 0.1
         ),
@@ -309,7 +310,8 @@ FINDINGS = {
         ),
     ),
     "warmed_remedies": (
-        "with warm-up all remedies but ReZero end within 0.03 of Pre-LN with warm-up",
+        "with warm-up the means of all remedies but ReZero end within 0.03 of Pre-LN's with "
+        "warm-up",
         # Of one another, too; the page compares them with Pre-LN of warmup_map.
         lambda rows: (
             rows.pop("rezero") > 0.2

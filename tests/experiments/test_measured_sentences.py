@@ -234,6 +234,25 @@ def behind_fixup(final: bool, build: str = "Pre-LN"):
     return losses[build, final, True] - losses["no norm, Fixup", False, True]
 
 
+def batch_norm_against_no_layers():
+    saved = experiments.load("text_stability")
+    twelve = text_stability.losses(saved, 12)["Pre-BatchNorm"]
+    return twelve - text_stability.losses(saved, 0)["no norm"]
+
+
+def last_norm_at_the_usual_size():
+    """Untied test loss with the last norm minus without it, twelve layers, usual embeddings."""
+    found = experiments.load("embedding_sizes")
+    without = deep_last_norm.losses(experiments.load("deep_last_norm"))["Pre-LN", False, False]
+    with_it = embedding_sizes.by_size(found, "Pre-LN")[1.0]
+    return with_it[: len(without)] - without
+
+
+def rms_without_last_norm():
+    losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
+    return losses["Pre-RMSNorm", False, False] - losses["Pre-LN", False, False]
+
+
 def without_warmup(wiring: str):
     """Test loss without warm-up minus with 300 steps of it, twelve layers on text."""
     saved = experiments.load("depth_on_text")
@@ -445,7 +464,7 @@ SENTENCES = {
     "BatchNorm with small embeddings, in chapter 3": (
         "03_batch_norm_vs_layer_norm",
         lambda: (
-            "Where they are a 64th of that, it ends "
+            "At one of five sizes it ends "
             f"{said(sizes('Pre-BatchNorm')[4.0] - sizes('Pre-LN')[4.0], 2)} behind with twelve"
         ),
     ),
@@ -458,7 +477,7 @@ SENTENCES = {
     ),
     "BatchNorm at twelve layers in larger batches": (
         "03_batch_norm_vs_layer_norm",
-        lambda: f"of 1,024 tokens, not 256, it is level ({larger_batch()})",
+        lambda: f"of 1,024 tokens, not 256, level ({larger_batch()})",
     ),
     "PowerNorm at two and twelve layers": (
         "06_power_norm",
@@ -503,7 +522,7 @@ SENTENCES = {
     ),
     "no norm in a tied model": (
         "05_rms_norm",
-        lambda: f"without norms is best, {said(tied('none'), 2)} below LayerNorm",
+        lambda: f"with usual embeddings, no norm is best, {said(tied('none'), 2)} below LayerNorm",
     ),
     "RMSNorm in a GRU": (
         "in_depth/05_rms_norm",
@@ -680,11 +699,27 @@ SENTENCES = {
     "the last norm at twelve layers, in the guide": (
         "which_norm",
         lambda: (
-            f"lost {np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f} nats "
+            f"ended {np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f} nats higher "
             "with an output matrix of their own and "
             f"{np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f} with one tied to the embedding "
             f"(LayerNorm: {np.mean(without_last_norm(False)):.2f} and "
-            f"{np.mean(without_last_norm(True)):.2f})"
+            f"{np.mean(without_last_norm(True)):.2f}; with small gains "
+            f"{np.mean(small_gains(False, True)):.2f} and {np.mean(small_gains(True, True)):.2f})"
+        ),
+    ),
+    "what the last norm costs with the usual embeddings, in the guide": (
+        "which_norm",
+        lambda: f"with the usual ones it cost LayerNorm {said(last_norm_at_the_usual_size(), 2)}",
+    ),
+    "RMSNorm without the last norm, in the guide": (
+        "which_norm",
+        lambda: f"without that norm RMSNorm ended {said(rms_without_last_norm(), 2)} nats behind",
+    ),
+    "BatchNorm at its best, in depth": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"a deep network gains {said(batch_norm_against_no_layers(), 3)} nats at best "
+            "(BatchNorm, twelve layers)"
         ),
     ),
     "the last norm in the questions": (
