@@ -94,15 +94,19 @@ def table(
             shown[column] = [number(value, "d" if whole else own) for value in frame[column]]
     numbered = isinstance(frame.index, pd.RangeIndex)
     classes = pd.DataFrame("text", frame.index, frame.columns)
-    for column in frame.columns:
+    heads_of_numbers = []
+    for place, column in enumerate(frame.columns):
         if all(any(sign.isdigit() for sign in str(cell)) for cell in shown[column]):
             classes[column] = "number"
+            heads_of_numbers.append(f"th.col{place}")
     classes.loc[marked] += " marked"
     head = [
         {"selector": "td.number", "props": "text-align: right; font-variant-numeric: tabular-nums"},
         {"selector": "td.text, th", "props": "text-align: left"},
         {"selector": "td.marked", "props": "font-weight: 700"},
     ]
+    if heads_of_numbers:
+        head.append({"selector": ", ".join(heads_of_numbers), "props": "text-align: right"})
     text = shown.to_string(index=not numbered)
     styler = shown.style.set_uuid(hashlib.sha256(text.encode()).hexdigest()[:8])
     styler.cell_ids = False

@@ -488,7 +488,8 @@ def in_table(text: str) -> str:
 def rule_of(entry: nodes.Node) -> str:
     assert isinstance(entry, nodes.Element)
     sides = {"text-right": "--:", "text-center": ":-:", "text-left": ":--"}
-    return next((rule for name, rule in sides.items() if name in entry["classes"]), "---")
+    # Left, as on the site: without a side, JupyterLab centres the headings alone.
+    return next((rule for name, rule in sides.items() if name in entry["classes"]), ":--")
 
 
 def apart(blocks: Iterable[Block]) -> tuple[list[str], list[Block]]:

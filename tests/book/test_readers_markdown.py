@@ -74,6 +74,21 @@ def test_bars_in_tables_are_no_borders():
     assert in_table(r"a | b, $\|x\| = |x|$") == r"a \| b, $\Vert x\Vert  = \vert x\vert $"
 
 
+def test_headings_of_a_table_stand_over_their_columns():
+    """JupyterLab centres a heading whose column has no side, and sets what is below to the left."""
+
+    def row(*words: str, side: str = "") -> nodes.row:
+        classes = [f"text-{side}"] if side else []
+        return nodes.row(
+            "", *(nodes.entry("", nodes.paragraph("", word), classes=classes) for word in words)
+        )
+
+    plain = nodes.table("", nodes.tgroup("", nodes.tbody("", row("a", "b"), row("c", "d"))))
+    assert block(plain) == [Text("| a | b |\n| :-- | :-- |\n| c | d |")]
+    right = nodes.table("", nodes.tgroup("", nodes.tbody("", row("a", side="right"))))
+    assert block(right) == [Text("| a |\n| --: |")]
+
+
 def test_a_link_leads_to_the_site_or_to_an_anchor_on_the_page():
     def link(address: str) -> nodes.reference:
         return nodes.reference("", "Theorem 1", refuri=address)

@@ -1,5 +1,7 @@
 """Tables: rounded, aligned, marked, and the same on every machine."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -46,6 +48,15 @@ def test_only_the_row_that_matters_is_marked():
 def test_numbers_and_words_are_aligned_apart():
     cells = parsed(tables.table(FRAME)).select("tbody tr")[0].select("td")
     assert [cell["class"][-1] for cell in cells] == ["number", "text", "number"]
+
+
+def test_a_heading_stands_over_its_column():
+    page = parsed(tables.table(FRAME))
+    to_the_right = re.findall(r"(th\.col\d+) \{\s*text-align: right", page.style.text)
+    headings = [page.select_one(f"thead {selector}").text for selector in to_the_right]
+    assert headings == ["loss (nats/token)", "seeds"]
+    words = parsed(tables.table(FRAME[["norm"]]))
+    assert not re.search(r"th\S* \{\s*text-align: right", words.style.text)
 
 
 def test_the_same_table_is_the_same_text_and_two_tables_share_no_name():
