@@ -213,6 +213,8 @@ class ModelTable:
             basis = "config" if model.config else "class"
             rows.append(f'<tr data-basis="{basis}">{first}{others}</tr>')
         return (
+            # JupyterLab would set all that stands in a table to the right.
+            "<style>.models-box table.models :is(th, td) { text-align: left; }</style>"
             '<nt-models><div class="models-box" tabindex="0" role="region" '
             'aria-label="Table of open language models">'
             f'<table class="models"><thead><tr>{head}</tr></thead>'

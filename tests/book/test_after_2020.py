@@ -175,5 +175,9 @@ def test_the_table_reads_the_same_as_text_and_as_a_page():
     assert [cell.text for cell in soup.select("thead th")] == list(current_models.HEAD.values())
     shown = [row.find("th").text for row in soup.select("tbody tr")]
     assert shown == ["OPT", "GPT-NeoX-20B", "GPT-2"]  # the newest first
+    (style,) = soup.select("style")  # words to the left, wherever the table is shown
+    selector, rule = style.text.rstrip("} ").split("{")
+    assert rule.strip() == "text-align: left;"
+    assert soup.select(selector.strip()) == soup.select("th, td")
     assert current_models.number(1.5625e-7) == "1.6e−7"
     assert current_models.number(None) == "–"
