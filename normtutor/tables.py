@@ -4,7 +4,8 @@ The head carries the units, numbers are rounded and aligned, and the row that ma
 """
 
 import hashlib
-from collections.abc import Hashable, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import pandas as pd
 from numpy.typing import ArrayLike
@@ -39,6 +40,17 @@ def interval(samples: ArrayLike, form: str = ".3f") -> str:
     """
     mean, half = t_interval(samples)
     return f"{number(float(mean), form)} ± {number(float(half), form)}"
+
+
+def holds_numbers(cells: Iterable[object]) -> bool:
+    """Say whether cells are to be read as numbers: each has one, and some begin with theirs.
+
+    >>> holds_numbers(["below 1e-12", "−0.1 ± 0.2"]), holds_numbers(["BatchNorm 1", "LayerNorm 2"])
+    (True, False)
+    """
+    texts = [str(cell) for cell in cells]
+    each_has_one = all(any(sign.isdigit() for sign in text) for text in texts)
+    return each_has_one and any(re.match(r"[-−+±<>≤≥≈]?\d", text) for text in texts)
 
 
 class Table:
@@ -96,7 +108,7 @@ def table(
     classes = pd.DataFrame("text", frame.index, frame.columns)
     heads_of_numbers = []
     for place, column in enumerate(frame.columns):
-        if all(any(sign.isdigit() for sign in str(cell)) for cell in shown[column]):
+        if holds_numbers(shown[column]):
             classes[column] = "number"
             heads_of_numbers.append(f"th.col{place}")
     classes.loc[marked] += " marked"

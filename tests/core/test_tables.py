@@ -50,6 +50,12 @@ def test_numbers_and_words_are_aligned_apart():
     assert [cell["class"][-1] for cell in cells] == ["number", "text", "number"]
 
 
+def test_words_with_a_number_in_them_are_words():
+    frame = pd.DataFrame({"norm": ["BatchNorm 1", "LayerNorm 2"], "least": ["below 0.1", "0.2"]})
+    cells = parsed(tables.table(frame)).select("tbody tr")[0].select("td")
+    assert [cell["class"][-1] for cell in cells] == ["text", "number"]
+
+
 def test_a_heading_stands_over_its_column():
     page = parsed(tables.table(FRAME))
     to_the_right = re.findall(r"(th\.col\d+) \{\s*text-align: right", page.style.text)
