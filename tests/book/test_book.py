@@ -556,3 +556,13 @@ def test_such_words_are_noticed():
     assert word_problems("# TO" + "DO: later")
     assert word_problems("open('/ho" + "me/me/x')")
     assert not word_problems("PATH=/usr/bin https://example.org/home/page")
+
+
+# The number of an equation has its own parentheses: "((2.7))".
+IN_PARENTHESES = re.compile(r"\(\{eq\}`[^`]*`\)")
+
+
+def test_no_number_of_an_equation_stands_in_two_parentheses():
+    assert IN_PARENTHESES.search("see ({eq}`eq-norms-length`).")
+    pages = [path for path in tracked_files() if path.suffix in (".md", ".ipynb")]
+    assert [str(path) for path in pages if IN_PARENTHESES.search(read(path))] == []
