@@ -353,6 +353,7 @@ def trouble_of_batch_norm() -> Evidence:
     met=f"{REVIEW}, after {{cite:t}}`shen2020`",
     place=Place(CHAPTER, "Does its statistic fluctuate less?", in_depth=True),
     recorded="false",
+    scope="at our scale",
     condition="For independent Gaussian values with a mean it does. In our small Transformer on "
     "text it fluctuates as much in the lower norms and more in the upper ones. What PN-V gains is "
     "that there is no second statistic, the mean.",

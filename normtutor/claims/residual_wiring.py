@@ -376,6 +376,7 @@ def warm_up_for_post_ln() -> Evidence:
     met=f"{TUTORIALS}, after {{cite:t}}`xiong2020`",
     place=MAP,
     recorded="true",
+    scope="at our scale",
     condition="On sorting it trains without, over a factor of 16 in the rate, and on text, too. "
     "With some it still ends better, at its best rate too. Measured on small models.",
 )

@@ -387,6 +387,7 @@ def equal_throughout() -> Evidence:
     met=TUTORIALS,
     place=Place(CHAPTER, "What in LayerNorm does the work?"),
     recorded="false",
+    scope="at our scale",
     condition="The forward pass alone does not help. With the gradient of the scale left out, the "
     "activations are normalized as before, and training is worse than without a norm. Measured on "
     "sorting, at four learning rates; {cite:t}`xu2019` argue the same from larger models.",

@@ -537,6 +537,7 @@ def mask_mends() -> Evidence:
     met="advice on data loaders",
     place=MEASURED,
     recorded="false",
+    scope="at our scale",
     condition="They need no padding, and on real text they are the only batches on which masked "
     "BatchNorm fell behind: running statistics go wrong, and a model learns to read the length off "
     "its batch.",

@@ -136,6 +136,25 @@ def of_gru(norm: str):
     return saved.values("loss", norm=norm) - saved.values("loss", norm="layer")
 
 
+def parts(key: str, norm: str) -> np.ndarray:
+    """Means over the seeds, (looks, norms of the network)."""
+    return experiments.load("gradient_parts").values(key, norm=norm).mean(axis=0)
+
+
+def below_over_above(place: int) -> str:
+    """Squared length of the gradient below a norm over that above it, after 300 steps."""
+    one, two, three = (
+        f"{parts('ratio', norm)[-1, place]:.2f}" for norm in ("batch", "layer", "rms")
+    )
+    return f"{one}, {two} and {three}"
+
+
+def times_chance() -> np.ndarray:
+    """BatchNorm's two shares over that of chance, (parts, looks, norms)."""
+    shares = [parts(key, "batch") for key in ("along_mean", "along_x")]
+    return np.array(shares) / parts("chance", "batch")
+
+
 def end_marks():
     saved = experiments.load("batch_composition")
     return saved.values("batch_end", norm="masked batch", kind="length") - saved.values(
@@ -384,6 +403,26 @@ SENTENCES = {
         lambda: (
             f"at twelve layers by {warmed_under_sgd('post')}, and Pre-LN's by "
             f"{warmed_under_sgd('pre')}"
+        ),
+    ),
+    "what the last norm takes out of the gradient": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"BatchNorm removes {times_chance()[..., 2].min():.1f} to "
+            f"{times_chance()[..., 2].max():.1f} times what chance would, at every look"
+        ),
+    ),
+    "what the lower norms take out before training": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"before training it is up to {times_chance()[1, 0, :2].max():.1f} times as much along"
+        ),
+    ),
+    "the gradient below a norm": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"all three kinds ({below_over_above(0)} of the squared length), and longer below the "
+            f"last ({below_over_above(2)})"
         ),
     ),
     "scale-aware smoothness": (
