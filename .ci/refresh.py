@@ -11,10 +11,11 @@ import argparse
 import hashlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import nbformat
-from chapters import CELL_TIMEOUT
+from chapters import CELL_TIMEOUT, new_kernel
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
@@ -35,14 +36,15 @@ def execute(notebook: NotebookNode, folder: Path, timeout: int) -> NotebookNode:
     for cell in executed.cells:
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-    client = NotebookClient(
-        executed,
-        timeout=timeout,
-        startup_timeout=timeout,
-        kernel_name="python3",
-        resources={"metadata": {"path": str(folder)}},
-    )
-    client.execute()
+    with tempfile.TemporaryDirectory(prefix="kernels-") as sockets:
+        client = NotebookClient(
+            executed,
+            km=new_kernel(Path(sockets)),
+            timeout=timeout,
+            startup_timeout=timeout,
+            resources={"metadata": {"path": str(folder)}},
+        )
+        client.execute(cleanup_kc=True)
     return executed
 
 

@@ -98,9 +98,10 @@ def record_of(student: str, paths: Sequence[Path], settings: Settings, out: Path
         record["report"] = failure
     else:
         record["fingerprint"] = fingerprint(path, settings)
-    (out / f"{student}.json").write_text(
-        json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-    )
+    # Whole or not at all: who is interrupted while writing would grade it again.
+    unfinished = out / f"{student}.part"
+    unfinished.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    unfinished.replace(out / f"{student}.json")
     return record
 
 

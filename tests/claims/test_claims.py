@@ -623,7 +623,7 @@ document.addEventListener("DOMContentLoaded", () => {{
         ],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1200,
     )
     return BeautifulSoup(result.stdout, "html.parser")
 

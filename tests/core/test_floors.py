@@ -146,7 +146,7 @@ def run_without(blocked: set[str], code: str) -> subprocess.CompletedProcess[str
         [sys.executable, "-W", "error", "-c", BLOCKED.format(blocked=blocked) + code],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1200,
     )
 
 

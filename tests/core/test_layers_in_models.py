@@ -375,7 +375,7 @@ def run_in_two_processes(how: str, xs: list[list[Tensor]], folder: Path) -> list
     ]
     try:
         for process in processes:
-            _, errors = process.communicate(timeout=600)
+            _, errors = process.communicate(timeout=1200)
             assert process.returncode == 0, errors
     finally:
         for process in processes:

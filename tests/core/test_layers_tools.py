@@ -114,7 +114,7 @@ def test_pickles_open_in_another_process(tmp_path):
         [sys.executable, "-c", code, str(tmp_path / "layers.pickle")],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{len(LAYERS) + 1}\n"

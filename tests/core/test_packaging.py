@@ -20,7 +20,7 @@ CORE = ("numpy", "array-api-compat")
 def run(*command: object, cwd: Path | None = None) -> str:
     """Run a command; its output, or a failure that shows it."""
     result = subprocess.run(
-        [str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=300
+        [str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=1200
     )
     assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
     return result.stdout

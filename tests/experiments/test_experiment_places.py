@@ -372,7 +372,7 @@ def test_one_line_moves_a_run_onto_a_dask_cluster(tmp_path):
     script.write_text(ON_A_CLUSTER, encoding="utf-8")
     place = tmp_path / "cluster"
     found = subprocess.run(
-        [sys.executable, script, place], capture_output=True, text=True, timeout=240, cwd=tmp_path
+        [sys.executable, script, place], capture_output=True, text=True, timeout=1200, cwd=tmp_path
     )
     assert found.returncode == 0, found.stderr
     workers, tasks = map(int, found.stdout.split())

@@ -266,6 +266,24 @@ def test_what_is_wrong_with_a_command_is_said(tmp_path, capsys):
         assert words in capsys.readouterr().err
 
 
+def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
+    """One was seen, taken for finished, and graded again: it held nothing yet."""
+    paths = [hand_in(tmp_path / "in" / f"02_{name}.ipynb", RIGHT) for name in "ab"]
+    write = Path.write_text
+
+    def interrupted(path, text, **options):
+        write(path, text[: len(text) // 2], **options)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "write_text", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        classes.record_of("ann", paths, classes.Settings("02"), tmp_path)
+    assert not list(tmp_path.glob("*.json"))
+    monkeypatch.undo()
+    record = classes.record_of("ann", paths, classes.Settings("02"), tmp_path)
+    assert classes.kept(tmp_path, "ann") == json.loads(json.dumps(record))
+
+
 def test_an_interrupted_run_goes_on_side_by_side(tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
     hand_in(folder / "02_a.ipynb", RIGHT)
@@ -278,7 +296,7 @@ def test_an_interrupted_run_goes_on_side_by_side(tmp_path):
         start_new_session=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     ) as grader:
-        end = time.monotonic() + 90
+        end = time.monotonic() + 1200
         while not (out / "02_a.json").exists() and time.monotonic() < end:
             time.sleep(0.1)
         os.killpg(grader.pid, signal.SIGKILL)

@@ -371,7 +371,7 @@ def test_the_command_line_writes_both_reports(tmp_path):
     text, results = tmp_path / "report.txt", tmp_path / "results.json"
     command = [sys.executable, "-m", "normtutor.grading", "grade", path, "--chapter", "02"]
     command += ["--report", text, "--gradescope", results, "--seed", "3"]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=1200)
     content = json.loads(results.read_text())
     assert content["score"] == 3
     assert {test["number"]: test["score"] for test in content["tests"]}["02.3"] == 3

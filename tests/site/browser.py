@@ -19,7 +19,7 @@ NAMES = (
 CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 REQUIRED = os.environ.get("NORMTUTOR_BROWSER") == "required"
 SLOW = float(os.environ.get("NORMTUTOR_SLOW", "1"))  # how many times slower a page is made
-PATIENCE = 60_000  # milliseconds that anything may take; a machine may be busy
+PATIENCE = 180_000  # milliseconds that anything may take; a machine may be busy
 needs_chromium = pytest.mark.skipif(
     CHROMIUM is None and not REQUIRED, reason="no Chromium is installed"
 )
