@@ -105,6 +105,28 @@ def test_a_broken_link_is_noticed(tmp_path):
     assert len(broken_links(tmp_path)) == 5
 
 
+# What Lighthouse takes for a link that does not say where it leads.
+SAYS_NOTHING = {
+    *("click here", "go", "here", "information", "learn more", "more", "more info"),
+    *("more information", "read more", "right here", "see more", "start", "this"),
+}
+
+
+def links_that_say_nothing(page: BeautifulSoup) -> list[str]:
+    links = [element for element in elements_of(page) if element.name == "a"]
+    return [str(a.get("href")) for a in links if a.get_text().strip().lower() in SAYS_NOTHING]
+
+
+def test_every_link_says_where_it_leads(site):
+    found = {name: links_that_say_nothing(page) for name, page in pages_of(site).items()}
+    assert {name: links for name, links in found.items() if links} == {}
+
+
+def test_a_link_that_says_nothing_is_noticed():
+    page = BeautifulSoup('<a href="b.html">More</a> <a href="c.html">more on c</a>', "html.parser")
+    assert links_that_say_nothing(page) == ["b.html"]
+
+
 # --- what a page says -----------------------------------------------------------------------------
 
 # The theme gives the search page a second field.
