@@ -15,20 +15,28 @@ from normtutor.training import classification_loss
 Model = TypeVar("Model", bound=nn.Module)
 
 
+def _weighted(model: nn.Module) -> list[nn.Linear | nn.Conv2d]:
+    """The linear layers and the convolutions, in their order; the norms are none of them."""
+    return [module for module in model.modules() if isinstance(module, (nn.Linear, nn.Conv2d))]
+
+
 def xavier(model: Model) -> Model:
-    """Draw the matrices anew as Glorot and Bengio advise, and set the biases to zero."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_normal_(module.weight)
+    """Draw the weights anew as Glorot and Bengio advise, and set the biases to zero."""
+    for module in _weighted(model):
+        nn.init.xavier_normal_(module.weight)
+        if module.bias is not None:
             nn.init.zeros_(module.bias)
     return model
 
 
 def he(model: Model) -> Model:
-    """Draw the matrices anew as He and others advise for ReLU, and set the biases to zero."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+    """Draw the weights anew as He and others advise for ReLU, and set the biases to zero.
+
+    Their variance is 2 over the number of inputs; a convolution of 3 by 3 has 9 a channel.
+    """
+    for module in _weighted(model):
+        nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+        if module.bias is not None:
             nn.init.zeros_(module.bias)
     return model
 
@@ -36,14 +44,13 @@ def he(model: Model) -> Model:
 def initialise(model: Model, activation: str, scale: float = 1.0) -> Model:
     """Draw initial weights that suit the activation: He's for "relu", Xavier's for any other.
 
-    ``scale`` multiplies all matrices. A sigmoid's slope is at most 1/4, so ``scale=4`` is what
+    ``scale`` multiplies all weights. A sigmoid's slope is at most 1/4, so ``scale=4`` is what
     keeps a signal's size through many sigmoids.
     """
     (he if activation == "relu" else xavier)(model)
     with torch.no_grad():
-        for module in model.modules():
-            if isinstance(module, nn.Linear):
-                module.weight.mul_(scale)
+        for module in _weighted(model):
+            module.weight.mul_(scale)
     return model
 
 

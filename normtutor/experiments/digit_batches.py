@@ -9,9 +9,10 @@ BatchNorm led there with 2 and 4 images by more, because the other norms had har
 
 Control: BatchNorm could lead because its rate suits it better, so every norm is tuned at every
 batch size; or because it sees more, so every run sees the same number of images. A smaller batch
-then means more steps, which is why norms are compared at one batch size and never across them. A
-network without a norm runs alongside. Not checked: longer training, in which the others may catch
-up.
+then means more steps, which is why norms are compared at one batch size and never across them. The
+network without a norm starts from torch's own weights, 0.41 of He's, as the others do. That can
+hold it back, so its rows decide nothing about doing without a norm. Not checked: He's weights, and
+longer training, in which the others may catch up.
 """
 
 from dataclasses import dataclass

@@ -126,20 +126,10 @@ FINDINGS = {
         ),
     ),
     "image_norms": (
-        "BatchNorm makes fewer errors than LayerNorm, most of all on shifted images; on "
-        "ordinary ones LayerNorm per pixel and over the whole image are within half a point",
-        lambda rows: (
-            min(rows.values()) > 0.5
-            and all(
-                rows[f"shifted by one pixel, {norm}"] > 2 * rows[f"{other}, {norm}"]
-                for norm in ("LayerNorm per pixel", "GroupNorm(1)")
-                for other in ("test images as they are", "with noise")
-            )
-            and abs(
-                rows["test images as they are, LayerNorm per pixel"]
-                - rows["test images as they are, GroupNorm(1)"]
-            )
-            < 0.5
+        "on shifted images BatchNorm makes fewer errors than LayerNorm or no norm; on ordinary and "
+        "noisy ones none of them can be told from BatchNorm",
+        lambda rows: all(
+            mean > 5 if "shifted" in name else abs(mean) < 2 for name, mean in rows.items()
         ),
     ),
     "input_drift": (

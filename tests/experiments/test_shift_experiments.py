@@ -13,6 +13,7 @@ from normtutor.experiments import (
     covariate_shift_gradients,
     descent,
     gradient_parts,
+    image_norms,
     input_drift,
     loss_landscape,
     noisy_batch_norm,
@@ -161,6 +162,19 @@ def test_relu_gets_hes_weights_and_other_activations_xaviers():
     assert all(layer.bias.abs().max() == 0 for layer in he.linears)
 
 
+@pytest.mark.parametrize(("draw", "variance"), [(descent.he, 2 / 450), (descent.xavier, 2 / 1350)])
+def test_a_convolutions_weights_count_every_pixel_of_its_window(draw, variance):
+    torch.manual_seed(0)
+    network = draw(nn.Sequential(nn.Conv2d(50, 100, 3), nn.BatchNorm2d(100)))
+    convolution, norm = network
+    assert convolution.weight.var().item() == pytest.approx(variance, rel=0.05)
+    assert convolution.bias.abs().max() == 0
+    assert torch.equal(norm.weight, torch.ones(100))
+    descent.initialise(convolution, "relu" if draw is descent.he else "sigmoid", scale=2.0)
+    assert convolution.weight.var().item() == pytest.approx(4 * variance, rel=0.05)
+    assert draw(nn.Linear(4, 4, bias=False)).bias is None
+
+
 @pytest.mark.parametrize(
     "network",
     [
@@ -171,6 +185,33 @@ def test_relu_gets_hes_weights_and_other_activations_xaviers():
 )
 def test_no_relu_network_without_a_norm_is_compared_from_weights_too_small_for_it(network):
     assert np.mean(variances(network)[1:-1]) == pytest.approx(2, rel=0.05)
+
+
+RESNETS = {
+    "image_norms": (image_norms.NORMS, lambda norm: image_norms.resnet(norm, IMAGES.widths)),
+}
+IMAGES = image_norms.CONFIG
+
+
+def weighted(model):
+    """The weights of the linear layers and convolutions."""
+    layers = (layer for layer in model.modules() if isinstance(layer, (nn.Linear, nn.Conv2d)))
+    return [layer.weight.detach() for layer in layers]
+
+
+@pytest.mark.parametrize("name", RESNETS)
+def test_the_networks_for_images_differ_in_the_norm_alone_and_start_from_hes_weights(name):
+    every, build = RESNETS[name]
+    found = {}
+    for norm in every:
+        torch.manual_seed(0)
+        found[norm] = weighted(build(norm))
+    # The inputs of one output: channels, times nine where the convolution is 3 by 3.
+    scaled = torch.cat([w.flatten() * math.sqrt(w[0].numel()) for w in found["none"]])
+    assert scaled.var().item() == pytest.approx(2, rel=0.05)
+    assert len(found["none"]) == 7
+    for weights in found.values():
+        assert all(map(torch.equal, weights, found["none"]))
 
 
 def test_the_smallest_scale_is_the_spread_of_torchs_own_layer():
