@@ -163,6 +163,42 @@ def differences_between_tokens() -> Evidence:
 
 
 @claim(
+    "BatchNorm takes away the information about positions.",
+    met=EXPLANATION,
+    place=Place(CHAPTER, "Which differences survive", in_depth=True),
+    recorded="false",
+    condition="BatchNorm maps all tokens of a batch by one affine map that can be inverted "
+    "({prf:ref}`prop-norms-affine`), so a position can be read from its output as well as from its "
+    "input. LayerNorm forgets a token's mean and scale, which costs nothing here.",
+)
+def positions_lost() -> Evidence:
+    rng = np.random.default_rng(0)
+    embedding = rng.normal(size=(20, 32))
+    x = embedding + rng.normal(size=(200, 20, 32))  # 200 sentences, 20 positions
+    place = np.tile(np.arange(20), 200)
+
+    def read(y: np.ndarray) -> float:
+        """Share of the positions that a linear map, fitted on half of the tokens, gets right."""
+        design = np.column_stack([y.reshape(-1, 32), np.ones(len(place))])
+        half = len(place) // 2
+        fit = np.linalg.lstsq(design[:half], np.eye(20)[place[:half]], rcond=None)[0]
+        return float(((design[half:] @ fit).argmax(axis=1) == place[half:]).mean())
+
+    before = read(x)
+    return [
+        Finding(
+            "positions that a linear map reads from BatchNorm's output, minus those from its input",
+            read(norms.batch_norm(x, feature_axis=-1)[0]) - before,
+            below(-0.05),
+            "What is taken away cannot be read any more; a twentieth is the least that counts.",
+            form=".3f",
+        ),
+        Finding("the same after LayerNorm", read(norms.layer_norm(x)[0]) - before, form=".3f"),
+        Finding("positions that it reads from the input, of 20", before, form=".1%"),
+    ]
+
+
+@claim(
     "LayerNorm's code is the mean, and the mean of the squares, over the last axis.",
     met=EXPLANATION,
     place=Place(CHAPTER, "Three choices"),
@@ -618,7 +654,7 @@ def layer_norm_at_each_pixel() -> Evidence:
 @claim(
     "Statistics over the batch make a network for images robust to noise in its input.",
     met=ASSISTANT,
-    place=IMAGES,
+    place=Place(CHAPTER, "Three norms on images of digits", in_depth=True),
     recorded="open",
     condition="On digits, ten seeds cannot tell the errors that noise adds with BatchNorm from "
     "those that it adds with GroupNorm(1) or without a norm, from He's weights.",

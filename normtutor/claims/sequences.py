@@ -1,9 +1,11 @@
 """Claims about BatchNorm and LayerNorm on sequences and batches; chapter 3 explains them."""
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 from normtutor import data, experiments, layers, norms
 from normtutor.claims.ledger import (
@@ -30,8 +32,11 @@ from normtutor.experiments import (
     final_norm,
     larger_batches,
     text_stability,
+    topic_share,
 )
 from normtutor.experiments.records import Saved
+from normtutor.models import CausalAttention, TransformerLayer, TransformerLM
+from normtutor.training import start
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
 PARTED = Place(CHAPTER, "Twelve reasons that you may have heard")
@@ -46,6 +51,11 @@ def _text() -> Saved:
 def _against_layer_norm(norm: str, kind: str) -> Interval:
     """Test loss minus LayerNorm's with the same kind of batches, nats per token, by seed."""
     return over_seeds(batch_composition.against_layer(_text(), norm, kind))
+
+
+def _lengths(outputs: torch.Tensor) -> torch.Tensor:
+    """The root mean square of each token."""
+    return outputs.square().mean(-1).sqrt()
 
 
 @claim(
@@ -661,7 +671,7 @@ def larger_is_better() -> Evidence:
 @claim(
     "Batches in NLP are small.",
     met=ASSISTANT,
-    place=Place(CHAPTER, "How many tokens is a batch worth?", in_depth=True),
+    place=PARTED,
     recorded="half",
     condition="True of fine-tuning, and perhaps of the part of a batch that one device sees. In "
     "pre-training a batch holds up to millions of tokens. Rests on published settings.",
@@ -703,9 +713,106 @@ def small_batches_in_language() -> Evidence:
 
 
 @claim(
-    "Vaswani et al. show that LayerNorm improves training speed and quality.",
+    "Attention's outputs have a large dynamic range, which needs LayerNorm.",
+    met=ASSISTANT,
+    place=Place(CHAPTER, "Attention's range", in_depth=True),
+    recorded="half",
+    condition="In a causal model the tokens that attention adds differ much in length, because the "
+    "first ones average over few values and the last over many. Without the mask "
+    "they differ about as much as the feed-forward network's, and in size attention adds less. "
+    "Measured before training; whether such a range needs a norm is not measured.",
+)
+def range_of_attention() -> Evidence:
+    added: dict[str, list[list[torch.Tensor]]] = {"causal": [], "unmasked": [], "feed-forward": []}
+    for seed in range(5):
+        start(seed)
+        model = TransformerLM(1024, width=48, wiring="pre", dropout=0.0)
+        seen: dict[str, list[torch.Tensor]] = {name: [] for name in added}
+
+        def watch(attention: CausalAttention, x: tuple, y: torch.Tensor, seen: dict = seen) -> None:
+            weights = F.scaled_dot_product_attention(*attention.split(x[0]))
+            unmasked = attention.project_out(weights.transpose(1, 2).reshape(y.shape))
+            seen["causal"].append(_lengths(y))
+            seen["unmasked"].append(_lengths(unmasked))
+
+        for layer in model.layers:
+            assert isinstance(layer, TransformerLayer)
+            layer.attention.register_forward_hook(watch)
+            layer.feed_forward.register_forward_hook(
+                lambda module, x, y, seen=seen: seen["feed-forward"].append(_lengths(y))
+            )
+        with torch.no_grad():
+            model(torch.randint(1024, (16, 20)))
+        for name, outputs in seen.items():
+            added[name].append(outputs)
+
+    def longest(tokens: torch.Tensor) -> float:
+        return (tokens.max() / tokens.min()).item()
+
+    def ratio(size: Callable[[torch.Tensor], float], layer: int, name: str) -> Interval:
+        """log2 of a size of what attention adds over that of the feed-forward network."""
+        attention, other = (
+            np.array([size(run[layer]) for run in added[part]]) for part in (name, "feed-forward")
+        )
+        return over_seeds(np.log2(attention / other))
+
+    return [
+        *(
+            Finding(
+                f"longest over shortest token that attention adds, {words}, over the same of the "
+                f"feed-forward network, layer {layer + 1} of 2, log2 (1 is twice)",
+                ratio(longest, layer, name),
+                above(0.5),
+                "A large range is clearly larger than the other branch's: by half a doubling.",
+                form=".2f",
+            )
+            for name, words in (("causal", "causal mask"), ("unmasked", "mask left out"))
+            for layer in (0, 1)
+        ),
+        *(
+            Finding(
+                "root mean square of what attention adds over that of what the feed-forward "
+                f"network adds, causal mask, layer {layer + 1} of 2, log2",
+                ratio(lambda tokens: tokens.square().mean().sqrt().item(), layer, "causal"),
+                form=".2f",
+            )
+            for layer in (0, 1)
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm on the residual sum breaks the flow of the signal; LayerNorm fits it.",
     met=ASSISTANT,
     place=PARTED,
+    recorded="open",
+    condition="In two layers, on mixed batches of made-up text, BatchNorm on the sum ends level "
+    "with LayerNorm there. Deeper models were not trained with it. That LayerNorm keeps the "
+    "samples of a batch independent is true ({prf:ref}`thm-norms-hears`), on the sum as anywhere.",
+)
+def on_the_residual_sum() -> Evidence:
+    gaps = topic_share.differences(experiments.load("topic_share"))["batch"]
+    return [
+        Finding(
+            "two layers, norms on the residual sum, mixed batches: test loss with BatchNorm minus "
+            "LayerNorm's (nats per token)",
+            over_seeds(gaps[:, 0]),
+            above(0.05),
+            "A broken flow costs more than 0.05 nats, 5% of probability per token.",
+            form=".3f",
+        ),
+        Unsettled(
+            "Two layers are few for a signal to be broken in.",
+            "Train twelve layers with each norm on the sum, over rates and warm-ups, on shuffled "
+            "text, and compare test losses paired by seed.",
+        ),
+    ]
+
+
+@claim(
+    "Vaswani et al. show that LayerNorm improves training speed and quality.",
+    met=ASSISTANT,
+    place=Place(CHAPTER, "What is reported", in_depth=True),
     recorded="false",
     condition="They use it and do not study it: no experiment of the paper leaves it out or moves "
     "it. Rests on the paper's table of variations.",
@@ -784,7 +891,7 @@ def layer_norm_in_vision() -> Evidence:
 @claim(
     "LayerNorm improves generalization.",
     met=ASSISTANT,
-    place=MEASURED,
+    place=Place(CHAPTER, "What is reported", in_depth=True),
     recorded="open",
     condition="Generalization is test loss at equal training loss, and we know of no comparison of "
     "that kind. A better test loss after equally many steps is optimization.",

@@ -131,6 +131,13 @@ def tied(norm: str):
     return saved.values("loss", norm=norm) - saved.values("loss", norm="layer")
 
 
+def norm_replaced():
+    """What a trained LayerNorm model loses when its centring is switched off."""
+    saved = experiments.load("rms_against_layer")
+    before = saved.values("loss", norm="layer")
+    return saved.values("loss_without_centring", norm="layer") - before
+
+
 def of_gru(norm: str):
     saved = experiments.load("gru_statistics")
     return saved.values("loss", norm=norm) - saved.values("loss", norm="layer")
@@ -424,6 +431,10 @@ SENTENCES = {
             f"all three kinds ({below_over_above(0)} of the squared length), and longer below the "
             f"last ({below_over_above(2)})"
         ),
+    ),
+    "LayerNorm replaced by RMSNorm before fine-tuning": (
+        "questions",
+        lambda: f"lost {said(norm_replaced(), 4)} nats before any fine-tuning",
     ),
     "scale-aware smoothness": (
         "in_depth/01_internal_covariate_shift",
