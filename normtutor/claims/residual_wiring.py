@@ -330,7 +330,7 @@ TRAINED = 1.15  # nats a digit: half of chance
     recorded="half",
     condition="True at large learning rates; the deeper the model, the smaller the rate at which "
     "this begins. On sorting it trains at a small rate without any. On text, in one setting, "
-    "twelve layers stayed on the plateau at the small rate, with warm-up and without.",
+    "twelve layers hardly start, with warm-up and without.",
 )
 def warm_up_for_post_ln() -> Evidence:
     def loss(rate: float) -> Interval:
@@ -359,8 +359,8 @@ def warm_up_for_post_ln() -> Evidence:
         ),
         *(
             Finding(
-                f"test loss of Post-LN on text, 12 layers, {words}, at its best rate: "
-                "on the plateau of a model that only counts pieces",
+                f"test loss of Post-LN on text, 12 layers, {words}, at its best rate and "
+                "embeddings: near that of a model that only counts pieces",
                 over_seeds(
                     experiments.load("depth_on_text").values("test", wiring="post", warmup=steps)
                 ),
@@ -378,7 +378,8 @@ def warm_up_for_post_ln() -> Evidence:
     recorded="true",
     scope="at our scale",
     condition="On sorting it trains without, over a factor of 16 in the rate, and on text, too. "
-    "With some it still ends better, at its best rate too. Measured on small models.",
+    "With some it ends better on sorting, at its best rate too, and no better on text. Measured on "
+    "small models.",
 )
 def no_warm_up_for_pre_ln() -> Evidence:
     saved = experiments.load("warmup_map")

@@ -85,6 +85,7 @@ def train_row(
             {
                 "wiring": wiring,
                 "warmup": warmup,
+                "scale": scale,
                 "learning_rate": rate,
                 **measured(size, model, history),
                 "curve": [short(float(np.mean(history.loss[i : i + BLOCK]))) for i in starts],

@@ -44,11 +44,11 @@ FINDINGS = {
         lambda rows: rows["linear"] < -0.2 and rows["relu"] > 0.2,
     ),
     "depth_on_text": (
-        "on text too Post-LN's tokens become one and stay alike; Pre-LN's come apart again",
+        "on text too Post-LN's tokens become one and hardly part; Pre-LN's come apart again",
         lambda rows: (
             rows["Post-LN, warm-up 300, rate 0.001"] > 1
             and rows["Post-LN, no warm-up, rate 0.001"] > 1
-            and 0 < rows["Pre-LN, no warm-up, rate 0.016"] < 0.2
+            and abs(rows["Pre-LN, no warm-up, rate 0.04"]) < 0.02
         ),
     ),
     "deep_last_norm": (
@@ -336,7 +336,7 @@ BESIDE = {
         0.85 < of("loss", way="AdaLN") / of("loss", way="at the input") < 0.89
     ),
     "depth_on_text": lambda of: all(
-        (of("likeness", wiring=wiring, warmup=warmup) > 0.9) == (wiring == "post")
+        (of("likeness", wiring=wiring, warmup=warmup) > 0.8) == (wiring == "post")
         for wiring in ("post", "pre")
         for warmup in (0, 300)
     ),

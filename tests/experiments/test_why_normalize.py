@@ -527,20 +527,31 @@ def test_a_seed_on_record_is_no_fresh_one(capsys):
 
 
 def test_depth_on_text_takes_the_rates_that_were_chosen():
-    best = depth_on_text_rates.best_rates(experiments.load("depth_on_text_rates"))
-    taken = {(c.wiring, c.warmup): c.learning_rate for c in depth_on_text.CONFIG.conditions}
+    best = depth_on_text_rates.best(experiments.load("depth_on_text_rates"))
+    taken = {
+        (c.wiring, c.warmup): (c.scale, c.learning_rate) for c in depth_on_text.CONFIG.conditions
+    }
     assert len(taken) == 4 and taken.items() <= best.items()
 
 
 def test_neither_rates_nor_warmups_of_depth_on_text_end_at_the_best_one():
-    found = depth_on_text_rates.losses(experiments.load("depth_on_text_rates"))
-    for by_rate in found.values():
-        assert min(by_rate) < min(by_rate, key=by_rate.get) < max(by_rate)
+    grid = experiments.load("depth_on_text_rates")
+    found = depth_on_text_rates.losses(grid)
+    for row, (scale, rate) in depth_on_text_rates.best(grid).items():
+        assert min(found[*row, scale]) < rate < max(found[*row, scale])
     lowest = {cell: min(by_rate.values()) for cell, by_rate in found.items()}
-    assert {warmup for _, warmup in lowest} == {0, 300, 600}
-    assert lowest["pre", 300] < min(lowest["pre", 0], lowest["pre", 600]) - 0.03
-    # Post-LN's best is the longest, but no warm-up lifts it from the plateau.
-    assert all(5.85 < lowest["post", warmup] < 5.95 for warmup in (0, 300, 600))
+    assert {warmup for _, warmup, _ in lowest} == {0, 300, 600}
+    for scale in (1, 1 / 16):
+        assert lowest["post", 300, 1 / 4] < lowest["post", 300, scale] - 0.01
+    # One factor of four more was tried where the last step had gained more than 0.02.
+    assert 0 < lowest["pre", 300, 4] - lowest["pre", 300, 16] < 0.02
+    assert 0 < lowest["post", 0, 1] - lowest["post", 0, 1 / 4] < 0.02
+    # With small embeddings warm-up seems to help Pre-LN, with large ones it does not.
+    assert lowest["pre", 0, 4] - lowest["pre", 300, 4] > 0.03
+    assert abs(lowest["pre", 0, 16] - lowest["pre", 300, 16]) < 0.01
+    # Post-LN's best is the longest, but no warm-up brings it near Pre-LN.
+    assert lowest["post", 300, 1 / 4] - 0.02 < lowest["post", 600, 1 / 4] < 5.8
+    assert min(loss for (wiring, *_), loss in lowest.items() if wiring == "post") > 5.7
 
 
 def test_more_tokens_a_step_let_warmup_save_post_ln():
@@ -556,10 +567,10 @@ def test_post_ln_tokens_stay_alike_on_text_and_those_of_pre_ln_part():
         alike = saved.values("likeness", **condition)
         if condition["wiring"] == "post":
             assert saved.values("test", **condition).min() > 5.5
-            assert alike[:, 20].min() > 0.99 and alike[:, -1].min() > 0.9
+            assert alike[:, 20].min() > 0.99 and alike[:, -1].min() > 0.7
         else:
             assert saved.values("test", **condition).max() < 4.6
-            assert alike.max(axis=1).min() > 0.9 and alike[:, -1].max() < 0.3
+            assert alike.max(axis=1).min() > 0.85 and alike[:, -1].max() < 0.3
     shape = (len(saved.seeds), saved.config["depth"] + 1)
     first = saved.config["conditions"][0]
     assert depth_on_text.by_layer(saved, "gradient", 0, **first).shape == shape
