@@ -763,7 +763,8 @@ def range_of_attention() -> Evidence:
                 f"feed-forward network, layer {layer + 1} of 2, log2 (1 is twice)",
                 ratio(longest, layer, name),
                 above(0.5),
-                "A large range is clearly larger than the other branch's: by half a doubling.",
+                "A large range is clearly larger than the other branch's: by half a doubling, "
+                "a bound that was set after the first numbers.",
                 form=".2f",
             )
             for name, words in (("causal", "causal mask"), ("unmasked", "mask left out"))
