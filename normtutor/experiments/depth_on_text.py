@@ -72,9 +72,9 @@ CONFIG = Config(
 def LARGE_CONFIG() -> Config:
     """Every row of depth_on_text_rates' large run, at its best rate."""
     large = depth_on_text_rates.LARGE_CONFIG
-    best = depth_on_text_rates.best(load("depth_on_text_rates", scale="large"))
+    best = depth_on_text_rates.best_rates(load("depth_on_text_rates", scale="large"))
     return Config(
-        conditions=tuple(Condition(*row, *chosen) for row, chosen in best.items()),
+        conditions=tuple(Condition(*row, rate) for row, rate in best.items()),
         depth=large.depth,
         size=large.size,
     )

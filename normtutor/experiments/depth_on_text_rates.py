@@ -34,7 +34,7 @@ from normtutor.experiments.package_chunks import LARGE, Size, fingerprint
 from normtutor.experiments.records import Saved
 from normtutor.experiments.text_profiles import train_row
 
-__all__ = ["CONFIG", "LARGE_CONFIG", "SEEDS", "Row", "best", "fingerprint", "run"]
+__all__ = ["CONFIG", "LARGE_CONFIG", "SEEDS", "Row", "best_rates", "fingerprint", "run"]
 
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "none: it chooses the learning rates of depth_on_text"
@@ -140,10 +140,12 @@ def losses(saved: Saved) -> dict[tuple[str, int, float], dict[float, float]]:
     return found
 
 
-def best(saved: Saved) -> dict[tuple[str, int], tuple[float, float]]:
-    """(wiring, warm-up) -> size of the embeddings and rate with the smallest validation loss."""
-    found: dict[tuple[str, int], dict[tuple[float, float], float]] = {}
+def best_rates(saved: Saved) -> dict[tuple[str, int, float], float]:
+    """(wiring, warm-up, size) -> rate with the smallest validation loss, at the best size."""
+    lowest: dict[tuple[str, int], tuple[float, float, float]] = {}
     for (wiring, warmup, scale), by_rate in losses(saved).items():
-        row = found.setdefault((wiring, warmup), {})
-        row |= {(scale, rate): loss for rate, loss in by_rate.items() if not np.isnan(loss)}
-    return {cell: min(row, key=row.__getitem__) for cell, row in found.items()}
+        for rate, loss in by_rate.items():
+            if not np.isnan(loss):
+                found = loss, scale, rate
+                lowest[wiring, warmup] = min(found, lowest.get((wiring, warmup), found))
+    return {(*row, scale): rate for row, (_, scale, rate) in lowest.items()}

@@ -527,9 +527,9 @@ def test_a_seed_on_record_is_no_fresh_one(capsys):
 
 
 def test_depth_on_text_takes_the_rates_that_were_chosen():
-    best = depth_on_text_rates.best(experiments.load("depth_on_text_rates"))
+    best = depth_on_text_rates.best_rates(experiments.load("depth_on_text_rates"))
     taken = {
-        (c.wiring, c.warmup): (c.scale, c.learning_rate) for c in depth_on_text.CONFIG.conditions
+        (c.wiring, c.warmup, c.scale): c.learning_rate for c in depth_on_text.CONFIG.conditions
     }
     assert len(taken) == 4 and taken.items() <= best.items()
 
@@ -537,8 +537,8 @@ def test_depth_on_text_takes_the_rates_that_were_chosen():
 def test_neither_rates_nor_warmups_of_depth_on_text_end_at_the_best_one():
     grid = experiments.load("depth_on_text_rates")
     found = depth_on_text_rates.losses(grid)
-    for row, (scale, rate) in depth_on_text_rates.best(grid).items():
-        assert min(found[*row, scale]) < rate < max(found[*row, scale])
+    for row, rate in depth_on_text_rates.best_rates(grid).items():
+        assert min(found[row]) < rate < max(found[row])
     lowest = {cell: min(by_rate.values()) for cell, by_rate in found.items()}
     assert {warmup for _, warmup, _ in lowest} == {0, 300, 600}
     for scale in (1, 1 / 16):
