@@ -10,6 +10,7 @@ from normtutor import experiments
 from normtutor.experiments import (
     batch_composition,
     deep_last_norm,
+    digit_batches,
     embedding_sizes,
     final_norm,
     fine_tuning,
@@ -28,6 +29,22 @@ from normtutor.experiments import (
 from normtutor.intervals import t_interval
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
+
+
+def times_batch_norm(size: int) -> str:
+    """Test loss on digits without a norm as a multiple of BatchNorm's, with its interval."""
+    name = f"batch of {size}, no norm"
+    mean, half = t_interval(digit_batches.rows(experiments.load("digit_batches"))[name])
+    middle, low, high = (f"{2**power:.2f}" for power in (mean, mean - half, mean + half))
+    return f"{middle} times BatchNorm's (95% interval {low} to {high})"
+
+
+def errors_with_eight() -> str:
+    """Errors on digits without a norm in batches of eight: the worst seed, and the others."""
+    saved = experiments.load("digit_batches")
+    *others, worst = sorted(100 * saved.values("error", norm="none", batch_size=8))
+    most = f"four seeds end with {others[0]:.0f} to {others[-1]:.0f}% errors"
+    return f"{most}, and one, which learns slowly, with {worst:.0f}%"
 
 
 def said(values, digits: int, scale: float = 1.0) -> str:
@@ -570,6 +587,18 @@ SENTENCES = {
     "end marks in batches of equal length": (
         "03_batch_norm_vs_layer_norm",
         lambda: f"better than LayerNorm, by {said(end_marks(), 2)} nats",
+    ),
+    "digits without a norm, one image": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        lambda: f"test loss is {times_batch_norm(1)} with one image",
+    ),
+    "digits without a norm, two images": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        lambda: f"and {times_batch_norm(2)} with two",
+    ),
+    "digits without a norm, eight images": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        errors_with_eight,
     ),
     "no norm on shuffled batches": (
         "in_depth/03_batch_norm_vs_layer_norm",

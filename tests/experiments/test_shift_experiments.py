@@ -12,6 +12,7 @@ from normtutor.data import image_batches, load_digits
 from normtutor.experiments import (
     covariate_shift_gradients,
     descent,
+    digit_batches,
     gradient_parts,
     image_norms,
     input_drift,
@@ -188,9 +189,10 @@ def test_no_relu_network_without_a_norm_is_compared_from_weights_too_small_for_i
 
 
 RESNETS = {
+    "digit_batches": (digit_batches.NORMS, lambda norm: digit_batches.build(DIGITS, norm)),
     "image_norms": (image_norms.NORMS, lambda norm: image_norms.resnet(norm, IMAGES.widths)),
 }
-IMAGES = image_norms.CONFIG
+DIGITS, IMAGES = digit_batches.CONFIG, image_norms.CONFIG
 
 
 def weighted(model):
