@@ -12,13 +12,13 @@ images on from them, too.
 Control: BatchNorm could lead because its rate suits it better, so every norm is tuned at every
 batch size; or because it sees more, so every run sees the same number of images. A smaller batch
 then means more steps, which is why norms are compared at one batch size and never across them. A
-network without a norm runs alongside; all start from He's weights, which it needs with ReLU.
-Those could hold the norms back, which usually start from torch's. BatchNorm's losses changed with
-the start no more than seeds differ. With one and two images GroupNorm and LayerNorm gained by He's
+network without a norm runs alongside; all start from He's weights, which it needs with ReLU. Those
+could hold the norms back, which usually start from torch's. BatchNorm's losses changed with the
+start no more than seeds differ. With one and two images GroupNorm and LayerNorm gained by He's
 weights; with 32, at the same rate and with torch's output layer, GroupNorm ended lower on all five
-seeds, still far behind BatchNorm, so there the two norms are not compared with no norm. Not
-checked: that output layer with rates of its own, and longer training, in which the others may catch
-up.
+seeds, still far behind BatchNorm, and the network without a norm may be held back as well, so there
+none of the three is compared with another. Not checked: that output layer with rates of its own,
+and longer training, in which the others may catch up.
 """
 
 from dataclasses import dataclass
