@@ -450,7 +450,7 @@ def shift_grows_with_the_network() -> Evidence:
             form=".2f",
         ),
         Finding(
-            "the same, width 256 over width 64, four hidden layers, log2",
+            "shift per step in front of the last ReLU, width 256 over width 64, log2",
             growth((4, 64), (4, 256)),
             above(1),
             why,

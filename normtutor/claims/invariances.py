@@ -342,11 +342,11 @@ def post_norm_regularizes() -> Evidence:
             "More regularized means that the length of the weights matters less.",
         ),
         Finding(
-            "the change itself, Post-Norm",
+            "relative change of that output, last weights tenfold, Post-Norm",
             change("post"),
             below(0.01),
             "A norm that takes the length of weights out of play leaves the output alone, as it "
             "does directly behind a linear map.",
         ),
-        Finding("the change itself, Pre-Norm", change("pre")),
+        Finding("relative change of that output, Pre-Norm", change("pre")),
     ]

@@ -467,7 +467,7 @@ def large_gradients_and_warm_up() -> Evidence:
         ),
         Finding("SGD, gradients as they are", likeness("sgd", 0.1, 1.0), form=".3f"),
         Finding(
-            "all gradients divided by 100: Adam at the rate 0.004",
+            "likeness of the tokens, all gradients divided by 100: Adam at the rate 0.004",
             likeness("adam", 4e-3, 0.01),
             below(0.9),
             why,

@@ -307,7 +307,7 @@ def as_good() -> Evidence:
             form=".4f",
         ),
         Finding(
-            "the same, twelve layers with no norm after the last one (nats per piece of a word)",
+            "test loss minus LayerNorm's, twelve layers, no norm after the last (nats per piece)",
             over_seeds(last["Pre-RMSNorm", False, False] - last["Pre-LN", False, False]),
             below(text_stability.MARGIN),
             "2% of perplexity again.",

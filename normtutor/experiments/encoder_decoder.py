@@ -1,11 +1,11 @@
 """Gradients over the layers of an encoder and a decoder, before training.
 
-The models are torch's own Transformer, which learns to sort: the encoder reads ten digits in
-random order, the decoder writes them sorted. Of each layer three things are recorded: the norm of
-the gradient at the last feed-forward matrix, the norm of the gradient at the layer's output, and,
-in the decoder, the variance of what its cross-attention adds. In Post-LN that last number predicts
-the second: what the loss sends into cross-attention leaves the decoder for the encoder, so that
-each layer passes down the share 1 / √(1 + variance) and no more.
+The models are torch's own Transformer, which learns to sort: the encoder reads ten digits in random
+order, the decoder writes them sorted. Of each layer three things are recorded: the norm of the
+gradient at the last feed-forward matrix, the norm of the gradient at the layer's output, and, in
+the decoder, the variance of what its cross-attention adds. In Post-LN that last number predicts the
+second: what the loss sends into cross-attention leaves the decoder for the encoder, so that each
+layer passes down the share 1 / √(1 + variance) and no more.
 
 Here this is measured before training, at several depths and two widths;
 :mod:`normtutor.experiments.encoder_decoder_training` follows it through training.
@@ -13,8 +13,9 @@ Here this is measured before training, at several depths and two widths;
 Control: a small gradient at the bottom could be a matter of which matrix is looked at, so the
 gradient at each layer's output is recorded as well; of width, so there are two; or of depth alone,
 for which Pre-LN is the control: the same sublayers, with the norms in another place. The prediction
-from the variance of cross-attention has no fitted number in it. Not checked: initial weights other
-than torch's own.
+from the variance of cross-attention has no fitted number in it. A seventh seed, 40, run afterwards
+and not on record, lies where the six expect it in 11 of 12 rows; in Pre-LN's decoder of 12 layers
+that logarithm is 1.14, above 0.95. Not checked: initial weights other than torch's own.
 """
 
 import math
