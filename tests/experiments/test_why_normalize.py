@@ -27,7 +27,7 @@ from normtutor.experiments import (
     timing,
 )
 from normtutor.experiments.__main__ import main
-from normtutor.experiments.package_chunks import Size, train_models
+from normtutor.experiments.package_chunks import Size, chunks_of, train_models
 from normtutor.experiments.records import Saved, module_of
 from normtutor.models import TransformerLM
 
@@ -574,3 +574,23 @@ def test_post_ln_tokens_stay_alike_on_text_and_those_of_pre_ln_part():
     shape = (len(saved.seeds), saved.config["depth"] + 1)
     first = saved.config["conditions"][0]
     assert depth_on_text.by_layer(saved, "gradient", 0, **first).shape == shape
+
+
+def test_what_the_page_says_of_twelve_layers_on_text():
+    saved = experiments.load("depth_on_text")
+    alike = {
+        warmup: saved.values("likeness", wiring="pre", warmup=warmup).mean(axis=0)
+        for warmup in (0, 300)
+    }
+    assert [f"{alike[0][i]:.2f}" for i in (1, -1)] == ["0.93", "0.13"]  # a look every ten steps
+    assert [f"{alike[300][i]:.2f}" for i in (5, -1)] == ["0.96", "0.15"]
+    grid = depth_on_text_rates.losses(experiments.load("depth_on_text_rates"))
+    short, long = (min(grid["post", warmup, 1 / 4].values()) for warmup in (300, 600))
+    assert f"{short - long:.3f}" == "0.016"
+    # What a model ends at that knows how often each piece occurs.
+    seen, asked = (chunks_of(Size(), part)[0][:, 1:].ravel() for part in ("train", "test"))
+    share = np.bincount(seen, minlength=asked.max() + 1) / len(seen)
+    by_frequency = -np.log(share[asked]).mean()
+    assert abs(by_frequency - 6.0) < 0.02
+    lowest = saved.values("test", wiring="post", warmup=300).min()
+    assert abs(6.0 - lowest - 0.26) < 0.005
