@@ -247,8 +247,8 @@ def dimension_and_gradient() -> Evidence:
     condition="At the same learning rate the largest curvature is much smaller with BatchNorm, "
     "whether or not one allows for the weights' scale; the sum of all curvatures falls far less, "
     "and {cite:t}`yao2020` report that BatchNorm does not smooth shallower networks. That "
-    "smoothness is *why* networks learn faster is not shown: at equal rates the rougher network "
-    "ended with the smaller loss.",
+    "smoothness is *why* networks learn faster is not shown: at rate 0.1 the rougher network ended "
+    "with the smaller loss, at 0.3 the order is undecided.",
 )
 def smoother_loss() -> Evidence:
     land = experiments.load("loss_landscape")
@@ -314,7 +314,7 @@ def smoother_loss() -> Evidence:
             form=".2f",
         ),
         Finding(
-            "loss at the end of BatchNorm with noise over that of BatchNorm, equally smooth, "
+            "loss at the end of BatchNorm with noise over that of BatchNorm, nearly as smooth, "
             "log2 (1 is twice)",
             over_seeds(loss("noisy batch", "batch")),
             near(0, 0.5),
@@ -334,10 +334,10 @@ def smoother_loss() -> Evidence:
     condition="BatchNorm keeps the mean and variance of its *output*. When noise behind it puts "
     "more shift back than a network without a norm has, most of the gain in speed stays; the gain "
     "at the end does not, but the noise alone could do that. Measured by gradients, shift and loss "
-    "do not go together: more shift and a smaller loss in a deep linear network, less shift and a "
-    "larger loss in a ReLU network. Measured on small networks, each at its best rate where a gain "
-    "is compared; {cite:t}`santurkar2018` report an even smaller price of the noise on a larger "
-    "network.",
+    "need not go together: more shift and a smaller loss in a deep linear network, less shift and "
+    "a larger loss in a ReLU network. Measured on small networks, each at its best rate where a "
+    "gain is compared; {cite:t}`santurkar2018` report an even smaller price of the noise on a "
+    "larger network.",
 )
 def works_by_reducing_shift() -> Evidence:
     saved = experiments.load("noisy_batch_norm")
@@ -379,8 +379,7 @@ def works_by_reducing_shift() -> Evidence:
             form=".2f",
         ),
         Finding(
-            "the noisy network's training loss over the last steps minus that without a norm: no "
-            "better at the end",
+            "the noisy network's training loss over the last steps minus that without a norm",
             over_seeds(at_the_end("noisy batch") - at_the_end("none")),
             form=".3f",
         ),
@@ -430,7 +429,8 @@ def _shift_of_last_input(hidden: int, width: int, seed: int) -> float:
     met=EXPLANATION,
     place=Place(CHAPTER, "Does covariate shift get worse as networks grow?", in_depth=True),
     recorded="half",
-    condition="It grows with depth, at one learning rate. With width it hardly changes.",
+    condition="It grows with depth, at one learning rate. With four times the width it grows by "
+    "less than a factor of two.",
 )
 def shift_grows_with_the_network() -> Evidence:
     def growth(small: tuple[int, int], large: tuple[int, int]) -> Interval:
@@ -464,8 +464,8 @@ def shift_grows_with_the_network() -> Evidence:
     met=f"{TUTORIALS}, after figure 1 of {{cite:t}}`ioffe2015`",
     place=Place(CHAPTER, "Does BatchNorm stop the drift?"),
     recorded="half",
-    condition="What leaves BatchNorm has mean β and spread |γ|, because the formula says so. What "
-    "enters BatchNorm drifts all the same.",
+    condition="What leaves BatchNorm has mean β and spread |γ|, and at its best rate β moves "
+    "little. What enters BatchNorm drifts all the same.",
 )
 def inputs_stand_still() -> Evidence:
     saved = experiments.load("input_drift")
@@ -529,7 +529,11 @@ def larger_rates() -> Evidence:
             "The claim makes no exception.",
         ),
         *(
-            Finding(f"largest working rate, ReLU, {SHOWN[optimizer]}, {words}", value, form="g")
+            Finding(
+                f"largest rate of the grid that works, ReLU, {SHOWN[optimizer]}, {words}",
+                value,
+                form="g",
+            )
             for (activation, optimizer), values in found.items()
             if activation == "relu"
             for words, value in zip(("no norm", "BatchNorm"), values, strict=True)
@@ -639,9 +643,9 @@ def constant_statistics() -> Evidence:
     met="summaries of the theorem of {cite:t}`santurkar2018`",
     place=Place(CHAPTER, "What the norms of a network take out of the gradient", in_depth=True),
     recorded="half",
-    condition="The factor γ²/σ² in front decides ({prf:ref}`thm-ics-norm`). BatchNorm shrinks a "
-    "gradient where its input spreads more than |γ|, and magnifies it where its input spreads "
-    "less. Both occur in one network.",
+    condition="The factor γ²/σ² in front decides ({prf:ref}`thm-ics-norm`). BatchNorm shrinks "
+    "every gradient where its input spreads more than |γ|, and can magnify it where its input "
+    "spreads less. Both occur in one network.",
 )
 def smaller_gradients() -> Evidence:
     ratio = experiments.load("gradient_parts").values("ratio", norm="batch")

@@ -122,8 +122,8 @@ def _distance_of_topics(norm: Callable[..., tuple]) -> float:
     recorded="half",
     condition="Within a batch it is the other way round: BatchNorm applies one invertible affine "
     "map to all tokens, and LayerNorm forgets the mean and the scale of each "
-    "({prf:ref}`thm-norms-forgets`). Between batches BatchNorm does erase something: whatever the "
-    "tokens of a batch have in common, such as their topic.",
+    "({prf:ref}`thm-norms-forgets`). Between batches BatchNorm does erase something: the mean and "
+    "the scale of each feature, and with the mean what a topic adds to all tokens.",
 )
 def differences_between_tokens() -> Evidence:
     x = _tokens(2000, 32)
@@ -385,7 +385,7 @@ def any_factor() -> Evidence:
     place=Place(CHAPTER, "Dot products, distances, cosines", in_depth=True),
     recorded="half",
     condition="It makes the dot product behave like a cosine ({prf:ref}`thm-norms-similarity`). "
-    "If you used the cosine or the distance before, you gain nothing.",
+    "On images of digits neighbours by cosine or by distance get no better.",
 )
 def similarity() -> Evidence:
     from sklearn.datasets import load_digits

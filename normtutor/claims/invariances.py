@@ -183,7 +183,7 @@ def _train(*, scale: float, rate: float, steps: int = 60) -> np.ndarray:
     met=TUTORIALS,
     place=Place(CHAPTER, "The initial scale is a learning rate"),
     recorded="half",
-    condition="It does not matter for the first forward pass. In training, weights c times as long "
+    condition="It does not matter for the first forward pass. Under SGD weights c times as long "
     "learn as if the rate were c² times smaller ({prf:ref}`thm-inv-rate`).",
 )
 def initial_scale() -> Evidence:

@@ -26,7 +26,7 @@ from normtutor.training import classification_loss, image_scores, start, train
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-rates"
 XLABEL = "test error, BatchNorm minus no norm, each at its best rate"
-FINDING = "BatchNorm trains at rates and with activations at which the same network does not"
+FINDING = "BatchNorm trains at rates and from weights at which the same network does not"
 TUNING = (0, 1)
 SEEDS = tuple(range(8))
 NORMS = ("none", "batch")

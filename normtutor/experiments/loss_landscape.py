@@ -34,7 +34,7 @@ from normtutor.training import start
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-landscape"
 XLABEL = "log10 of the largest Hessian eigenvalue (fixed batch), no norm minus BatchNorm"
-FINDING = "at equal rates BatchNorm's loss is smoother, and the rougher network learns as fast"
+FINDING = "at equal rates BatchNorm's loss is smoother; at 0.1 the rougher network ends lower"
 SEEDS = tuple(range(2, 8))
 RATES = {"none": (0.1, 0.3), "batch": (0.1, 0.3, 1.0), "noisy batch": (0.1,)}
 DEEP, SHALLOW = 5, 2  # hidden layers

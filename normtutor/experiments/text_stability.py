@@ -19,7 +19,7 @@ Control: a difference could come from the rate and the size of the embeddings, w
 every network, on another seed; or from clipping, which is on for all but acts on up to 44 % of the
 steps of one network and on none of another's. Initial weights differ on purpose: they are what the
 norm is compared with. Deep networks could be held back by the few steps: a model without any layer
-ends within 0.02 nats of the best of them, so what is compared is how well each keeps out of the
+ends 0.02 nats behind the best of them, so what is compared is how well each keeps out of the
 way; where layers pay is another experiment (:mod:`normtutor.experiments.more_tokens`). BatchNorm
 and PowerNorm could lose because running averages do not fit, so each loss is also taken with the
 statistics of the batch: the same to 0.005. A seventh seed, 40, run afterwards and not on record,

@@ -39,7 +39,7 @@ FINDINGS = {
         ),
     ),
     "covariate_shift_gradients": (
-        "less shift does not go with a smaller loss: BatchNorm has either without the other",
+        "less shift need not go with a smaller loss: BatchNorm has either without the other",
         # A smaller cosine is a larger shift; the claims' tests hold the losses.
         lambda rows: rows["linear"] < -0.2 and rows["relu"] > 0.2,
     ),
@@ -120,7 +120,8 @@ FINDINGS = {
         ),
     ),
     "gradient_parts": (
-        "the last BatchNorm removes several times what chance would, the two below it about that",
+        "the last BatchNorm removes several times what chance would, the two below it about that "
+        "once training has begun",
         lambda rows: 0.01 < rows["batch"] < rows["rms"] < rows["layer"],
     ),
     "gru_statistics": (
@@ -145,7 +146,7 @@ FINDINGS = {
         ),
     ),
     "learning_rate_sweep": (
-        "BatchNorm trains at rates and with activations at which the same network does not",
+        "BatchNorm trains at rates and from weights at which the same network does not",
         lambda rows: (
             rows["sigmoid, sgd"] < -0.8
             and rows["sigmoid, adamw"] < -0.1
@@ -162,7 +163,7 @@ FINDINGS = {
         ),
     ),
     "loss_landscape": (
-        "at equal rates BatchNorm's loss is smoother, and the rougher network learns as fast",
+        "at equal rates BatchNorm's loss is smoother; at 0.1 the rougher network ends lower",
         lambda rows: min(rows["batch"], rows["noisy batch"]) > 0.5,
     ),
     "modes_disagree": (

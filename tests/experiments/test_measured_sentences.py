@@ -6,7 +6,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from normtutor import experiments
+from normtutor import claims, experiments
 from normtutor.experiments import (
     batch_composition,
     deep_last_norm,
@@ -14,8 +14,10 @@ from normtutor.experiments import (
     embedding_sizes,
     final_norm,
     fine_tuning,
+    input_drift,
     larger_batches,
     last_norm_parts,
+    learning_rate_sweep,
     logit_remedies,
     more_tokens,
     noisy_batch_norm,
@@ -26,6 +28,7 @@ from normtutor.experiments import (
     text_stability,
     topic_doses,
 )
+from normtutor.experiments.rates import split
 from normtutor.intervals import t_interval
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
@@ -348,6 +351,45 @@ def noisy_at_the_end(norm: str):
     return saved.values("curve", norm=norm, rate=rate)[fresh, -5:].mean(1)
 
 
+def gain_left_at_the_end() -> str:
+    """Share of BatchNorm's gain over the last steps that noise behind it leaves."""
+    none, batch, noisy = map(noisy_at_the_end, ("none", "batch", "noisy batch"))
+    mean, half = t_interval(100 * (none - noisy) / (none - batch))
+    return f"{mean:.0f}% ± {half:.0f}%"
+
+
+def noisy_loss(norm: str, rate: float) -> np.ndarray:
+    """Training loss over the run."""
+    _, reported = split(experiments.load("noisy_batch_norm"), noisy_batch_norm.TUNING)
+    return reported.values("mean_loss", norm=norm, rate=rate)
+
+
+def sigmoid_errors(norm: str, scale: float) -> np.ndarray:
+    """Test errors in percent under SGD, at the best rate."""
+    saved = experiments.load("learning_rate_sweep")
+    rate = learning_rate_sweep.best_rates(saved)["sigmoid", norm, scale, "sgd"]
+    where = {"activation": "sigmoid", "norm": norm, "scale": scale, "optimizer": "sgd"}
+    _, reported = split(saved, learning_rate_sweep.TUNING)
+    return 100 * reported.values("test_error", rate=rate, **where)
+
+
+def way_behind_batch_norm(rate: float) -> float:
+    """How far the mean of a sigmoid's input travels, in final standard deviations."""
+    saved = experiments.load("input_drift")
+    assert input_drift.best_rates(saved)["batch", 1.0] == 1.0
+    _, reported = split(saved, input_drift.TUNING)
+    records = input_drift.chosen_records(reported, "batch", 1.0, rate)
+    return float(np.mean([record["sigmoid"]["path_end"] for record in records]))
+
+
+def shift_in_larger_networks() -> tuple[float, ...]:
+    """By how much the shift grows: with depth, the interval; with width, all three numbers."""
+    deep, wide = (f.value for f in claims.named("shift-grows-with-the-network").evidence())
+    assert round(2**deep.mean) == 8
+    ends = [(v.mean - v.half_width, v.mean + v.half_width) for v in (deep, wide)]
+    return tuple(2.0 ** np.array([*ends[0], wide.mean, *ends[1]]))
+
+
 def upper_layers_left_out(wiring: str):
     saved = experiments.load("wide_and_shallow")
     return saved.values("without_accuracy", wiring=wiring)[:, 4:].mean(1)
@@ -414,7 +456,37 @@ SENTENCES = {
             f"the noisy network's loss is {said(noisy_at_the_end('noisy batch'), 3)}, that without "
             f"a norm {said(noisy_at_the_end('none'), 3)} (difference "
             f"−{said(noisy_at_the_end('noisy batch') - noisy_at_the_end('none'), 3)}), "
-            f"BatchNorm's {said(noisy_at_the_end('batch'), 3)}"
+            f"BatchNorm's {said(noisy_at_the_end('batch'), 3)}: {gain_left_at_the_end()} of the "
+            "gain is left"
+        ),
+    ),
+    "noise behind BatchNorm, at the largest rate of all three": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"is behind BatchNorm by {said(noisy_loss('none', 0.3) - noisy_loss('batch', 0.3), 3)} "
+            "and behind the noisy network by "
+            f"{said(noisy_loss('none', 0.3) - noisy_loss('noisy batch', 0.3), 3)}"
+        ),
+    ),
+    "sigmoids without a norm": (
+        "01_internal_covariate_shift",
+        lambda: (
+            f"with SGD its test error is {said(sigmoid_errors('none', 4.0), 1)}% (BatchNorm's: "
+            f"{sigmoid_errors('batch', 1.0).mean():.1f}%)"
+        ),
+    ),
+    "how far β moves, by rate": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"in units of $|\\gamma|$: {way_behind_batch_norm(1.0):.2f} final ones at the best "
+            f"rate, {way_behind_batch_norm(3.0):.1f} at three times that rate"
+        ),
+    ),
+    "the shift in larger networks": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            "grows about eightfold (95% interval {:.0f} to {:.0f}, four seeds); from width 64 "
+            "to 256 it grows {:.1f} times ({:.1f} to {:.1f})".format(*shift_in_larger_networks())
         ),
     ),
     "DeepNorm without an upper layer": (
