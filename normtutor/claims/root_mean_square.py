@@ -425,7 +425,8 @@ def forward_alone() -> Evidence:
     recorded="open",
     condition="In most of our small models leaving out the mean costs less than a hundredth of a "
     "nat: on sorting at the best rate, and in language models of two to twenty-four layers with an "
-    "output of their own, a last norm and embeddings of the best size. With a tied output and "
+    "output of their own, a last norm and embeddings of the best size. Without the last norm it "
+    "costs 0.15 nats in twelve layers. With a tied output and "
     "large embeddings three layers leave it open. A model trained with LayerNorm keeps its loss "
     "when the centring is switched off afterwards: little is left in that direction, "
     "along which the loss has no gradient ({prf:ref}`prop-rms-blind`).",
@@ -442,6 +443,7 @@ def centring_matters() -> Evidence:
     switched = trained.values("loss_without_centring", norm="layer") - layer
     longer = more_tokens.losses(experiments.load("more_tokens"))
     small, last = experiments.load("embedding_sizes"), experiments.load("final_norm")
+    deepest = deep_last_norm.losses(experiments.load("deep_last_norm"))
     sizes = {build: embedding_sizes.by_size(small, build) for build in ("Pre-RMSNorm", "Pre-LN")}
 
     def best_of(norm: str, tied: bool) -> np.ndarray:
@@ -497,6 +499,13 @@ def centring_matters() -> Evidence:
             form=".4f",
         ),
         Finding(
+            "the same, twelve layers, no norm after the last",
+            over_seeds(deepest["Pre-RMSNorm", False, False] - deepest["Pre-LN", False, False]),
+            above(0.01),
+            why,
+            form=".4f",
+        ),
+        Finding(
             "test loss without centring minus with it, sorting (nats per digit)",
             over_seeds(dropped),
             form=".4f",
@@ -516,10 +525,11 @@ def centring_matters() -> Evidence:
     "The root mean square can be estimated from a small share of the entries without loss.",
     met="summaries of pRMSNorm {cite:p}`zhang2019rms`",
     place=Place(CHAPTER, "pRMSNorm: the scale from a few entries", in_depth=True),
-    recorded="half",
+    recorded="open",
     condition="What counts is the number of entries, not the share "
-    "({prf:ref}`thm-rms-partial`). An estimate from 4 or 8 entries costs quality; one from many "
-    "need not.",
+    "({prf:ref}`thm-rms-partial`). An estimate from 4 and 8 entries is off by a quarter or more; "
+    "whether that costs quality is open. At one rate, tuned for neither, it cost our GRU 0.03 nats "
+    "per character; at three times that rate, on three seeds, nothing.",
 )
 def from_a_few_entries() -> Evidence:
     gru = experiments.load("gru_statistics")
@@ -541,14 +551,17 @@ def from_a_few_entries() -> Evidence:
         ),
         Finding(
             "validation loss of our GRU with a sixteenth of the entries, 4 and 8 of them, minus "
-            "LayerNorm's (nats per character)",
+            "LayerNorm's, at one rate that was tuned for neither (nats per character)",
             over_seeds(difference),
-            below(_margin_per_character()),
-            "Without loss means within 2% of perplexity per piece of a word, as for RMSNorm.",
             form=".3f",
         ),
         Finding("relative error of the estimate from 8 entries", error(8), form=".1%"),
         Finding("from 256 entries", error(256), form=".1%"),
+        Unsettled(
+            "Our two norms were compared at one rate.",
+            "Train both, each at its own best rate, over several seeds and widths at a fixed share "
+            "of the entries, and compare the losses paired by seed.",
+        ),
     ]
 
 

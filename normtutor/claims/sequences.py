@@ -441,8 +441,8 @@ def recurrent_networks() -> Evidence:
     condition="With 16 sentences per batch, shuffled, of one topic or neighbours, and a mask it "
     "cannot be told from LayerNorm, in models of two layers. With equal lengths it falls behind in "
     "every seed, but five seeds leave open whether by the tenth of a nat that was fixed "
-    "beforehand. On shuffled text without padding it is ahead with two to twelve layers, and "
-    "behind only in small batches at one of five sizes of the embeddings. "
+    "beforehand. On shuffled text without padding it is ahead with two to twelve layers and "
+    "embeddings of the best size, and behind only in small batches at one of five sizes. "
     "Reports on larger models go both ways {cite:p}`shen2020,wang2022bn`.",
 )
 def fails_on_text() -> Evidence:

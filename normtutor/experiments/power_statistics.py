@@ -43,7 +43,9 @@ from normtutor.training import classification_loss, language_model_loss, start, 
 
 CHAPTER = "06_power_norm"
 FIGURE = "fig-pn-four"
-FINDING = "the contrast between text and images is unit, sample count and architecture"
+FINDING = (
+    "in the first norm the contrast between text and images is unit, sample count and architecture"
+)
 XLABEL = "n times the squared fluctuation"
 REFERENCE = 1.0  # independent values
 SEEDS = tuple(range(10, 15))

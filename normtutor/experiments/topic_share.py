@@ -11,8 +11,8 @@ other seeds. The shares between, a quarter and three quarters, are in
 
 Control: a deficit could come from topics that become rarer or harder, but every topic stays as
 frequent as before and the chains do not change. LayerNorm and RMSNorm, which cannot see who shares
-a batch, are the control; a norm that takes only its mean over the batch shows which of the two
-statistics does the harm. Topics here have no symbol in common. Those of a real text share most of
+a batch, are the control; norms that take only one of the two statistics from the batch show what
+each does alone. Topics here have no symbol in common. Those of a real text share most of
 their words, and :mod:`normtutor.experiments.batch_composition` repeats the experiment with them. A
 sixth seed, 40, run afterwards and not on record, lies where the five expect it in 14 of 15 rows; in
 the last, PowerNorm with nothing but one-topic batches, it is at 0.29, beyond their 0.00 to 0.22 and

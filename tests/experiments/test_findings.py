@@ -125,7 +125,8 @@ FINDINGS = {
         lambda rows: 0.01 < rows["batch"] < rows["rms"] < rows["layer"],
     ),
     "gru_statistics": (
-        "both norms hold the spread; LayerNorm also evens out the means; pRMSNorm does neither",
+        "both norms hold the spread; LayerNorm also evens out the means; pRMSNorm holds the spread "
+        "in part",
         lambda rows: (
             abs(rows["RMSNorm"]) < 0.02 and 0.02 < rows["pRMSNorm, p = 1/16"] < rows["no norm"]
         ),
@@ -202,7 +203,8 @@ FINDINGS = {
         ),
     ),
     "power_statistics": (
-        "the contrast between text and images is unit, sample count and architecture",
+        "in the first norm the contrast between text and images is unit, sample count and "
+        "architecture",
         # Once all three are alike, shuffled text moves no more than images do.
         lambda rows: (
             0 < 3 * rows["ResNet, 64 digits"] < rows["text, shuffled"]

@@ -21,6 +21,7 @@ from normtutor.experiments import (
     logit_remedies,
     more_tokens,
     noisy_batch_norm,
+    power_statistics,
     qk_norm,
     remedies,
     sgd_map,
@@ -192,6 +193,37 @@ def end_marks():
 def composed(norm: str, other: str, kind: str):
     saved = experiments.load("batch_composition")
     return saved.values("all", norm=norm, kind=kind) - saved.values("all", norm=other, kind=kind)
+
+
+def of_equal_length(statistics: str):
+    """Masked BatchNorm minus LayerNorm on batches of equal length, with other statistics."""
+    saved = experiments.load("batch_composition")
+    if statistics == "without_gap":
+        return batch_composition.without_gap(saved, "masked batch", "length")
+    return batch_composition.against_layer(saved, "masked batch", "length", f"{statistics}_all")
+
+
+def gained_by_pooling() -> str:
+    """What averages over shuffled batches gain beside the running ones: least and most."""
+    saved = experiments.load("batch_composition")
+    running = batch_composition.against_layer(saved, "masked batch", "length")
+    gained = running - of_equal_length("pooled")
+    worse = of_equal_length("recalibrated") > running
+    assert gained.min() > 0 and worse.sum() == 3  # averages over like batches: three of five
+    return f"{gained.min():.2f} to {gained.max():.2f}"
+
+
+def without_last_norms():
+    """RMSNorm minus LayerNorm, twelve untied layers, nothing after the last."""
+    losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
+    return losses["Pre-RMSNorm", False, False] - losses["Pre-LN", False, False]
+
+
+def text_over_pixels(norm: int):
+    """How far the batch mean of shuffled text moves in a norm, over that of digits as pixels."""
+    saved = experiments.load("power_statistics")
+    text, pixels = (power_statistics.effect(saved, c, "mean") for c in ("shuffled", "pixels"))
+    return np.sqrt(text / pixels)[:, norm]
 
 
 def decay_at_a_large_rate():
@@ -660,6 +692,32 @@ SENTENCES = {
         "03_batch_norm_vs_layer_norm",
         lambda: f"better than LayerNorm, by {said(end_marks(), 2)} nats",
     ),
+    "equal lengths with the batch's statistics": (
+        "03_batch_norm_vs_layer_norm",
+        lambda: f"cannot be told from LayerNorm ({said(of_equal_length('without_gap'), 2)})",
+    ),
+    "equal lengths with pooled averages": (
+        "03_batch_norm_vs_layer_norm",
+        lambda: (
+            f"are better on all five seeds, by {gained_by_pooling()}, and leave a deficit of "
+            f"{said(of_equal_length('pooled'), 2)}"
+        ),
+    ),
+    "equal lengths with pooled averages, in depth": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        lambda: (
+            f"helps the masked model on every seed, by {gained_by_pooling()}, and leaves it "
+            f"{said(of_equal_length('pooled'), 2)} behind"
+        ),
+    ),
+    "RMSNorm without the last norm, in chapter 5": (
+        "05_rms_norm",
+        lambda: f"without one RMSNorm is {said(without_last_norms(), 2)} behind",
+    ),
+    "text and pixels in the last norm": (
+        "in_depth/06_power_norm",
+        lambda: f"text moves {said(text_over_pixels(-1), 1)} times as far as pixels",
+    ),
     "digits without a norm, one image": (
         "in_depth/03_batch_norm_vs_layer_norm",
         lambda: f"test loss is {times_batch_norm(1)} with one image",
@@ -774,7 +832,8 @@ SENTENCES = {
             f"{np.mean(without_last_norm(True)):.2f} "
             f"({np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f}) "
             "({numref}`fig-deep-last-norm`). "
-            f"Fixup is level untied and {np.mean(behind_fixup(True)):.2f} ahead tied"
+            "Fixup ends within 0.02 of both untied and "
+            f"{np.mean(behind_fixup(True)):.2f} ahead tied"
         ),
     ),
     "dynamic tanh without a last place": (
