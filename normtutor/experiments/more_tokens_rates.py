@@ -6,9 +6,10 @@ ends about as low as the best of those with layers; here it does not. Each netwo
 rate and the size that were best there and is tried at their neighbours. What was best is run on
 fresh seeds by :mod:`normtutor.experiments.more_tokens`.
 
-Control: a network could look bad because of its rate or the size of its embeddings, so each has two
-of either, but for Xavier's weights, which have one size. Not checked: a second seed; rates in
-between; and the whole grid.
+Control: a network could look bad because of its rate or the size of its embeddings. LayerNorm has
+four sizes, and its best lies inside; the others have two, of which the smaller is best, and
+Xavier's weights one. Each has two rates or more. Not checked: a second seed; smaller sizes for
+Fixup, for RMSNorm and without layers; other sizes for Xavier's weights; rates in between.
 """
 
 import dataclasses

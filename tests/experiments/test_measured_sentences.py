@@ -11,6 +11,7 @@ from normtutor.experiments import (
     batch_composition,
     deep_last_norm,
     digit_batches,
+    effective_rate,
     embedding_sizes,
     final_norm,
     fine_tuning,
@@ -396,6 +397,28 @@ def noisy_loss(norm: str, rate: float) -> np.ndarray:
     return reported.values("mean_loss", norm=norm, rate=rate)
 
 
+def noisy_errors(norm: str, other: str) -> str:
+    """Test error in points minus another network's, each at its best rate."""
+    saved = experiments.load("noisy_batch_norm")
+    rates = noisy_batch_norm.best_rates(saved)
+    _, reported = split(saved, noisy_batch_norm.TUNING)
+    one, two = (reported.values("test_error", norm=n, rate=rates[n]) for n in (norm, other))
+    return said(one - two, 1, 100)
+
+
+def shorter_than_predicted() -> str:
+    """By how much the weights are shorter at equilibrium, in percent: alike for both optimizers."""
+    saved = experiments.load("effective_rate")
+    conditions = [c for c in effective_rate.EQUILIBRIUM if c.optimizer != "sgd"]
+    found = {
+        f"{100 * (1 - (saved.values('late_length', name=c.name) / length).mean()):.0f}"
+        for c in conditions
+        for length in [effective_rate.predicted_length(saved, c)]
+    }
+    assert len(conditions) == 2 and len(found) == 1
+    return found.pop()
+
+
 def sigmoid_errors(norm: str, scale: float) -> np.ndarray:
     """Test errors in percent under SGD, at the best rate."""
     saved = experiments.load("learning_rate_sweep")
@@ -499,6 +522,22 @@ SENTENCES = {
             "and behind the noisy network by "
             f"{said(noisy_loss('none', 0.3) - noisy_loss('noisy batch', 0.3), 3)}"
         ),
+    ),
+    "test errors with noise behind BatchNorm": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"The noisy network's is {noisy_errors('noisy batch', 'batch')} points above "
+            f"BatchNorm's and {noisy_errors('noisy batch', 'none')} above that of the network "
+            "without a norm"
+        ),
+    ),
+    "lengths under momentum and AdamW": (
+        "in_depth/04_invariance",
+        lambda: f"Under momentum and AdamW the weights are {shorter_than_predicted()}% shorter",
+    ),
+    "lengths under momentum and AdamW, main line": (
+        "04_invariance",
+        lambda: f"their weights end {shorter_than_predicted()}% shorter",
     ),
     "sigmoids without a norm": (
         "01_internal_covariate_shift",
