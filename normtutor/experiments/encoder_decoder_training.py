@@ -5,9 +5,10 @@ with and without warm-up at a small and a large learning rate. Every run is repo
 Three seeds were all that time allowed.
 
 Control: where training fails, the gradient that vanishes beforehand could be the reason. So the
-same weights, with the same gradients at the start, are also trained at a smaller rate and with a
-warm-up, and then they learn; Pre-LN runs alongside at both rates. Not checked: SGD, which does not
-rescale small gradients as Adam does. Three seeds are few.
+same weights, with the same gradients at the start, are also trained at a smaller rate, where they
+learn, and with a warm-up, which at the large rate lets one seed of three learn; Pre-LN runs
+alongside at both rates. Not checked: SGD, which does not rescale small gradients as Adam does.
+Three seeds are few.
 """
 
 from dataclasses import replace

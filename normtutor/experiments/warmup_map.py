@@ -22,7 +22,7 @@ from normtutor.experiments.wired_sorting import Task, run_rates
 
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "fig-wiring-map"
-FINDING = "Post-LN needs warm-up or a small rate, the more so the deeper; Pre-LN trains everywhere"
+FINDING = "sorting, Post-LN needs warm-up or a small rate, the more so the deeper; Pre-LN neither"
 XLABEL = "test loss with warm-up minus without (nats/digit)"
 SEEDS = tuple(range(10, 15))
 

@@ -36,9 +36,7 @@ from normtutor.training import language_model_loss, train
 
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "fig-wiring-surgery"
-FINDING = (
-    "upper Pre-LN layers can be removed or swapped at little cost, upper Post-LN layers less so"
-)
+FINDING = "upper Pre-LN layers can be removed or swapped at less cost than upper Post-LN layers"
 XLABEL = "accuracy with layers reversed in the upper half"
 REFERENCE = None
 SEEDS = tuple(range(10, 15))

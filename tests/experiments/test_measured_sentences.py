@@ -27,6 +27,7 @@ from normtutor.experiments import (
     remedies,
     sgd_map,
     small_starts,
+    tanh_starts,
     text_stability,
     topic_doses,
 )
@@ -476,7 +477,76 @@ def longer(wiring: str):
     return sorted_best(wiring, 120) - sorted_best(wiring, 60)
 
 
+def warmup_of_six(wiring: str = "pre") -> str:
+    """What 60 steps of warm-up change in the best loss of six layers on sorting."""
+    saved = experiments.load("warmup_map")
+    cold, warm = (
+        remedies.at_best_rate(
+            remedies.losses_by_rate(saved, wiring=wiring, depth=6, warmup=warmup)
+        )[0]
+        for warmup in (0, 60)
+    )
+    return signed(warm - cold)
+
+
+def as_far_as_pre_ln() -> list[str]:
+    """How many times as far as Pre-LN's Post-LN's first step goes at 32 layers, with interval."""
+    saved = experiments.load("update_size")
+    post, pre = (
+        saved.values("change", part="first step", wiring=wiring, depth=32)
+        for wiring in ("post", "pre")
+    )
+    mean, half = t_interval(np.log(post / pre))
+    return [f"{np.exp(value):.1f}" for value in (mean, mean - half, mean + half)]
+
+
+def failures() -> np.ndarray:
+    """Losses of the map's runs that end above half of chance."""
+    saved = experiments.load("warmup_map")
+    losses = [remedies.losses_by_rate(saved, **c).ravel() for c in saved.config["conditions"]]
+    return (found := np.concatenate(losses))[found > np.log(10) / 2]
+
+
+def late_start(tied: bool) -> str:
+    """What a start of α at 2 after the last layer costs, beside the best start there."""
+    saved, losses = experiments.load("tanh_starts"), {}
+    for start in tanh_starts.AT_THE_END:
+        best = final_norm.chosen(saved, norm="tanh", final=True, tied=tied, last=start)
+        del best["test"]
+        losses[start] = saved.values("validation", **best).mean()
+    return f"{losses[2.0] - min(losses.values()):.2f}"
+
+
 SENTENCES = {
+    "Post-LN's first step at 32 layers": (
+        "07_pre_ln_and_post_ln",
+        lambda: (
+            "moves the output of Post-LN {} times as far as that of Pre-LN (95% interval {} to {};"
+        ).format(*as_far_as_pre_ln()),
+    ),
+    "Post-LN's first step at 32 layers, in depth": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            "moves {} times as far as Pre-LN for the same rate (95% interval {} to {})"
+        ).format(*as_far_as_pre_ln()),
+    ),
+    "warm-up of six layers of Pre-LN": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: f"With six it changes the best loss by {warmup_of_six()}.",
+    ),
+    "failing is stalling": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            f"Of the {len(failures())} that end above half of chance "
+            f"{(abs(failures() - np.log(10)) < 0.02).sum()} end near 2.30"
+        ),
+    ),
+    "a large start of α after the last layer": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"at 2 it ends {late_start(True)} nats (tied) and {late_start(False)} (untied) behind"
+        ),
+    ),
     "remedies with warm-up": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: (
