@@ -238,10 +238,10 @@ def text_fluctuates_more() -> Evidence:
     met=f"the abstract of {{cite:t}}`shen2020`, and {REVIEW}",
     place=Place(CHAPTER, "Is it better than LayerNorm?"),
     recorded="open",
-    condition="Reported on two translation tasks and two language models. Users of the published "
+    condition="Reported on two translation tasks and two language models. A user of the published "
     "code could not reproduce it. In our settings PowerNorm is mostly behind, and ahead by a "
-    "hundredth of a nat in two small models on shuffled text without padding. All are too small "
-    "to decide it for large ones.",
+    "hundredth of a nat in two small models on shuffled text without padding, with embeddings of "
+    "the best size. All are too small to decide it for large ones.",
 )
 def better_than_layer_norm() -> Evidence:
     gaps = topic_share.differences(experiments.load("topic_share"))
@@ -298,7 +298,7 @@ def better_than_layer_norm() -> Evidence:
             for depth, deep in ((d, text_stability.losses(fresh, d)) for d in (2, 6, 12))
         ),
         Unsettled(
-            "One group reports gains, others report none, and we know of no comparison "
+            "One group reports gains, a user reports none, and we know of no comparison "
             "at that size with seeds and intervals.",
             "Train both on one of the paper's tasks with the published code, each at its own "
             "learning rate, five seeds or more, and compare the test scores paired by seed.",

@@ -221,6 +221,22 @@ def without_last_norms():
     return losses["Pre-RMSNorm", False, False] - losses["Pre-LN", False, False]
 
 
+def power_with_usual_embeddings(depth: int) -> float:
+    """PowerNorm minus LayerNorm on the validation part of the grids, each at its best rate."""
+
+    def best(build: str, grid: str) -> float:
+        where = {"build": build, "depth": depth, "scale": 1.0}
+        records = [r for run in experiments.load(grid).runs for r in run["records"]]
+        return min(
+            r["validation"]
+            for r in records
+            if all(r[key] == value for key, value in where.items()) and r["validation"] is not None
+        )
+
+    grid = "text_stability_rates" + ("_12" if depth == 12 else "")
+    return best("Pre-PowerNorm", "text_stability_rates_power") - best("Pre-LN", grid)
+
+
 def text_over_pixels(norm: int):
     """How far the batch mean of shuffled text moves in a norm, over that of digits as pixels."""
     saved = experiments.load("power_statistics")
@@ -822,6 +838,13 @@ SENTENCES = {
     "RMSNorm without the last norm, in chapter 5": (
         "05_rms_norm",
         lambda: f"without one RMSNorm is {said(without_last_norms(), 2)} behind",
+    ),
+    "PowerNorm with the usual embeddings": (
+        "06_power_norm",
+        lambda: (
+            "with the usual embeddings, on one seed, it is "
+            f"{power_with_usual_embeddings(2):.2f} and {power_with_usual_embeddings(12):.2f} behind"
+        ),
     ),
     "text and pixels in the last norm": (
         "in_depth/06_power_norm",
