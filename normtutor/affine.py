@@ -6,7 +6,7 @@ value per feature, or one per entry of the trailing axes.
 
 from typing import Any
 
-from array_api_compat import array_namespace
+from normtutor.tracing import array_namespace
 
 Array = Any
 

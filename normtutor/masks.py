@@ -12,8 +12,9 @@ lengths                             how many tokens of each sequence are real, f
 
 from typing import Any
 
-from array_api_compat import array_namespace, device
+from array_api_compat import device
 
+from normtutor.tracing import array_namespace
 from normtutor.validation import is_array, warn_if_inverted
 
 Array = Any

@@ -16,9 +16,7 @@ The reduced axes stay, with length one, so that a statistic broadcasts against x
 import math
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
-from normtutor.tracing import spare_gradient
+from normtutor.tracing import array_namespace, spare_gradient
 
 Array = Any  # NumPy, torch and JAX arrays share no base class
 

@@ -7,21 +7,21 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from array_api_compat import array_namespace, is_array_api_obj, is_torch_array
+from array_api_compat import is_array_api_obj
 
-from normtutor.tracing import know_caches, known_value
+from normtutor.tracing import array_namespace, is_tensor, know_caches, known_value
 
 Array = Any
 
 
 def is_array(value: Any) -> bool:
     """Whether ``value`` is an array of NumPy, torch, JAX or another library of the standard."""
-    return bool(is_array_api_obj(value))
+    return is_tensor(value) or bool(is_array_api_obj(value))
 
 
 def _elsewhere(x: Array) -> bool:
     """Whether a look at the values of x would wait for another device."""
-    return is_torch_array(x) and x.device.type != "cpu"
+    return is_tensor(x) and x.device.type != "cpu"
 
 
 def check_floating(x: Array, name: str = "x") -> None:

@@ -225,8 +225,6 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
     clock = {"rounds": config.rounds, "slice_seconds": config.slice_seconds, "seed": seed}
     try:
         with warnings.catch_warnings():
-            # torch.compile traces into array_api_compat, whose namespace look-up is cached.
-            warnings.filterwarnings("ignore", message=".*lru_cache.*")
             # Freeing a large block teaches glibc to keep freed memory. Before that, formulas with
             # many intermediate results spend most of their time on fresh pages, or not, by chance.
             torch.ones(config.settling_numbers)

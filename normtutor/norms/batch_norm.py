@@ -13,11 +13,9 @@ averages, and the layer is a fixed affine map of each value.
 
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from normtutor.affine import affine, affine_backward, along
 from normtutor.moments import count, mean, moments, unbiased, unless_empty, widen
-from normtutor.tracing import known_value, passes_jit
+from normtutor.tracing import array_namespace, known_value, passes_jit
 from normtutor.validation import (
     check_cache,
     check_feature_axis,

@@ -14,11 +14,9 @@ In AdaLN-Zero that network starts at 0, so that every block starts as the identi
 
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from normtutor.moments import widen
 from normtutor.norms.layer_norm import LayerNormCache, layer_norm, layer_norm_backward
-from normtutor.tracing import passes_jit
+from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
     check_feature_axis,

@@ -7,11 +7,9 @@ r"""Dynamic tanh (DyT): it has no statistic, so it is not a norm, but it is used
 
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from normtutor.affine import affine, affine_backward
 from normtutor.moments import widen
-from normtutor.tracing import passes_jit
+from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import check_cache, check_floating, check_grad_y, check_parameter
 
 Array = Any

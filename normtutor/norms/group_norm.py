@@ -11,8 +11,6 @@ InstanceNorm is GroupNorm with one feature in each group.
 import math
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from normtutor.affine import affine, affine_backward, along
 from normtutor.moments import Moments, count, mean, moments, unbiased, unless_empty, widen
 from normtutor.norms.batch_norm import (
@@ -22,7 +20,7 @@ from normtutor.norms.batch_norm import (
     batch_norm,
     batch_norm_backward,
 )
-from normtutor.tracing import is_compiled, passes_jit
+from normtutor.tracing import array_namespace, is_compiled, passes_jit
 from normtutor.validation import (
     check_cache,
     check_feature_axis,

@@ -10,11 +10,9 @@ r"""LayerNorm: each token is centred and scaled by its own mean and variance.
 
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from normtutor.affine import affine, affine_backward
 from normtutor.moments import mean, moments, widen
-from normtutor.tracing import passes_jit
+from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
     check_floating,

@@ -13,11 +13,9 @@ running average, :math:`\nu`.
 
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from normtutor.affine import affine, affine_backward, along
 from normtutor.moments import count, mean, mean_square, unless_empty, widen
-from normtutor.tracing import passes_jit
+from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
     check_feature_axis,

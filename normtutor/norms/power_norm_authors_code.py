@@ -7,8 +7,6 @@ changes them.
 
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from normtutor.affine import along
 from normtutor.moments import count, mean_square, unless_empty, widen
 from normtutor.norms.power_norm import (
@@ -20,7 +18,7 @@ from normtutor.norms.power_norm import (
     restore,
 )
 from normtutor.norms.rms_norm import RMSNormCache, rms_norm, rms_norm_backward
-from normtutor.tracing import passes_jit
+from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
     check_feature_axis,

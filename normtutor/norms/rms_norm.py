@@ -11,11 +11,9 @@ pRMSNorm estimates the root mean square from the first :math:`k = \lfloor dp \rf
 
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from normtutor.affine import affine, affine_backward
 from normtutor.moments import mean, mean_square, widen
-from normtutor.tracing import passes_jit
+from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
     check_floating,

@@ -9,10 +9,8 @@ It is RMSNorm with one number :math:`g = \gamma \sqrt d` in place of one γ per 
 
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from normtutor.moments import mean_square, widen
-from normtutor.tracing import passes_jit
+from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
     check_floating,

@@ -9,10 +9,8 @@ It normalizes the parameter, not the activations.
 
 from typing import Any, NamedTuple
 
-from array_api_compat import array_namespace
-
 from normtutor.moments import widen
-from normtutor.tracing import passes_jit
+from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import check_cache, check_floating, check_grad_y, check_library
 
 Array = Any
