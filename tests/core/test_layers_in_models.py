@@ -4,7 +4,7 @@ import copy
 import os
 import subprocess
 import sys
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -328,45 +328,54 @@ from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from normtutor import layers
 
-rank, folder, how = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+WAYS = ["DistributedDataParallel", "FullyShardedDataParallel", "fully_shard"]
+rank, folder = int(sys.argv[1]), sys.argv[2]
 dist.init_process_group(
     "gloo", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2
 )
-torch.manual_seed(0)
-norms = [layers.BatchNorm(4, feature_axis=-1), layers.PowerNorm(4), layers.LayerNorm(4)]
-model = inner = nn.Sequential(*norms, layers.RMSNorm(4)).double()
-if how == "DistributedDataParallel":
-    model = DistributedDataParallel(inner)
-elif how == "FullyShardedDataParallel":
-    model = FullyShardedDataParallel(inner, device_id=torch.device("cpu"), use_orig_params=True)
-else:
-    for module in [*inner, inner]:
-        fully_shard(module, mesh=init_device_mesh("cpu", (2,)))
-sharded, seen = sum(p.numel() for p in model.parameters()), []
-if how == "fully_shard":
-    sharded = sum(p.to_local().numel() for p in model.parameters())
-for x in torch.load(f"{folder}/x{rank}.pt"):
-    model.zero_grad()
-    model(x).square().sum().backward()
-    seen.append({n: b.clone() for n, b in inner.named_buffers()})
-if how == "FullyShardedDataParallel":
-    with FullyShardedDataParallel.summon_full_params(model, with_grads=True):
-        grads = [p.grad.clone() for p in inner.parameters()]
-else:
-    grads = [getattr(p.grad, "full_tensor", lambda p=p: p.grad)() for p in inner.parameters()]
-torch.save((seen, grads, sharded), f"{folder}/seen{rank}.pt")
+found = {}
+for how in WAYS:
+    torch.manual_seed(0)
+    norms = [layers.BatchNorm(4, feature_axis=-1), layers.PowerNorm(4), layers.LayerNorm(4)]
+    model = inner = nn.Sequential(*norms, layers.RMSNorm(4)).double()
+    if how == "DistributedDataParallel":
+        model = DistributedDataParallel(inner)
+    elif how == "FullyShardedDataParallel":
+        model = FullyShardedDataParallel(inner, device_id=torch.device("cpu"), use_orig_params=True)
+    else:
+        for module in [*inner, inner]:
+            fully_shard(module, mesh=init_device_mesh("cpu", (2,)))
+    sharded, seen = sum(p.numel() for p in model.parameters()), []
+    if how == "fully_shard":
+        sharded = sum(p.to_local().numel() for p in model.parameters())
+    for x in torch.load(f"{folder}/x{rank}.pt"):
+        model.zero_grad()
+        model(x).square().sum().backward()
+        seen.append({n: b.clone() for n, b in inner.named_buffers()})
+    if how == "FullyShardedDataParallel":
+        with FullyShardedDataParallel.summon_full_params(model, with_grads=True):
+            grads = [p.grad.clone() for p in inner.parameters()]
+    else:
+        grads = [getattr(p.grad, "full_tensor", lambda p=p: p.grad)() for p in inner.parameters()]
+    found[how] = (seen, grads, sharded)
+torch.save(found, f"{folder}/found{rank}.pt")
 dist.destroy_process_group()
 """
 
 
-def run_in_two_processes(how: str, xs: list[list[Tensor]], folder: Path) -> list[tuple[Any, ...]]:
-    """What each process saw: its buffers after each step, the last gradients, its share."""
+@pytest.fixture(scope="module")
+def two(tmp_path_factory) -> Callable[[str], list[tuple[Any, ...]]]:
+    """What each process saw: its buffers after each step, the last gradients, its share.
+
+    To start two processes takes most of the time, so one pair trains in every way.
+    """
+    folder, xs = tmp_path_factory.mktemp("two"), of_two_processes()
     for rank in (0, 1):
         torch.save(xs[rank], folder / f"x{rank}.pt")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **two_processes._loopback()}
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", ONE_OF_TWO, str(rank), str(folder), how],
+            [sys.executable, "-c", ONE_OF_TWO, str(rank), str(folder)],
             env=environment,
             stderr=subprocess.PIPE,
             text=True,
@@ -380,7 +389,8 @@ def run_in_two_processes(how: str, xs: list[list[Tensor]], folder: Path) -> list
     finally:
         for process in processes:
             process.kill()
-    return [torch.load(folder / f"seen{rank}.pt") for rank in (0, 1)]
+    found = [torch.load(folder / f"found{rank}.pt") for rank in (0, 1)]
+    return lambda how: [seen[how] for seen in found]
 
 
 def alone(*batches: Tensor) -> tuple[dict[str, Tensor], list[Tensor]]:
@@ -403,12 +413,10 @@ def without_nu(buffers: dict[str, Tensor]) -> dict[str, Tensor]:
     return {n: b for n, b in buffers.items() if not n.endswith("nu")}
 
 
-def test_under_ddp_the_buffers_are_those_of_the_first_process(tmp_path):
+def test_under_ddp_the_buffers_are_those_of_the_first_process(two):
     """It copies them to the others before each forward pass, and averages the gradients."""
     xs = of_two_processes()
-    (first, grads, _), (second, same, _) = run_in_two_processes(
-        "DistributedDataParallel", xs, tmp_path
-    )
+    (first, grads, _), (second, same, _) = two("DistributedDataParallel")
     torch.testing.assert_close(grads, same)
     assert not any(name.startswith("2.") for name in first[0])  # LayerNorm has none
     assert_same(without_nu(first[2]), without_nu(alone(*xs[0])[0]))
@@ -418,10 +426,10 @@ def test_under_ddp_the_buffers_are_those_of_the_first_process(tmp_path):
 
 
 @pytest.mark.parametrize("how", ["fully_shard", "FullyShardedDataParallel"])
-def test_under_fsdp_each_process_keeps_its_own_buffers(tmp_path, how):
+def test_under_fsdp_each_process_keeps_its_own_buffers(two, how):
     """It copies none; the gradients are averaged, and each process stores half of the numbers."""
     xs = of_two_processes()
-    processes = run_in_two_processes(how, xs, tmp_path)
+    processes = two(how)
     separate = [alone(*batches) for batches in xs]
     for (seen, _, sharded), (buffers, grads) in zip(processes, separate, strict=True):
         assert_same(seen[2], buffers)
