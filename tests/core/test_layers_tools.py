@@ -11,6 +11,7 @@ from functools import partial
 
 import pytest
 import torch
+import torch._inductor.config
 from layer_checks import assert_equal, assert_same, randn, random_mask, randomize, results
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
@@ -558,4 +559,8 @@ def test_compiled_with_inductor():
     model = nn.Sequential(
         layers.BatchNorm(5), nn.Linear(4, 4), layers.PowerNorm(4, warmup_steps=2), nn.Tanh()
     )
-    compiled_is_eager(model, backend="inductor", two_forwards=True)
+    # To ask the compiler what this processor can do takes as long as to compile. Every PC's of
+    # today has AVX2; on others the code is not vectorized.
+    known = {"cpp.simdlen": 256, "cpp.vec_isa_ok": True, "compile_threads": 1}
+    with torch._inductor.config.patch(known):
+        compiled_is_eager(model, backend="inductor", two_forwards=True)
