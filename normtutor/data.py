@@ -70,16 +70,23 @@ class Digits(NamedTuple):
     test: Split
 
 
+@lru_cache(maxsize=1)
+def _digits_of_sklearn() -> tuple[np.ndarray, np.ndarray]:
+    """The file, read once in a process."""
+    from sklearn.datasets import load_digits
+
+    return load_digits(return_X_y=True)
+
+
 def load_digits(*, split_seed: int = 0) -> Digits:
     """Load scikit-learn's digits as images, split 1197/300/300 with equal shares of each class.
 
     Pixels are standardised by the mean and the standard deviation of the training images: one
     number each, so that the picture itself is not changed.
     """
-    from sklearn.datasets import load_digits as sklearn_digits
     from sklearn.model_selection import train_test_split
 
-    images, labels = sklearn_digits(return_X_y=True)
+    images, labels = _digits_of_sklearn()
     rest, test, rest_labels, test_labels = train_test_split(
         images, labels, test_size=300, stratify=labels, random_state=split_seed
     )
