@@ -28,13 +28,20 @@ SMALL = {
     "recalibration_batches": 2,
     "steps": 5,
     "test_batches": 2,
+    "test_sentences": 96,
     "test_sequences": 32,
     "trace_depth": 2,
     "trace_steps": 4,
     "validation_chunks": 64,
     "warmup": 2,
 }
-OWN = {"norm_speed": {"shapes": ((16, 16),), "rounds": 2, "slice_seconds": 1e-4}}
+# The same of what a configuration holds as its task, and as the size of its models of text.
+WITHIN = {"task": {"test_sequences": 32}, "size": {"batch_size": 4, "held_out_chunks": 16}}
+OWN = {
+    "batch_composition": {"batch_size": 4},
+    "power_statistics": {"many_images": 32, "chunks": 8, "sentences": 16},
+    "norm_speed": {"shapes": ((16, 16),), "rounds": 2, "slice_seconds": 1e-4},
+}
 RATES = ("rate", "learning_rate")
 REPORTED = [
     name
@@ -82,7 +89,12 @@ def reduced(name):
     small = {key: value for key, value in SMALL.items() if hasattr(config, key)}
     if dataclasses.is_dataclass(next(iter(getattr(config, "conditions", ())), None)):
         small["conditions"] = shallow(few(config.conditions))
-    return dataclasses.replace(config, **small | OWN.get(name, {}) | getattr(module, "REDUCED", {}))
+    small |= OWN.get(name, {}) | getattr(module, "REDUCED", {})
+    for field, values in WITHIN.items():
+        if dataclasses.is_dataclass(part := small.get(field, getattr(config, field, None))):
+            there = {key: value for key, value in values.items() if hasattr(part, key)}
+            small[field] = dataclasses.replace(part, **there)
+    return dataclasses.replace(config, **small)
 
 
 def few_digits():

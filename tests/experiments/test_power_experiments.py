@@ -1,7 +1,6 @@
 """The experiments of the chapter on PowerNorm: what they measure, and that pairs are pairs."""
 
 import dataclasses
-import json
 import math
 
 import numpy as np
@@ -33,8 +32,6 @@ def test_one_seed_at_reduced_length(name, tmp_path):
     )
     (run,) = saved.runs
     assert len(run["records"]) == len(config.conditions)
-    again = experiments.module_of(name).run(config, 7)
-    assert json.loads(json.dumps(again)) == run["records"]
     for record in run["records"]:
         assert not record["diverged"]
         assert math.isfinite(record["loss"] if "loss" in record else record["all"])
