@@ -1,11 +1,21 @@
 """The page "Where the layers run": every row has tests, and every test that it names exists."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGE = ROOT / "book" / "where_layers_run.md"
+
+
+@functools.cache
+def names_of_tests(path: str) -> set[str]:
+    """Name the tests of a file; none where there is no such file."""
+    if not (ROOT / path).exists():
+        return set()
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def problems(text: str) -> list[str]:
@@ -29,9 +39,7 @@ def problems(text: str) -> list[str]:
         if not names:
             found.append(f"no test: {number}")
         for path, name in names:
-            file = ROOT / path
-            tree = ast.parse(file.read_text(encoding="utf-8")) if file.exists() else ast.parse("")
-            if name not in {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}:
+            if name not in names_of_tests(path):
                 found.append(f"{path} has no {name}")
     return found
 
