@@ -1,5 +1,7 @@
 """Data: the parts do not mix, the batches hold what they promise, bad files are refused clearly."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
@@ -161,8 +163,7 @@ def test_an_epoch_holds_each_sentence_at_most_once(corpus, order):
     everything = [tuple(s[:-1].tolist()) for document in corpus.train for s in document]
     seen = sentences_of(batches)
     assert len(everything) - len(seen) < 16
-    for sentence in set(seen):
-        assert seen.count(sentence) <= everything.count(sentence)
+    assert Counter(seen) <= Counter(everything)
     again = data.sentence_batches(corpus.train, 16, order, np.random.default_rng(0))
     assert all(torch.equal(a.inputs, b.inputs) for a, b in zip(batches, again, strict=True))
 
