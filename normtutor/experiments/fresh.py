@@ -46,23 +46,21 @@ def expected(values: np.ndarray, level: float = 0.95) -> tuple[float, float]:
     return float(values.mean() - half), float(values.mean() + half)
 
 
-def compare(saved: Saved, fresh: Saved) -> list[Row]:
-    """The rows of an experiment's figure for one fresh seed, beside what was expected of it."""
+def compare(saved: Saved, fresh: dict[str, Any]) -> list[Row]:
+    """The rows of an experiment's figure for one fresh seed, beside what was expected of it.
+
+    Where rates are chosen on the other seeds, or on seeds of their own, the fresh one takes what
+    those on record choose.
+    """
     module: Any = module_of(saved.name)
-    of_record, of_fresh = module.rows(saved), module.rows(fresh)
+    of_record = module.rows(saved)
+    of_all = module.rows(Saved(saved.name, saved.config, (*saved.runs, fresh)))
     found = []
     for name, values in of_record.items():
-        if np.ndim(values) == 1 and name in of_fresh:
+        if np.ndim(values) == 1:
             low, high = expected(np.asarray(values))
-            found.append(Row(name, float(of_fresh[name][0]), low, high))
+            found.append(Row(name, float(of_all[name][-1]), low, high))
     return found
-
-
-def with_tuning(saved: Saved, fresh: dict[str, Any]) -> Saved:
-    """A fresh seed, and with it the seeds on record on which rates are chosen but none reported."""
-    tuning = getattr(module_of(saved.name), "TUNING", ())
-    kept = tuple(run for run in saved.runs if run["seed"] in tuning)
-    return Saved(saved.name, saved.config, (*kept, fresh))
 
 
 def run_again(name: str, seed: int, directory: Path) -> list[Row]:
@@ -81,4 +79,4 @@ def run_again(name: str, seed: int, directory: Path) -> list[Row]:
     config = configuration(name)
     run = run_experiment(name, seeds=[seed], config=config, jobs=1, directory=directory)
     (fresh,) = (found for found in run.runs if found["seed"] == seed)
-    return compare(saved, with_tuning(saved, fresh))
+    return compare(saved, fresh)

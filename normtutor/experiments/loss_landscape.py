@@ -10,7 +10,8 @@ Control: where a norm follows a matrix, the length of that matrix does not chang
 does change every derivative. So the change of the gradient and the curvature are recorded for
 relative changes of the matrices as well, which do not depend on their lengths, and so are the
 lengths. To see the effect of depth, the two networks at rate 0.1 are also trained with two hidden
-layers in place of five.
+layers in place of five. A seventh seed, 40, run afterwards and not on record, lies where the six
+expect it in both rows.
 """
 
 import math

@@ -494,28 +494,30 @@ def saved_pair(seed, loss):
 
 def test_a_fresh_seed_is_inside_or_outside_what_the_record_expects():
     saved = Saved("final_norm", {}, tuple(saved_pair(s, 4.1 + 0.01 * s) for s in range(4)))
-    usual = fresh.compare(saved, Saved("final_norm", {}, (saved_pair(9, 4.12),)))
+    usual = fresh.compare(saved, saved_pair(9, 4.12))
     assert len(usual) == 4 and all(row.inside for row in usual)
-    odd = fresh.compare(saved, Saved("final_norm", {}, (saved_pair(9, 4.3),)))
+    odd = fresh.compare(saved, saved_pair(9, 4.3))
     assert not any(row.inside for row in odd)
     with pytest.raises(ValueError, match="one seed"):
         fresh.expected(np.array([1.0]))
 
 
-@pytest.mark.parametrize("name", ["topic_doses", "learning_rate_sweep", "noisy_batch_norm"])
-def test_a_fresh_seed_takes_the_rates_that_were_chosen_on_record(name):
-    """Where rates are chosen on seeds of their own, a fresh seed alone has none to choose from."""
+CHOOSING = ["topic_doses", "learning_rate_sweep", "noisy_batch_norm", "remedies", "sgd_map"]
+
+
+@pytest.mark.parametrize("name", CHOOSING)
+def test_a_fresh_seed_takes_the_rates_that_those_on_record_choose(name):
+    """Where rates are chosen on other seeds, a fresh seed alone has none to choose from."""
     saved = experiments.load(name)
-    seed = next(i for i, run in enumerate(saved.runs) if run["seed"] not in saved_tuning(name))
+    before = Saved(name, saved.config, saved.runs[:-1])
     of_record = module_of(name).rows(saved)
-    of_one = module_of(name).rows(fresh.with_tuning(saved, saved.runs[seed]))
-    reported = seed - len(saved_tuning(name))
-    for row, values in of_record.items():
-        assert_allclose(of_one[row], values[reported : reported + 1])
-
-
-def saved_tuning(name: str) -> tuple[int, ...]:
-    return module_of(name).TUNING
+    found = fresh.compare(before, saved.runs[-1])
+    assert [row.name for row in found] == list(of_record)
+    assert_allclose([row.value for row in found], [v[-1] for v in of_record.values()])
+    assert_allclose(
+        [(row.low, row.high) for row in found],
+        [fresh.expected(values) for values in module_of(name).rows(before).values()],
+    )
 
 
 def test_a_seed_on_record_is_no_fresh_one(capsys):
