@@ -36,7 +36,7 @@ SMALL = {
     "warmup": 2,
 }
 # The same of what a configuration holds as its task, and as the size of its models of text.
-WITHIN = {"task": {"test_sequences": 32}, "size": {"batch_size": 4, "held_out_chunks": 16}}
+WITHIN = {"task": {"test_sequences": 32}, "size": {"batch_size": 4}}
 OWN = {
     "batch_composition": {"batch_size": 4},
     "power_statistics": {"many_images": 32, "chunks": 8, "sentences": 16},
