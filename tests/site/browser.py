@@ -1,8 +1,9 @@
 """A browser without a window, for the tests of the site and of its interactive figures.
 
-Playwright drives the Chromium of the machine. Where there is none the tests are skipped; with
-NORMTUTOR_BROWSER=required they fail. NORMTUTOR_SLOW=6 lets the pages have a sixth of the processor:
-what passes then passes on a busy machine, too.
+Playwright drives the Chromium of the machine, best the one that has no window to draw: it takes two
+thirds of the time. Where there is none the tests are skipped; with NORMTUTOR_BROWSER=required they
+fail. NORMTUTOR_SLOW=6 lets the pages have a sixth of the processor: what passes then passes on a
+busy machine, too.
 """
 
 import json
@@ -13,6 +14,7 @@ import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
 NAMES = (
+    *("chromium-headless-shell", "chrome-headless-shell"),
     *("chromium", "chromium-browser", "google-chrome"),
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
@@ -95,19 +97,20 @@ READ_TO_THE_END = """async () => {
 
 # A chapter has thousands of coloured words of code and hundreds of equations, and the reference has
 # thousands of arguments and names. Of those that look alike one is examined; the others become
-# plain text.
-THIN_OUT = """() => {
+# plain text, and so does all of that outside of the places that are examined, if these are named.
+THIN_OUT = """(places) => {
   const seen = new Set();
   const alike = [];
   const many = ".highlight pre span, .katex, dt.sig span, em.sig-param, dl.py code";
   for (const element of document.querySelectorAll(many)) {
+    if (places.some((place) => element.closest(place))) continue;
     const box = element.closest("div.math");
     if (element.querySelector("a, button") || box?.scrollWidth > box?.clientWidth) continue;
     let kind = "";
     for (let e = element; e && e.localName !== "article"; e = e.parentElement) {
       kind += `>${e.className}`;
     }
-    if (seen.has(kind)) alike.push(element);
+    if (places.length || seen.has(kind)) alike.push(element);
     seen.add(kind);
   }
   for (const element of alike) {
@@ -170,6 +173,9 @@ MARK_LOOKS = """() => {
   };
   const looks = new Map();
   const mark = element => element.toggleAttribute("data-examined", true);
+  for (const element of document.querySelectorAll("[data-examined]")) {
+    element.removeAttribute("data-examined");
+  }
   const markAll = root => {
     for (const element of root.querySelectorAll("*")) {
       mark(element);
@@ -208,9 +214,9 @@ MARK_LOOKS = """() => {
 }"""
 
 
-def violations(page, where: str) -> list[str]:
+def violations(page, where: str, **options) -> list[str]:
     """List the violations of axe's rules in a part of a page that a script names."""
-    options = json.dumps({"resultTypes": ["violations"], "preload": False})
+    options = json.dumps({"resultTypes": ["violations"], "preload": False} | options)
     found = page.evaluate(f"axe.run({where}, {options}).then(results => results.violations)")
     return [
         f"{violation['id']}: {violation['help']}: {node['target']} {node['html'][:120]}"
@@ -221,12 +227,24 @@ def violations(page, where: str) -> list[str]:
 
 def axe_problems(page, *places: str) -> list[str]:
     """List the violations of all of axe's rules, on the whole page or inside of some places."""
-    if places:
-        page.evaluate(AXE_SCRIPT)
-        return violations(page, json.dumps({"include": [[place] for place in places]}))
     # What is not on the screen must be laid out for axe, too.
-    page.add_style_tag(content="* { content-visibility: visible !important; }")
-    page.evaluate(THIN_OUT)
+    if not places:
+        page.add_style_tag(content="* { content-visibility: visible !important; }")
+    page.evaluate(THIN_OUT, places)
     page.evaluate(AXE_SCRIPT)
+    if places:
+        return violations(page, json.dumps({"include": [[place] for place in places]}))
     page.evaluate(MARK_LOOKS)
     return violations(page, "document")
+
+
+def in_theme(page, theme: str) -> None:
+    """Let the reader's system ask for another theme, and wait until the page has it."""
+    page.emulate_media(color_scheme=theme)
+    page.locator(f"html[data-theme={theme}]").wait_for(state="attached")
+
+
+def colour_problems(page) -> list[str]:
+    """List the violations of the rules that ask for colours, on a page that axe has seen."""
+    page.evaluate(MARK_LOOKS)
+    return violations(page, "document", runOnly=["color-contrast", "link-in-text-block"])

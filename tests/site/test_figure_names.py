@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from browser import needs_chromium
-from site_pages import CONTENT
-from test_figure_letters import has_figure
+from site_pages import CONTENT, ROOT
 
 IMAGE = re.compile(r'_images/([^"/]+\.svg)"')
 
@@ -106,6 +105,11 @@ def drawings_on(site: Path, name: str) -> list[Path]:
     page = (site / f"{name}.html").read_text(encoding="utf-8")
     names = {image for image in IMAGE.findall(page) if ".dark" not in image}
     return sorted(site / "_images" / image for image in names)
+
+
+def has_figure(name: str) -> bool:
+    source = next(ROOT.glob(f"{name}.*")).read_text(encoding="utf-8")
+    return any(sign in source for sign in ("plotting", "plt.", "<nt-", "interactive.show"))
 
 
 @needs_chromium

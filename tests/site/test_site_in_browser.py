@@ -9,11 +9,14 @@ from browser import (
     PHONE,
     Heard,
     axe_problems,
+    colour_problems,
     eventually,
+    in_theme,
     needs_chromium,
     read_to_the_end,
     resting_top,
 )
+from letters import letter_problems
 from playwright.sync_api import expect
 from site_pages import CHAPTERS, CONTENT, ROOT
 
@@ -126,29 +129,31 @@ def page_problems(page, address: str, name: str) -> list[str]:
     return heard.problems(address) + found
 
 
+def problems_in_both_themes(
+    page, site, address: str, name: str, first: str, other: str
+) -> list[str]:
+    """List what is wrong with a page in one theme, and with its colours and letters in another."""
+    found = page_problems(page, address, name)
+    assert page.locator("html").get_attribute("data-theme") == first
+    found += letter_problems(page, site, address)
+    in_theme(page, other)
+    found += letter_problems(page, site, address)
+    return found + (colour_problems(page) if name in WITH_FIGURES else [])
+
+
 # Two classes, so that two processes share the work.
 class TestOnADesk:
     @pytest.mark.parametrize("name", PAGES)
-    def test_a_page_is_in_order(self, open_page, address, name):
+    def test_a_page_is_in_order(self, open_page, site, address, name):
         page = open_page(**DESKTOP, **LIGHT)
-        assert page_problems(page, address, name) == []
-        assert page.locator("html").get_attribute("data-theme") == "light"
-
-    @pytest.mark.parametrize("name", WITH_FIGURES)
-    def test_a_page_with_figures_is_in_order_in_the_dark(self, open_page, address, name):
-        assert page_problems(open_page(**DESKTOP, **DARK), address, name) == []
+        assert problems_in_both_themes(page, site, address, name, "light", "dark") == []
 
 
 class TestOnAPhone:
     @pytest.mark.parametrize("name", PAGES)
-    def test_a_page_is_in_order_in_the_dark(self, open_page, address, name):
+    def test_a_page_is_in_order(self, open_page, site, address, name):
         page = open_page(**PHONE, **DARK)
-        assert page_problems(page, address, name) == []
-        assert page.locator("html").get_attribute("data-theme") == "dark"
-
-    @pytest.mark.parametrize("name", WITH_FIGURES)
-    def test_a_page_with_figures_is_in_order(self, open_page, address, name):
-        assert page_problems(open_page(**PHONE, **LIGHT), address, name) == []
+        assert problems_in_both_themes(page, site, address, name, "dark", "light") == []
 
 
 IN_ORDER = """<!doctype html><html lang="en"><head><title>T</title>
@@ -201,6 +206,15 @@ def test_a_defect_on_a_page_is_noticed(open_page, serve, tmp_path, message):
     (tmp_path / "bad.html").write_text(IN_ORDER.replace("</main>", f"{DEFECTS[message]}</main>"))
     problems = page_problems(open_page(**DESKTOP), serve(tmp_path), "bad")
     assert any(problem.startswith(message) for problem in problems), problems
+
+
+def test_a_colour_that_is_faint_in_the_other_theme_alone_is_noticed(open_page, serve, tmp_path):
+    faint = "<style>@media (prefers-color-scheme: dark) { p { color: #ccc } }</style><p>word</p>"
+    (tmp_path / "bad.html").write_text(IN_ORDER.replace("</main>", f"{faint}</main>"))
+    page = open_page(**DESKTOP, **LIGHT)
+    assert page_problems(page, serve(tmp_path), "bad") == []
+    page.emulate_media(color_scheme="dark")
+    assert {problem.split(":")[0] for problem in colour_problems(page)} == {"color-contrast"}
 
 
 def test_a_defect_is_noticed_in_the_place_that_is_examined(open_page, serve, tmp_path):
