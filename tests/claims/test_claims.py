@@ -1,4 +1,4 @@
-"""The claims ledger: verdicts, the evidence they follow from, its page and its filter."""
+"""The claims ledger: verdicts, the evidence they follow from, and its page."""
 
 import dataclasses
 import functools
@@ -6,8 +6,6 @@ import itertools
 import json
 import math
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -589,70 +587,3 @@ def test_the_index_says_what_the_page_says(whole_page):
     claims_page.put_tally(app, "book/index", source)
     assert source == [f"The ledger holds {words}."]
     assert str(ROOT / "normtutor" / "claims" / "family.py") in read  # a changed verdict is a change
-
-
-# --- the filter, in a browser ---------------------------------------------------------------------
-
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-
-
-def after(whole_page, tmp_path: Path, actions: str) -> BeautifulSoup:
-    """The page after a reader's actions, with the script that the site gives it."""
-    script = (BOOK / "_static" / "claims.js").read_text(encoding="utf-8")
-    html = f"""<!doctype html><html><body>{whole_page.myst()}
-<script>{script}</script><script>
-document.addEventListener("DOMContentLoaded", () => {{
-  const choose = (id, value) => {{
-    const select = document.getElementById(id);
-    select.value = value;
-    select.dispatchEvent(new Event("input"));
-  }};
-  {actions}
-}});
-</script></body></html>"""
-    path = tmp_path / "page.html"
-    path.write_text(html, encoding="utf-8")
-    result = subprocess.run(
-        [
-            *(CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"),
-            *("--disable-background-networking", "--disable-dev-shm-usage"),
-            *("--virtual-time-budget=5000", f"--user-data-dir={tmp_path / 'profile'}"),
-            *("--dump-dom", path.as_uri()),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
-    return BeautifulSoup(result.stdout, "html.parser")
-
-
-def shown(soup: BeautifulSoup) -> list[str]:
-    return [entry["id"] for entry in soup.find_all("details") if not entry.has_attr("hidden")]
-
-
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-def test_the_filter_shows_what_fits_and_counts_it(whole_page, tmp_path):
-    soup = after(whole_page, tmp_path, "")
-    assert len(shown(soup)) == len(NAMES)
-    assert not soup.find("form").has_attr("hidden")
-    soup = after(
-        whole_page,
-        tmp_path,
-        'choose("claims-verdict", "half"); choose("claims-chapter", "2");'
-        'document.getElementById("claims-open").click();',
-    )
-    fitting = [
-        f"claim-{claim.name}"
-        for claim in claims.CLAIMS
-        if claim.recorded == "half" and claim.place.number == 2
-    ]
-    assert shown(soup) == fitting
-    opened = [entry["id"] for entry in soup.find_all("details") if entry.has_attr("open")]
-    assert opened == fitting
-    count = f"{len(fitting)} of {len(NAMES)} claims shown"
-    assert soup.find(id="claims-shown").get_text() == count
-    assert soup.find(id="claims-open").get_text() == "Close all"
-    soup = after(whole_page, tmp_path, 'choose("claims-words", "sphere radius");')
-    assert "claim-unit-sphere" in shown(soup) and len(shown(soup)) < 5

@@ -13,12 +13,18 @@ import shutil
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 
-NAMES = (
-    *("chromium-headless-shell", "chrome-headless-shell"),
+WITHOUT_WINDOWS = ("chromium-headless-shell", "chrome-headless-shell")
+WITH_WINDOWS = (
     *("chromium", "chromium-browser", "google-chrome"),
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 )
-CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
+
+
+def first_installed(*names: str) -> str | None:
+    return next(filter(None, map(shutil.which, names)), None)
+
+
+CHROMIUM = first_installed(*WITHOUT_WINDOWS, *WITH_WINDOWS)
 REQUIRED = os.environ.get("NORMTUTOR_BROWSER") == "required"
 SLOW = float(os.environ.get("NORMTUTOR_SLOW", "1"))  # how many times slower a page is made
 PATIENCE = 180_000  # milliseconds that anything may take; a machine may be busy
