@@ -923,7 +923,7 @@ def generalization() -> Evidence:
             form=".3f",
         ),
         Finding(
-            "validation loss with LayerNorm minus without, GRU (nats per character)",
+            "test loss with LayerNorm minus without, GRU (nats per character)",
             over_seeds(gru.values("loss", norm="layer") - gru.values("loss", norm="none")),
             form=".3f",
         ),

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from normtutor import layers, norms, plotting
+from normtutor import experiments, layers, norms, plotting
 from normtutor.experiments import (
     detach_norm,
+    gru_rates,
     gru_statistics,
     norm_speed,
     rms_against_layer,
@@ -162,7 +163,12 @@ def test_the_rate_with_the_smallest_loss_is_taken():
 
 def test_the_statistics_of_a_gru_say_what_layer_norm_guarantees():
     config = gru_statistics.Config(
-        norms=("layer", "none"), width=8, length=6, batch_size=4, steps=1, validation_chunks=64
+        conditions=tuple(gru_statistics.Condition(norm, 1e-2) for norm in ("layer", "none")),
+        width=8,
+        length=6,
+        batch_size=4,
+        steps=1,
+        held_out_chunks=64,
     )
     layer, none = gru_statistics.run(config, 0)
     # With γ and β nearly as at the start, LayerNorm's output has mean 0 and spread 1.
@@ -171,6 +177,18 @@ def test_the_statistics_of_a_gru_say_what_layer_norm_guarantees():
     assert layer["after_spread"][0] < 0.1  # the first state is zero
     assert none["before_mean"] == none["after_mean"]
     assert len(none["after_mean_varies"]) == config.length
+
+
+def test_the_rates_of_the_grus_have_worse_ones_on_both_sides():
+    saved = experiments.load("gru_rates")
+    losses = {
+        norm: np.array([saved.values("loss", norm=norm, learning_rate=r) for r in gru_rates.RATES])
+        for norm in gru_statistics.NORMS
+    }  # (rates, seeds)
+    for values in losses.values():
+        assert 0 < values.mean(axis=1).argmin() < len(gru_rates.RATES) - 1
+    # Whatever the rate, from 0.03 on, and on both seeds.
+    assert (losses["rms"] < losses["layer"])[1:].all()
 
 
 # --- speed ----------------------------------------------------------------------------------------

@@ -161,9 +161,15 @@ def norm_replaced():
     return saved.values("loss_without_centring", norm="layer") - before
 
 
-def of_gru(norm: str):
+def of_gru(norm: str, other: str = "layer"):
     saved = experiments.load("gru_statistics")
-    return saved.values("loss", norm=norm) - saved.values("loss", norm="layer")
+    return saved.values("loss", norm=norm) - saved.values("loss", norm=other)
+
+
+def spread_of_gru_moves(norm: str) -> float:
+    """The largest spread over the smallest from position 2 on, minus 1; mean over the seeds."""
+    spread = experiments.load("gru_statistics").values("after_spread", norm=norm)[:, 1:]
+    return float(np.mean(spread.max(axis=1) / spread.min(axis=1) - 1))
 
 
 def parts(key: str, norm: str) -> np.ndarray:
@@ -876,11 +882,43 @@ SENTENCES = {
     ),
     "RMSNorm in a GRU": (
         "in_depth/05_rms_norm",
-        lambda: f"ends at least as low as LayerNorm, by {said(of_gru('rms'), 3)}",
+        lambda: f"RMSNorm ends *below* LayerNorm, by {said(of_gru('rms'), 3)}",
     ),
     "no norm in a GRU": (
         "in_depth/05_rms_norm",
-        lambda: f"without one the loss is higher by {said(of_gru('none'), 3)}",
+        lambda: f"without one the loss is higher than LayerNorm's by {said(of_gru('none'), 3)}",
+    ),
+    "pRMSNorm in a GRU": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            f"loss is {said(of_gru('partial', 'rms'), 3)} above RMSNorm's and "
+            f"{said(of_gru('partial'), 3)} below LayerNorm's"
+        ),
+    ),
+    "the spread in a GRU": (
+        "in_depth/05_rms_norm",
+        lambda: f"holds the spread less well: it moves by {spread_of_gru_moves('partial'):.0%}",
+    ),
+    "the spread in a GRU with a norm": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            "LayerNorm and RMSNorm hold the spread** within "
+            f"{max(map(spread_of_gru_moves, ('layer', 'rms'))):.0%}"
+        ),
+    ),
+    "norms in a GRU, in the guide": (
+        "which_norm",
+        lambda: (
+            f"LayerNorm lowers the loss by {said(of_gru('none'), 3)} nats per character and "
+            f"RMSNorm by {said(of_gru('none', 'rms'), 3)}"
+        ),
+    ),
+    "norms in a GRU, in the questions": (
+        "questions",
+        lambda: (
+            f"was {said(of_gru('none'), 3)} nats per character lower than without a norm with "
+            f"LayerNorm, {said(of_gru('none', 'rms'), 3)} with RMSNorm"
+        ),
     ),
     "the doses between": (
         "in_depth/06_power_norm",
