@@ -23,7 +23,6 @@ from normtutor.experiments import (
     growth_shapes,
     more_tokens,
     small_starts,
-    text_stability,
     text_stability_rates,
 )
 
@@ -49,7 +48,6 @@ def without_normalization() -> Evidence:
         return np.array(min(losses, key=np.mean))
 
     grid = text_stability_rates.grids()
-    deep = text_stability.losses(experiments.load("text_stability"), 12)
     bare = text_stability_rates.best_loss(grid, "no norm", 12)
     longer = more_tokens.losses(experiments.load("more_tokens"))
     why = "Not to train is to end above half of chance, which is ln 10 = 2.30 nats a digit."
@@ -94,9 +92,9 @@ def without_normalization() -> Evidence:
             form=".3f",
         ),
         Finding(
-            "12 layers on text, Fixup's initialisation: test loss minus that with RMSNorm (nats "
+            "on as many tokens, Fixup's initialisation: test loss minus that with RMSNorm (nats "
             "per token)",
-            over_seeds(deep["no norm, Fixup"] - deep["Pre-RMSNorm"]),
+            over_seeds(longer["no norm, Fixup"] - longer["Pre-RMSNorm"]),
             above(0.1),
             "Not to train is to be far behind a model that does.",
             form=".3f",

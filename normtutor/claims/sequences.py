@@ -610,7 +610,7 @@ def writing_without_a_batch() -> Evidence:
     place=Place(CHAPTER, "Images", in_depth=True),
     recorded="half",
     condition="Reported for a full training on ImageNet with 2 images a device. On digits, in a "
-    "short training, it was the best of three norms with 2 and 8 images and lost its lead with 1.",
+    "short training, it had the lowest test loss of three norms with 2 and 8 images, not with 1.",
 )
 def small_batches() -> Evidence:
     digits = experiments.load("digit_batches")

@@ -263,9 +263,7 @@ def test_what_layer_norm_gains_in_test_loss_it_gains_in_training_loss():
 
 def test_without_fixup_text_would_not_train_either(monkeypatch):
     def undone(name, record):
-        if name == "text_stability" and record["build"] == "no norm, Fixup":
-            record["test"] += 1
-        if name == "more_tokens" and (record["build"], record["depth"]) == ("no norm", 12):
+        if name == "more_tokens" and record["build"].startswith("no norm") and record["depth"]:
             record["test"] += 1
         if name == "remedies" and record["wiring"] == "fixup":
             record["loss"] += 2

@@ -420,6 +420,13 @@ def noisy_loss(norm: str, rate: float) -> np.ndarray:
     return reported.values("mean_loss", norm=norm, rate=rate)
 
 
+def errors_with_two() -> str:
+    """By how many points BatchNorm makes fewer errors than GroupNorm with two digits a batch."""
+    saved = experiments.load("digit_batches")
+    group, batch = (saved.values("error", norm=n, batch_size=2) for n in ("group", "batch"))
+    return said(group - batch, 1, 100)
+
+
 def noisy_errors(norm: str, other: str) -> str:
     """Test error in points minus another network's, each at its best rate."""
     saved = experiments.load("noisy_batch_norm")
@@ -757,6 +764,52 @@ SENTENCES = {
             f"Fixup loses {said(fixup_at(1.0), 3)} if they are four times too large, the usual "
             f"size, and {said(fixup_at(1 / 16), 3)} if they are four times too small"
         ),
+    ),
+    "Fixup where layers pay": (
+        "01_internal_covariate_shift",
+        lambda: (
+            "Where twelve layers beat none, Fixup's weights end "
+            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm."
+        ),
+    ),
+    "careful initialization in fifteen minutes": (
+        "fifteen_minutes",
+        lambda: (
+            "Where twelve layers beat none, careful initialization ended "
+            f"{np.mean(with_more_tokens('no norm, Fixup')):.2f} nats behind LayerNorm"
+        ),
+    ),
+    "a careful start in place of LayerNorm": (
+        "questions",
+        lambda: (
+            "from Fixup's weights twelve layers without any norm end "
+            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm on a million"
+        ),
+    ),
+    "Fixup beside two norms that agree": (
+        "questions",
+        lambda: (
+            "on a million tokens Fixup's weights without a norm "
+            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm"
+        ),
+    ),
+    "Fixup where no norm is needed": (
+        "questions",
+        lambda: (
+            f"Fixup's careful weights ended {said(with_more_tokens('no norm, Fixup'), 3)} nats "
+            "behind LayerNorm in our Transformer of twelve layers on a million tokens"
+        ),
+    ),
+    "the noisy network at a large rate": (
+        "01_internal_covariate_shift",
+        lambda: (
+            "the lead at larger rates, "
+            f"{said(noisy_loss('none', 0.3) - noisy_loss('noisy batch', 0.3), 2)} at 0.3."
+        ),
+    ),
+    "errors with two images": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        lambda: f"its errors cannot be told from GroupNorm's ({errors_with_two()} points fewer)",
     ),
     "Fixup in the guide": (
         "which_norm",
