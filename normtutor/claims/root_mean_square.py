@@ -243,9 +243,9 @@ def _margin_per_character() -> float:
     condition="With the norm after the last layer it is, as at most 2% of perplexity worse, in "
     "small language models: untied ones of two to twenty-four layers with embeddings of the best "
     "size, and tied ones of three layers with the usual ones, where it is ahead. Without that norm "
-    "untied models of twelve layers end behind. The margin leaves open untied models of three "
-    "layers with the usual embeddings, and tied ones with larger. In a GRU it ends ahead. That "
-    "large models work with RMSNorm is no paired comparison.",
+    "untied models of twelve layers, clipped, end behind. The margin leaves open untied models of "
+    "three layers with the usual embeddings, and tied ones with larger. In a GRU it ends ahead. "
+    "That large models work with RMSNorm is no paired comparison.",
 )
 def as_good() -> Evidence:
     saved = experiments.load("rms_against_layer")
@@ -426,8 +426,8 @@ def forward_alone() -> Evidence:
     recorded="open",
     condition="In most of our small models leaving out the mean costs less than a hundredth of a "
     "nat: on sorting at the best rate, and in language models of two to twenty-four layers with an "
-    "output of their own, a last norm and embeddings of the best size. Without the last norm it "
-    "costs 0.15 nats in twelve layers. With a tied output and "
+    "output of their own, a last norm and embeddings of the best size. Without the last norm, "
+    "and clipped, it costs 0.15 nats in twelve layers. With a tied output and "
     "large embeddings three layers leave it open. A model trained with LayerNorm keeps its loss "
     "when the centring is switched off afterwards: little is left in that direction, "
     "along which the loss has no gradient ({prf:ref}`prop-rms-blind`).",

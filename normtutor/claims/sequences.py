@@ -548,9 +548,9 @@ def mask_mends() -> Evidence:
     place=MEASURED,
     recorded="false",
     scope="at our scale",
-    condition="They need no padding, and in two layers on real text they are the only batches on "
-    "which masked BatchNorm fell behind: running statistics go wrong, and a model learns to read "
-    "the length off its batch.",
+    condition="They need no padding, and in two layers on real text masked BatchNorm ends higher "
+    "on them than on shuffled batches, by more than LayerNorm: running statistics go wrong, and a "
+    "model learns to read the length off its batch.",
 )
 def equal_lengths() -> Evidence:
     saved = _text()

@@ -125,6 +125,29 @@ def undivided(rate: float):
     return bare - whole
 
 
+def of_mixed(share: float):
+    """BatchNorm minus LayerNorm on mixed sequences, by the share of one-language batches."""
+    batch, layer = (
+        experiments.load("topic_share").values("loss", norm=norm, share=share)
+        for norm in ("batch", "layer")
+    )
+    return batch - layer
+
+
+def of_neighbours() -> str:
+    """What batches of neighbouring sentences cost the norms that see one token: the same."""
+    saved = experiments.load("batch_composition")
+    (cost,) = {
+        said(
+            saved.values("all", norm=norm, kind="document")
+            - saved.values("all", norm=norm, kind="shuffled"),
+            2,
+        ).split(" ")[0]
+        for norm in ("layer", "rms")
+    }
+    return cost
+
+
 def without_norm_on_sentences():
     return batch_composition.against_layer(
         experiments.load("batch_composition"), "none", "shuffled"
@@ -494,6 +517,23 @@ def sorted_best(wiring: str, *warmups: int):
     return remedies.at_best_rate(np.concatenate(cells, axis=1))[0]
 
 
+def wirings_at_their_best(depth: int):
+    """Post-LN minus Pre-LN on sorting, each at its best rate and warm-up."""
+    saved = experiments.load("warmup_map")
+    post, pre = (
+        np.concatenate(
+            [
+                remedies.losses_by_rate(saved, **c)
+                for c in saved.config["conditions"]
+                if (c["depth"], c["wiring"]) == (depth, wiring)
+            ],
+            axis=1,
+        )
+        for wiring in ("post", "pre")
+    )
+    return remedies.at_best_rate(post)[0] - remedies.at_best_rate(pre)[0]
+
+
 def warmed(wiring: str):
     return sorted_best(wiring, 60) - sorted_best("pre", 60)
 
@@ -601,8 +641,37 @@ SENTENCES = {
     "120 steps of warm-up": (
         "07_pre_ln_and_post_ln",
         lambda: (
-            f"still {said(sorted_best('post', 120) - sorted_best('pre', 120), 3)} behind at twelve"
+            "with 120 steps of warm-up still "
+            f"{said(sorted_best('post', 120) - sorted_best('pre', 120), 3)}. But"
         ),
+    ),
+    "Post-LN with smaller lower weights, in the questions": (
+        "questions",
+        lambda: (
+            f"it ended [{said(sorted_best('post-small', 0) - sorted_best('pre', 60), 3)} ahead]"
+        ),
+    ),
+    "both wirings, in the questions": (
+        "questions",
+        lambda: (
+            f"ended {said(wirings_at_their_best(6), 3)} nats ahead with six layers, which is weak "
+            f"evidence, and {said(wirings_at_their_best(12), 3)} behind with twelve"
+        ),
+    ),
+    "batches of one kind, in the questions": (
+        "questions",
+        lambda: (
+            f"equal lengths put BatchNorm {said(composed('masked batch', 'layer', 'length'), 2)} "
+            "nats per token behind LayerNorm on the same batches ({numref}`fig-seq-composition`); "
+            f"one topic per batch ({said(composed('masked batch', 'layer', 'topic'), 2)}, "
+            "{numref}`fig-pn-real-topics`) and neighbouring sentences "
+            f"({signed(composed('masked batch', 'layer', 'document'), 2)}) did not measurably. One "
+            f"made-up language put it {said(of_mixed(1.0), 2)} behind"
+        ),
+    ),
+    "what neighbours cost, in the questions": (
+        "questions",
+        lambda: f"training on neighbours cost these {of_neighbours()} nats, too",
     ),
     "noise behind BatchNorm, at the end": (
         "in_depth/01_internal_covariate_shift",
@@ -896,7 +965,7 @@ SENTENCES = {
     ),
     "RMSNorm without the last norm, in chapter 5": (
         "05_rms_norm",
-        lambda: f"without one RMSNorm is {said(without_last_norms(), 2)} behind",
+        lambda: f"without it (clipped) RMSNorm is {said(without_last_norms(), 2)} behind",
     ),
     "PowerNorm with the usual embeddings": (
         "06_power_norm",
@@ -1142,9 +1211,8 @@ SENTENCES = {
         "which_norm",
         lambda: (
             f"ended {np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f} nats higher "
-            "with an output matrix of their own and "
-            f"{np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f} with one tied to the embedding "
-            f"(LayerNorm: {np.mean(without_last_norm(False)):.2f} and "
+            f"untied and {np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f} tied (LayerNorm: "
+            f"{np.mean(without_last_norm(False)):.2f} and "
             f"{np.mean(without_last_norm(True)):.2f}; with small gains "
             f"{np.mean(small_gains(False, True)):.2f} and {np.mean(small_gains(True, True)):.2f})"
         ),
@@ -1155,7 +1223,10 @@ SENTENCES = {
     ),
     "RMSNorm without the last norm, in the guide": (
         "which_norm",
-        lambda: f"without that norm RMSNorm ended {said(rms_without_last_norm(), 2)} nats behind",
+        lambda: (
+            "without that norm, and clipped, RMSNorm ended "
+            f"{said(rms_without_last_norm(), 2)} nats behind"
+        ),
     ),
     "BatchNorm at its best, in depth": (
         "in_depth/01_internal_covariate_shift",
