@@ -61,7 +61,10 @@ from normtutor.training import (
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
 FIGURE = "fig-seq-composition"
-FINDING = "BatchNorm keeps up unless batches are of equal length; then its two modes part"
+FINDING = (
+    "masked BatchNorm is not told from LayerNorm unless batches are of equal length; then its two "
+    "modes part"
+)
 XLABEL = "test loss minus LayerNorm's (nats/token)"
 SEEDS = tuple(range(10, 15))
 

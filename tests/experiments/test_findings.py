@@ -15,7 +15,8 @@ NORMED = ("Pre-LN", "Pre-BatchNorm")
 
 FINDINGS = {
     "batch_composition": (
-        "BatchNorm keeps up unless batches are of equal length; then its two modes part",
+        "masked BatchNorm is not told from LayerNorm unless batches are of equal length; then its "
+        "two modes part",
         lambda rows: (
             rows["equal length, BatchNorm, masked"] > 0.15
             and rows["equal length, BatchNorm, plain"] > 0.15
