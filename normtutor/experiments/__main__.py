@@ -23,6 +23,8 @@ from normtutor.experiments.records import (
 )
 from normtutor.experiments.timing import estimate
 
+DOTS_PER_INCH = 200  # of a drawing that `show` writes
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse ``arguments`` and do what they say; return the exit status."""
@@ -172,7 +174,7 @@ def _show(name: str, directory: Path | None, output: Path, scale: str = "small")
                 xlabel=module.XLABEL,
                 reference=getattr(module, "REFERENCE", 0.0),
             )
-            plt.savefig(output, dpi=200, bbox_inches="tight")
+            plt.savefig(output, dpi=DOTS_PER_INCH, bbox_inches="tight")
             plt.close()
         print(f"drawn: {output}")
 

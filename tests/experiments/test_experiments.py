@@ -228,7 +228,8 @@ def test_the_command_line_lists(capsys):
 
 
 @pytest.mark.parametrize("name", experiments.names())
-def test_the_command_line_draws(name, tmp_path, capsys):
+def test_the_command_line_draws(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command_line, "DOTS_PER_INCH", 40)  # to compress a large one takes longest
     image = tmp_path / "figure.png"
     assert command_line.main(["show", name, "--output", str(image)]) == 0
     printed = capsys.readouterr().out
