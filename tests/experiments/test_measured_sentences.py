@@ -189,6 +189,13 @@ def of_gru(norm: str, other: str = "layer"):
     return saved.values("loss", norm=norm) - saved.values("loss", norm=other)
 
 
+def dip_of_the_gradient():
+    """Untrained Post-LN: the smallest gradient at a layer's output over the first layer's."""
+    saved = experiments.load("depth_profiles")
+    gradient = saved.values("gradient", wiring="post", when="untrained")[:, 1:]
+    return gradient.min(axis=1) / gradient[:, 0]
+
+
 def spread_of_gru_moves(norm: str) -> float:
     """The largest spread over the smallest from position 2 on, minus 1; mean over the seeds."""
     spread = experiments.load("gru_statistics").values("after_spread", norm=norm)[:, 1:]
@@ -1031,16 +1038,20 @@ SENTENCES = {
     "norms in a GRU, in the guide": (
         "which_norm",
         lambda: (
-            f"LayerNorm lowers the loss by {said(of_gru('none'), 3)} nats per character and "
-            f"RMSNorm by {said(of_gru('none', 'rms'), 3)}"
+            f"LayerNorm lowers the loss by {said(of_gru('none'), 3)} nats per character, "
+            f"RMSNorm by {said(of_gru('rms'), 3)} more"
         ),
     ),
     "norms in a GRU, in the questions": (
         "questions",
         lambda: (
             f"was {said(of_gru('none'), 3)} nats per character lower than without a norm with "
-            f"LayerNorm, {said(of_gru('none', 'rms'), 3)} with RMSNorm"
+            f"LayerNorm, {said(of_gru('rms'), 3)} lower still with RMSNorm"
         ),
+    ),
+    "the gradient of Post-LN before training": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: f"in Post-LN the gradient dips to {said(dip_of_the_gradient(), 2)} of the first",
     ),
     "the doses between": (
         "in_depth/06_power_norm",
