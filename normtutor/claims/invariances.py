@@ -214,8 +214,8 @@ def initial_scale() -> Evidence:
     place=Place(CHAPTER, "Weight decay sets the speed"),
     recorded="false",
     condition="The function does not depend on the length of these weights, so a penalty on the "
-    "length restrains nothing. Decay raises the effective learning rate instead, and that can "
-    "change the test loss {cite:p}`vanlaarhoven2017`.",
+    "length is none on the function. Decay raises the effective learning rate instead, and that "
+    "can change the test loss {cite:p}`vanlaarhoven2017`.",
 )
 def weight_decay() -> Evidence:
     x, weight = _data()

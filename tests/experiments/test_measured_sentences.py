@@ -94,6 +94,14 @@ def worth(depth: int) -> np.ndarray:
     return losses["Pre-LN"] - without_layers()
 
 
+def test_without_layers_the_short_test_of_equality_is_passed_from_six_layers_on():
+    for depth in (6, 12, 24):
+        mean, half = t_interval(worth(depth))
+        assert abs(mean) + half < text_stability.MARGIN, depth
+    mean, half = t_interval(worth(2))
+    assert abs(mean) + half > text_stability.MARGIN
+
+
 def by_depth(one: str, depths=(2, 6, 12)) -> list[str]:
     return [said(stability(one, "Pre-LN", depth), 3) for depth in depths]
 
