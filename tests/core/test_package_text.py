@@ -271,3 +271,13 @@ def test_a_text_of_ones_own_is_cut_into_pieces_too(tmp_path):
     )
     assert "gedicht.txt" in corpus.note
     assert len(corpus.topics["train"]) == len(corpus.train) > 1
+
+
+def test_the_words_between_formatted_values_are_no_literals(tmp_path):
+    words = "Several words that stand over two lines,\nlong enough for a docstring of prose."
+    path = tmp_path / "module.py"
+    path.write_text(
+        f'"""{words}"""\nname = "x"\nf"""{words} {{name}} {words}"""\n'
+        f"f\"\"\"{{len('''{words} Inside.''')}}\"\"\"\n"
+    )
+    assert package_text._literals(path) == [words, f"{words} Inside."]
