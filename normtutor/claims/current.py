@@ -107,7 +107,8 @@ def without_normalization() -> Evidence:
     met="reports on large models, for instance {cite:t}`dehghani2023`",
     place=Place(CHAPTER, "QK-norm: a bound on the logits"),
     recorded="true",
-    condition="The bound is s·d times the largest product of the two learned weights γ, with s the "
+    condition="With a norm per head the bound is s·d times the largest product of the two learned "
+    "weights γ, or, with rotary positions in between, the product of the largest of each; s is the "
     "scale of the logits, usually 1/√d ({prf:ref}`thm-after-qk`). So it can grow in training, and "
     "in a model that does not divide by √d, such as Gemma 4, it is √d times as large.",
 )
