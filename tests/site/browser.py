@@ -248,7 +248,11 @@ def axe_problems(page, *places: str) -> list[str]:
 
 
 def in_theme(page, theme: str) -> None:
-    """Let the reader's system ask for another theme, and wait until the page has it."""
+    """Let the reader's system ask for another theme, and wait until the page has it.
+
+    On its way there a colour is neither the one nor the other.
+    """
+    page.add_style_tag(content="*, ::before, ::after { transition: none !important; }")
     page.emulate_media(color_scheme=theme)
     page.locator(f"html[data-theme={theme}]").wait_for(state="attached")
 
