@@ -13,7 +13,6 @@ several threads, or reduced precision, any of which may change the order.
 
 import shutil
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -224,21 +223,20 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
     records = []
     clock = {"rounds": config.rounds, "slice_seconds": config.slice_seconds, "seed": seed}
     try:
-        with warnings.catch_warnings():
-            # Freeing a large block teaches glibc to keep freed memory. Before that, formulas with
-            # many intermediate results spend most of their time on fresh pages, or not, by chance.
-            torch.ones(config.settling_numbers)
-            for shape in config.shapes:
-                for what in ("forward", "forward and backward"):
-                    # Else a function compiled for many cases would look for its case at each call.
-                    torch.compiler.reset()
-                    functions = contestants(compiled=True)
-                    work = {
-                        name: norm_work(function, shape, backward=what != "forward")
-                        for name, function in functions.items()
-                    }
-                    for record in summary(race(work, **clock)):  # type: ignore[arg-type]
-                        records.append({"what": what, "shape": list(shape), **record})
+        # Freeing a large block teaches glibc to keep freed memory. Before that, formulas with
+        # many intermediate results spend most of their time on fresh pages, or not, by chance.
+        torch.ones(config.settling_numbers)
+        for shape in config.shapes:
+            for what in ("forward", "forward and backward"):
+                # Else a function compiled for many cases would look for its case at each call.
+                torch.compiler.reset()
+                functions = contestants(compiled=True)
+                work = {
+                    name: norm_work(function, shape, backward=what != "forward")
+                    for name, function in functions.items()
+                }
+                for record in summary(race(work, **clock)):  # type: ignore[arg-type]
+                    records.append({"what": what, "shape": list(shape), **record})
         for model in ("transformer", "gru"):
             work = {
                 name: model_work(config, model, norm) for name, norm in model_norms(config).items()

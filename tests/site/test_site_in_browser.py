@@ -136,9 +136,11 @@ def problems_in_both_themes(
     found = page_problems(page, address, name)
     assert page.locator("html").get_attribute("data-theme") == first
     found += letter_problems(page, site, address)
+    heard = Heard(page)  # what goes wrong from now on
     in_theme(page, other)
     found += letter_problems(page, site, address)
-    return found + (colour_problems(page) if name in WITH_FIGURES else [])
+    found += colour_problems(page) if name in WITH_FIGURES else []
+    return found + heard.problems(address)
 
 
 # Two classes, so that two processes share the work.
