@@ -30,8 +30,8 @@ FINDINGS = {
     ),
     "conditional_norms": (
         "through the norms of every block the condition lowers the loss by an eighth; added once "
-        "at the input it does not, also in a wider network; AdaLN and AdaLN-Zero are not told "
-        "apart",
+        "at the input it does not, also in a wider network; AdaLN and AdaLN-Zero end nearly "
+        "level",
         lambda rows: (
             rows["AdaLN"] < -0.03
             and abs(rows["AdaLN"] - rows["AdaLN-Zero"]) < 0.005
@@ -193,8 +193,8 @@ FINDINGS = {
         lambda rows: rows["noisy batch"] < rows["none"] / 5,
     ),
     "norm_decay": (
-        "decay on γ, β and biases as well shrinks γ; what it does to the test loss five seeds do "
-        "not tell",
+        "decay on γ, β and biases as well shrinks γ; what it does to the test loss ten seeds "
+        "hardly tell",
         lambda rows: all(abs(difference) < 0.03 for difference in rows.values()),
     ),
     "norm_speed": (
