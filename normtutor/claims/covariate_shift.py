@@ -332,12 +332,12 @@ def smoother_loss() -> Evidence:
     recorded="false",
     scope="at our scale",
     condition="BatchNorm keeps the mean and variance of its *output*. When noise behind it puts "
-    "more shift back than a network without a norm has, most of the gain in speed stays; the gain "
-    "at the end does not, but the noise alone could do that. Measured by gradients, shift and loss "
-    "need not go together: more shift and a smaller loss in a deep linear network, less shift and "
-    "a larger loss in a ReLU network. Measured on small networks, each at its best rate where a "
-    "gain is compared; {cite:t}`santurkar2018` report an even smaller price of the noise on a "
-    "larger network.",
+    "more shift back than a network without a norm has, most of the gain in speed stays; of the "
+    "gain at the end none can be told, but the noise alone could do that. Measured by gradients, "
+    "shift and loss need not go together: more shift and a smaller loss in a deep linear network, "
+    "less shift and a larger loss in a ReLU network. Measured on small networks, each at its best "
+    "rate where a gain is compared; {cite:t}`santurkar2018` report an even smaller price of the "
+    "noise on a larger network.",
 )
 def works_by_reducing_shift() -> Evidence:
     saved = experiments.load("noisy_batch_norm")

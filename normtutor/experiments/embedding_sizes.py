@@ -27,8 +27,8 @@ __all__ = ["CONFIG", "SEEDS", "by_size", "fingerprint", "rows", "run", "run_seed
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-why-embeddings"
 FINDING = (
-    "in 300 steps embeddings of 16 times the usual size or more suit twelve layers with a norm; "
-    "Fixup needs its own size"
+    "in 300 steps embeddings of 16 times the usual size or more suit twelve layers with "
+    "LayerNorm, RMSNorm or BatchNorm; Fixup needs its own size"
 )
 XLABEL = "test loss minus that at the best size (nats/token)"
 SEEDS = text_stability.SEEDS

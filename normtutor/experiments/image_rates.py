@@ -24,7 +24,7 @@ __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
 CHAPTER = "02_family_of_norms"
 FIGURE = "none: it chooses the learning rates of image_norms"
-FINDING = "a norm per pixel needs a smaller rate than the other two; none is best at an edge"
+FINDING = "BatchNorm's best rate is ten times that of either LayerNorm; none is best at an edge"
 SEEDS = (0, 1, 2)
 
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)

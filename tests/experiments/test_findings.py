@@ -243,20 +243,21 @@ FINDINGS = {
         lambda rows: len(rows) == 2 and max(abs(value) for value in rows.values()) < 0.03,
     ),
     "embedding_sizes": (
-        "in 300 steps embeddings of 16 times the usual size or more suit twelve layers with a "
-        "norm; Fixup needs its own size",
+        "in 300 steps embeddings of 16 times the usual size or more suit twelve layers with "
+        "LayerNorm, RMSNorm or BatchNorm; Fixup needs its own size",
         lambda rows: (
             max(rows[f"{build}, {scale} times"] for build in NORMED for scale in (16, 64)) < 0.04
+            and rows["Pre-RMSNorm, 16 times"] < 0.04
             and min(rows[f"{build}, 1 times"] for build in ("Pre-LN", "Pre-BatchNorm")) > 0.5
             and min(value for name, value in rows.items() if "Fixup" in name) > 0.1
         ),
     ),
     "more_tokens": (
-        "where layers pay, twelve of them end lowest with a norm or from Fixup's weights, far "
-        "below Xavier's",
+        "where layers pay, twelve of them end lowest with a norm, a little higher from Fixup's "
+        "weights, higher still from Xavier's",
         lambda rows: (
-            max(value for name, value in rows.items() if name != "no norm") < -0.15
-            and rows["no norm"] > -0.1
+            0.01 < rows["no norm, Fixup"] - max(rows["Pre-LN"], rows["Pre-RMSNorm"]) < 0.05
+            and rows["no norm, Fixup"] + 0.05 < rows["no norm"] < 0
         ),
     ),
     "text_stability": (
