@@ -7,10 +7,10 @@ steps, at rates that matter: loss, gradient at the bottom and at the top layer, 
 has moved, and how alike the tokens have become.
 
 Control: a large first update could simply reflect a large gradient, so the gradient's norm is
-recorded too. Post-LN with small initial weights is the control that separates the two: its norms
-stand where Post-LN's do. The traces differ from one another in the wiring, the rate or the warm-up
-alone. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in all five
-rows. Not checked: plain SGD, and other tasks than sorting.
+recorded too. Post-LN with small initial weights is the control: its norms stand where Post-LN's do,
+its top gradient is large and its update small. The traces differ from one another in the wiring,
+the rate or the warm-up alone. A sixth seed, 40, run afterwards and not on record, lies where the
+five expect it in all five rows. Not checked: plain SGD, and other tasks than sorting.
 """
 
 from dataclasses import dataclass, field
@@ -35,7 +35,8 @@ from normtutor.training import masked_language_model_loss, warmup_cosine
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "fig-wiring-trace"
 FINDING = (
-    "where Post-LN fails, all tokens become alike and stay so; then the lowest gradient vanishes"
+    "in the Post-LN run that fails, all tokens become alike and stay so, and the lowest gradient "
+    "vanishes"
 )
 XLABEL = "exponent of depth in the size of the first update"
 SEEDS = tuple(range(10, 15))

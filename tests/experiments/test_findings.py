@@ -111,9 +111,8 @@ FINDINGS = {
         ),
     ),
     "fine_tuning": (
-        "old statistics are what costs: recomputed on sixty images, without a label, they take the "
-        "error from four fifths to two fifths; fifteen steps in training mode leave a fifth of "
-        "them",
+        "statistics recomputed on sixty images, without a label, take the error from four fifths "
+        "to two fifths; fifteen steps in training mode leave a fifth of the old ones",
         lambda rows: (
             min(rows[f"batches of {size}, eval(), old"] for size in (2, 16)) > 5
             and rows["batches of 16, training mode"] > 5
@@ -156,7 +155,8 @@ FINDINGS = {
         ),
     ),
     "logit_remedies": (
-        "QK-norm, weight decay and a cap keep logits small, clipping does not; decay ends lowest",
+        "QK-norm, weight decay and a cap keep logits below 60, clipping does not; decay ends "
+        "lowest",
         lambda rows: (
             rows["weight decay, rate 0.128"] < rows["QK-norm, rate 0.128"]
             and rows["QK-norm, rate 0.128"] < rows["soft cap, rate 0.128"] < 0
@@ -293,8 +293,8 @@ FINDINGS = {
         ),
     ),
     "update_size": (
-        "where Post-LN fails, all tokens become alike and stay so; then the lowest gradient "
-        "vanishes",
+        "in the Post-LN run that fails, all tokens become alike and stay so, and the lowest "
+        "gradient vanishes",
         lambda rows: (
             rows["post"] > 1
             and all(0.4 < rows[mended] < 0.8 for mended in ("post-small", "deepnorm"))
@@ -333,7 +333,8 @@ FINDINGS = {
         lambda rows: rows["pre"] > rows["post"] + 0.1 and rows["peri"] > 0.8,
     ),
     "wiring_norms": (
-        "with RMSNorm the two places do what they do with LayerNorm",
+        "without warm-up at 0.004 RMSNorm stalls after the sum and trains in the branch, as "
+        "LayerNorm does",
         lambda rows: rows["RMSNorm, rate 0.004"] > 1 > rows["RMSNorm, rate 0.001"] > 0,
     ),
 }

@@ -120,3 +120,13 @@ def test_a_remedy_is_trained_as_it_says(monkeypatch):
         ("none", 0.1, None),
         ("none", 0.0, None),
     ]
+
+
+def test_what_the_page_says_of_the_largest_logits():
+    saved = experiments.load("logit_remedies")
+    peaks = {
+        remedy: saved.values("largest", remedy=remedy, learning_rate=128e-3).max(axis=1)
+        for remedy in logit_remedies.REMEDIES
+    }
+    assert max(peaks[kept].max() for kept in ("qk-norm", "decay", "cap")) < 55
+    assert min(peaks["none"].min(), peaks["clip"].min()) > 60

@@ -909,7 +909,10 @@ SENTENCES = {
     ),
     "Fixup in the guide": (
         "which_norm",
-        lambda: f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind on a million tokens",
+        lambda: (
+            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm on "
+            "a million tokens"
+        ),
     ),
     "BatchNorm ahead, in chapter 3": (
         "03_batch_norm_vs_layer_norm",
