@@ -313,9 +313,9 @@ def wherever_it_stands() -> Evidence:
     met=NOTES,
     place=Place(CHAPTER, "Where the norm stands", in_depth=True),
     recorded="half",
-    condition="A norm behind the residual sum bounds what the next block receives, so the length "
-    "of the weights changes the output less. But it restrains no weights: under both wirings "
-    "their length changes the function.",
+    condition="A norm behind the residual sum bounds what the next block receives, so weights that "
+    "grow change the output less; weights that shrink to a tenth do not. And it restrains no "
+    "weights: under both wirings their length changes the function.",
 )
 def post_norm_regularizes() -> Evidence:
     rng = np.random.default_rng(0)
@@ -329,9 +329,9 @@ def post_norm_regularizes() -> Evidence:
         total = x + factor * np.maximum(read @ first.T, 0) @ second.T
         return norms.layer_norm(total)[0] if wiring == "post" else total
 
-    def change(wiring: str) -> float:
+    def change(wiring: str, factor: float = 10) -> float:
         before = output(wiring, 1)
-        return float(np.linalg.norm(output(wiring, 10) - before) / np.linalg.norm(before))
+        return float(np.linalg.norm(output(wiring, factor) - before) / np.linalg.norm(before))
 
     return [
         Finding(
@@ -340,6 +340,10 @@ def post_norm_regularizes() -> Evidence:
             change("post") / change("pre"),
             below(1.0),
             "More regularized means that the length of the weights matters less.",
+        ),
+        Finding(
+            "the same when they shrink to a tenth",
+            change("post", 0.1) / change("pre", 0.1),
         ),
         Finding(
             "relative change of that output, last weights tenfold, Post-Norm",

@@ -19,15 +19,15 @@ so the grid begins at 0.008 and ends at 0.064.
 Control: the last norm could cost something because of the rate, so every condition is trained at
 four, and the best lies inside the grid at scale 1; because of the embeddings, to which a tied
 output binds it, so the output is also untied; or because of their scale, so they are also larger:
-with the best scale LayerNorm's tied model is no longer worse with the last norm than without. With
-the largest embeddings the best rate is the largest of the four, so a norm could still gain. No
-norm, which has nothing after the last layer either, runs alongside, from ordinary weights; from
-Fixup's it is ahead of both norms at equal embeddings (:mod:`normtutor.experiments.small_starts`,
-which also has LayerNorm with small gains). Which part of the last norm costs a tied model with the
-usual embeddings what it does is the subject of :mod:`normtutor.experiments.last_norm_parts`. A
-sixth seed, 40, run afterwards and not on record, lies where the five expect it in all 12 rows. Not
-checked: more than 300 steps, and larger embeddings for dynamic tanh beyond a pilot on one seed, in
-which they cost it 0.12 nats.
+with the best scale LayerNorm's tied model is no longer worse with the last norm than without it
+at the usual one. With the largest embeddings the best rate is the largest of the four, so a norm
+could still gain. No norm, which has nothing after the last layer either, runs alongside, from
+ordinary weights; from Fixup's it is ahead of both norms at equal embeddings
+(:mod:`normtutor.experiments.small_starts`, which also has LayerNorm with small gains). Which part
+of the last norm costs a tied model with the usual embeddings what it does is the subject of
+:mod:`normtutor.experiments.last_norm_parts`. A sixth seed, 40, run afterwards and not on record,
+lies where the five expect it in all 12 rows. Not checked: more than 300 steps, and larger
+embeddings for dynamic tanh beyond a pilot on one seed, in which they cost it 0.12 nats.
 """
 
 import dataclasses
@@ -55,8 +55,8 @@ __all__ = ["CONFIG", "LARGE_CONFIG", "SEEDS", "chosen", "fingerprint", "rows", "
 CHAPTER = "05_rms_norm"
 FIGURE = "fig-final-norm"
 FINDING = (
-    "with ordinary embeddings a tied model with a last norm loses to no norm from ordinary "
-    "weights; without that norm LayerNorm leads"
+    "with ordinary embeddings and weights a tied model with a last norm loses to one without any "
+    "norm; without the last norm it is ahead"
 )
 XLABEL = "test loss minus that without any norm (nats/token)"
 SEEDS = tuple(range(20, 25))

@@ -1091,7 +1091,7 @@ SENTENCES = {
     "PN-V's gap": (
         "06_power_norm",
         lambda: (
-            "a gap with equal lengths only, "
+            "PN-V has a gap with equal lengths, "
             + said(
                 batch_composition.gap(experiments.load("batch_composition"), "power-v", "length"), 2
             )
@@ -1154,7 +1154,7 @@ SENTENCES = {
         "in_depth/05_rms_norm",
         lambda: (
             f"ends {said(without_last_norm_at_three(True), 3)} *lower* with the last norm than "
-            f"without, each at its best, and the untied one "
+            f"one of the usual size without it, each at its best rate, and the untied one "
             f"{said(without_last_norm_at_three(False), 3)}"
         ),
     ),
