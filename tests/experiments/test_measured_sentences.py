@@ -1120,6 +1120,13 @@ SENTENCES = {
         "08_after_2020",
         lambda: f"ends {said(wiring('ln-scaling'), 3)} nats lower",
     ),
+    "QK-norm on five seeds and on ten": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"gain at 0.128 is −{said(logit_remedy('QK-norm, rate 0.128'), 2)} on these five seeds "
+            f"and −{said(with_qk_norm(0.128), 2)} on the ten above"
+        ),
+    ),
     "two wirings": (
         "in_depth/08_after_2020",
         lambda: (
@@ -1335,10 +1342,6 @@ SENTENCES = {
     "two layers on text without a norm": (
         "in_depth/01_internal_covariate_shift",
         lambda: f"end {said(without_norm_on_sentences(), 3)} *ahead* of LayerNorm",
-    ),
-    "QK-norm at a large rate": (
-        "in_depth/08_after_2020",
-        lambda: f"undecided, −{said(logit_remedy('QK-norm, rate 0.128'), 2)}",
     ),
     "decay at a large rate": (
         "in_depth/08_after_2020",
