@@ -448,6 +448,43 @@ def test_what_a_run_is_said_to_find_is_what_is_on_record(name):
     assert BESIDE[name](last_of)
 
 
+# What an experiment that chooses learning rates says of them, and what must hold of the best ones.
+CHOSEN = {
+    "batch_rates": (
+        "on one seed the best rate differs by at most a factor of 2 between norms and between "
+        "kinds of batches",
+        lambda best: max(best.values()) <= 2 * min(best.values()),
+    ),
+    "digit_rates": (
+        "the best rate is larger with 8 or 32 images than with 1 or 2, and differs between norms",
+        lambda best: (
+            all(
+                min(best[norm, 8], best[norm, 32]) > max(best[norm, 1], best[norm, 2])
+                for norm, _ in best
+            )
+            and all(len({best[n, s] for n, s in best if s == size}) > 1 for size in (1, 2, 8, 32))
+        ),
+    ),
+    "image_rates": (
+        "BatchNorm's best rate is ten times that of either LayerNorm; none is best at an edge",
+        lambda best: (
+            best["batch",] == pytest.approx(10 * best["pixel",])
+            and best["pixel",] == best["image",]
+            and 0.003 < min(best.values()) <= max(best.values()) < 3
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_what_is_said_of_chosen_rates_is_what_the_best_ones_show(name):
+    module, (sentence, holds) = experiments.module_of(name), CHOSEN[name]
+    assert module.FINDING == sentence
+    best = module.best_rates(experiments.load(name))
+    assert holds(best)
+    assert not holds(best | {next(iter(best)): 0.5})
+
+
 # What rows make of records that were made up, so that one sees which numbers they take.
 MADE_UP = {
     "depth_profiles": (
