@@ -7,9 +7,11 @@ are worth. Rate and size of the embeddings are those that
 :mod:`normtutor.experiments.more_tokens_rates` found best for each on another seed.
 
 Control: a difference could come from the rate, the size of the embeddings or clipping; the first
-two were tuned, Xavier's weights at one size, the share of clipped steps is recorded. All have the
-same batches. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in
-all four rows. Not checked: other depths, longer runs, other norms, and a full grid of rates.
+two were tuned, LayerNorm over four sizes, Xavier's weights at one, the others over two, of which
+the smaller was better; the share of clipped steps is recorded. All have the same batches. A sixth
+seed, 40, run afterwards and not on record, lies where the five expect it in all four rows. Not
+checked: other depths, longer runs, other norms, a full grid of rates, and smaller embeddings for
+Fixup's weights, whose deficit is small.
 """
 
 import numpy as np
