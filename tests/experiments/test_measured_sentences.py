@@ -865,13 +865,13 @@ SENTENCES = {
         "01_internal_covariate_shift",
         lambda: (
             "Where twelve layers beat none, Fixup's weights end "
-            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm."
+            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm,"
         ),
     ),
     "careful initialization in fifteen minutes": (
         "fifteen_minutes",
         lambda: (
-            "Where twelve layers beat none, careful initialization ended "
+            "Where twelve layers beat none, careful initialization, tuned less finely, ended "
             f"{np.mean(with_more_tokens('no norm, Fixup')):.2f} nats behind LayerNorm"
         ),
     ),
