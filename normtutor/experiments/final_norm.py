@@ -22,7 +22,7 @@ output binds it, so the output is also untied; or because of their scale, so the
 with the best scale LayerNorm's tied model is no longer worse with the last norm than without it
 at the usual one. With the largest embeddings the best rate is the largest of the four, so a norm
 could still gain. No norm, which has nothing after the last layer either, runs alongside, from
-ordinary weights; from Fixup's it is ahead of both norms at equal embeddings
+ordinary weights; from Fixup's it is ahead of both norms at the usual embeddings
 (:mod:`normtutor.experiments.small_starts`, which also has LayerNorm with small gains). Which part
 of the last norm costs a tied model with the usual embeddings what it does is the subject of
 :mod:`normtutor.experiments.last_norm_parts`. A sixth seed, 40, run afterwards and not on record,

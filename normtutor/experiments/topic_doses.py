@@ -24,8 +24,8 @@ __all__ = ["CONFIG", "SEEDS", "TUNING", "chosen_rate", "dose", "fingerprint", "r
 CHAPTER = "06_power_norm"
 FIGURE = "none: fig-pn-topics shows it beside topic_share"
 FINDING = (
-    "with a quarter of one-topic batches no norm is clearly behind, with three quarters "
-    "BatchNorm is as far behind as with all"
+    "with a quarter of one-topic batches neither BatchNorm nor PowerNorm is clearly behind, with "
+    "three quarters BatchNorm is about as far behind as with all"
 )
 XLABEL = topic_share.XLABEL
 TUNING = (0, 1)
