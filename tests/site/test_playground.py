@@ -240,8 +240,10 @@ def test_each_experiment_shows_what_its_text_promises_on_ten_seeds(name):
         assert plain == [None] * 10 and max(normed) < 2
 
 
-# What the chapters say of the settings to which they point, apart from the experiments.
+# What the chapters say of the settings to which they point, apart from the experiments; and what an
+# experiment's answer says of other settings.
 SAID_BY_CHAPTERS = {
+    "preset=spiral&optimizer=Adam&rate=0.02": {"a": {"above": 0.7}, "b": {"above": 0.93}},
     "preset=one-class&norm=PowerNorm": {"a": {"above": 0.97}, "b": {"below": 0.8}},
     "preset=spiral&data=circle&depth=20": {"a": {"below": 0.7}, "b": {}},
     "preset=one-class&data=squares&depth=4": {"a": {"above": 0.97}, "b": {"below": 0.95}},
@@ -252,6 +254,8 @@ SAID_BY_CHAPTERS = {
 def test_a_setting_shows_what_its_chapter_says_on_ten_seeds(address):
     found = on_seeds(address)
     assert broken_promises(SAID_BY_CHAPTERS[address], found["accuracies"]) == []
+    if "Adam" in address:  # most of the lead of 0.3 under SGD is gone
+        assert np.subtract(*np.mean(found["accuracies"], axis=1)) > -0.1
     if "squares" in address:  # BatchNorm's loss falls in training and much less in evaluation
         late, evaluated = np.array(found["losses"][1]).T
         assert max(late) < 0.3
