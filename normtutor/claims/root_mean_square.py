@@ -582,7 +582,7 @@ def from_a_few_entries() -> Evidence:
     place=Place(CHAPTER, "Is there a mean to remove?"),
     recorded="open",
     condition="In our LayerNorm models, whose loss has no gradient along the mean, its share of "
-    "the stream nearly vanishes. In our RMSNorm models it is like any other direction's, and they "
+    "the stream nearly vanishes. In our RMSNorm models it is like a typical direction's, and they "
     "end no worse.",
 )
 def no_mean_to_remove() -> Evidence:

@@ -10,12 +10,12 @@ seeds, sequences and settings; their records are taken from there, and their tim
 
 Control: a difference could come from the rate or from the size of the embeddings, so each network
 has its own of both, chosen on another seed. The last norm lets a network have large embeddings,
-which suit all norms: without it they make the last state large as well. It could come from clipping
-at length 1, which acts on at most 2 % of the steps of a network with the last norm and on about two
-thirds of those of a norm without it. Fixup stands beside both outputs, so that what a tied output
-costs anyway is seen. Dynamic tanh has a setting more than the norms, the start of α, and with its
-default it would end up to half a nat behind. It hands the branches a small input at first; so
-LayerNorm also stands there with gains that start small
+which suit both norms: without it they make the last state large as well. It could come from
+clipping at length 1, which acts on at most 2 % of the steps of a network with the last norm and on
+about two thirds of those of a norm without it. Fixup stands beside both outputs, so that what a
+tied output costs anyway is seen. Dynamic tanh has a setting more than the norms, the start of α,
+and with its default it would end up to half a nat behind. It hands the branches a small input at
+first; so LayerNorm also stands there with gains that start small
 (:mod:`normtutor.experiments.deep_small_gains`), and these take away most of what it loses without
 the last norm. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in
 all 14 rows. Not checked: such gains for RMSNorm; more than 300 steps, in which the best of these

@@ -5,7 +5,7 @@ gradient that come from the mean and from the variance, for a small ResNet on di
 Transformers: on text with three kinds of batches, on the digits read pixel by pixel, on padded
 sentences with padding in and out of the statistics. Each quantity is recorded raw, as in Shen et
 al. (2020), and scale-free. The models' batches are such that each first norm pools about as many
-values; one condition, a ResNet on more images, pools more.
+values; a ResNet on more images pools more, and so do sentences whose padding counts.
 
 Control: a larger value on text could come from the number of values that each batch pools, so the
 batches are sized to make each first norm pool about as many; from the scale of the activations, so
