@@ -20,7 +20,7 @@ __all__ = ["CONFIG", "REDUCED", "SEEDS", "fingerprint", "run", "run_seeds"]
 
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "none: the ledger reads it, on gradients that vanish in Post-LN"
-FINDING = "from gradients that vanish in the decoder Post-LN trains, if the updates are small"
+FINDING = "from gradients that vanish in the decoder Post-LN trains at the smaller of two rates"
 SEEDS = tuple(range(10, 13))
 
 CONFIG = replace(
