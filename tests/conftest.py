@@ -10,18 +10,12 @@ import threading
 import time
 from pathlib import Path
 
-# Before torch starts its threads: small tensors on several threads wait for each other.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Small tensors on several threads wait for each other. torch reads this when it is imported, which
+# takes seconds: the tests of the site do without.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 import hypothesis
 import pytest
-
-try:
-    import torch
-except ModuleNotFoundError:  # the formulas are tested without torch, too
-    pass
-else:
-    torch.set_num_threads(1)
 
 ROOT = Path(__file__).resolve().parent.parent
 

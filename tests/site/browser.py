@@ -107,7 +107,8 @@ READ_TO_THE_END = """async () => {
 THIN_OUT = """(places) => {
   const seen = new Set();
   const alike = [];
-  const many = ".highlight pre span, .katex, dt.sig span, em.sig-param, dl.py code";
+  const many = ".highlight pre span, .katex, dt.sig span, em.sig-param, "
+    + "dl.py code, dl.py strong, dl.py em";
   for (const element of document.querySelectorAll(many)) {
     if (places.some((place) => element.closest(place))) continue;
     const box = element.closest("div.math");
