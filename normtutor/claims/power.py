@@ -391,8 +391,10 @@ def calmer_statistic() -> Evidence:
     met=REVIEW,
     place=Place(CHAPTER, "The gradient's two parts", in_depth=True),
     recorded="false",
-    condition="The two terms are projections that are subtracted, so they can only shorten a "
-    "gradient, and in our small language models they take away a percent of its square or less.",
+    condition="Subtracted projections can only shorten a gradient; in our small language models, "
+    "with a thousand values of each feature or more, these two take away a percent of its square "
+    "or less.",
+    scope="at our scale",
 )
 def gradient_terms() -> Evidence:
     saved = experiments.load("power_statistics")

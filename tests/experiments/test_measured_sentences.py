@@ -271,6 +271,18 @@ def gained_by_pooling() -> str:
     return f"{gained.min():.2f} to {gained.max():.2f}"
 
 
+def gap_of_end_marks():
+    """What end marks add to the gap between the modes, in nats per token of any kind."""
+    saved = experiments.load("batch_composition")
+
+    def of(key: str):
+        return saved.values(key, norm="masked batch", kind="length")
+
+    assert f"{(of('kept_all') - of('batch_all')).mean():.2f}" == "0.19"
+    share = (of("kept_all") - of("kept_other")) / (of("kept_end") - of("kept_other"))
+    return share * (of("kept_end") - of("batch_end"))
+
+
 def without_last_norms():
     """RMSNorm minus LayerNorm, twelve untied layers, nothing after the last."""
     losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
@@ -1092,6 +1104,14 @@ SENTENCES = {
     "PowerNorm against BatchNorm": (
         "06_power_norm",
         lambda: f"with equal lengths {said(composed('power', 'masked batch', 'length'), 2)} nats",
+    ),
+    "what end marks carry of the gap": (
+        "03_batch_norm_vs_layer_norm",
+        lambda: f"ends carry only {said(gap_of_end_marks(), 2)} of the gap",
+    ),
+    "what end marks carry of the gap, in depth": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        lambda: f"explain only {said(gap_of_end_marks(), 2)} of the gap of 0.19",
     ),
     "PN-V's gap": (
         "06_power_norm",
