@@ -113,21 +113,24 @@ def test_one_seed_at_reduced_length(name, tmp_path, monkeypatch):
     monkeypatch.setattr(modes_disagree, "load_digits", few_digits)
     module, config = experiments.module_of(name), reduced(name)
 
-    def run():
+    def run(config):
         saved = experiments.run_experiment(
             name, seeds=[97], config=config, directory=tmp_path, progress=False, restart=True
         )
         assert records.read(name, tmp_path) == saved
         return saved.runs[0]["records"]
 
-    found = run()
+    found = run(config)
     conditions = [c for c in getattr(config, "conditions", ()) if dataclasses.is_dataclass(c)]
     assert len(found) >= max(1, len(conditions))
     if len(found) == len(conditions):
         for record, condition in zip(found, conditions, strict=True):
             assert record.items() >= json.loads(json.dumps(dataclasses.asdict(condition))).items()
-    if not getattr(module, "ALONE", False):  # what measures time never repeats itself
-        assert run() == found
+    if getattr(module, "ALONE", False):  # what measures time never repeats itself
+        return
+    if 1 < len(found) == len(conditions):  # the last one, and without those before it
+        config, found = dataclasses.replace(config, conditions=config.conditions[-1:]), found[-1:]
+    assert run(config) == found
 
 
 def test_a_full_seed_gives_what_is_on_record(tmp_path):
