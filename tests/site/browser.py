@@ -157,9 +157,9 @@ def eventually(found, condition: str, argument=None) -> None:
 
 
 def read_to_the_end(page) -> None:
-    """Scroll down a page and up again, by four screens at a time, which are all seen."""
+    """Scroll down a page and up again, by twelve screens at a time, which are all seen."""
     size = page.viewport_size
-    page.set_viewport_size({**size, "height": 4 * size["height"]})
+    page.set_viewport_size({**size, "height": 12 * size["height"]})
     page.evaluate(READ_TO_THE_END)
     page.set_viewport_size(size)
 
