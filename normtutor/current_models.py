@@ -26,7 +26,7 @@ class Model:
     norm: str
     placement: str  # "pre", "parallel", "peri", "out" or "streams"
     qk_norm: str  # "head", "all", "latent", "cap ..." or "" for none
-    bias: str  # "none", "all" or "q, k, v"
+    bias: str  # of the projections of attention and feed-forward network: "none", "all", "q, k, v"
     eps_class: float
     eps_published: float | None
     code: str  # the folder under transformers/models, or a repository

@@ -744,7 +744,7 @@ SENTENCES = {
     ),
     "lengths under momentum and AdamW, main line": (
         "04_invariance",
-        lambda: f"their weights end {shorter_than_predicted()}% shorter",
+        lambda: f"here their weights ended {shorter_than_predicted()}% shorter",
     ),
     "sigmoids without a norm": (
         "01_internal_covariate_shift",
