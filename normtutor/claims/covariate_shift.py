@@ -791,8 +791,8 @@ def _small_set(company: int, seed: int) -> tuple[float, float]:
     place=Place("03_batch_norm_vs_layer_norm", "Images", in_depth=True),
     recorded="half",
     condition="In training the other examples of the batch add noise; that of ten restrained our "
-    "fit. Whether the test loss is the better for it depends on the task and on how much noise there "
-    "is; in our small test it is worse.",
+    "fit. Whether the test loss is the better for it depends on the task and on how much noise "
+    "there is; in our small test it is worse.",
 )
 def batch_norm_regularizes() -> Evidence:
     noisy = np.array([_small_set(10, seed) for seed in range(6)])
