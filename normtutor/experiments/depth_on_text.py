@@ -8,13 +8,12 @@ during and after training.
 Control: Post-LN could fail because 12 layers cannot be trained in 1,000 steps of 256 tokens, for
 which Pre-LN with the same steps and sequences is the control; or because of a rate, embeddings or a
 warm-up that suit another row, so each row has its own rate and size, and 600 steps of warm-up were
-tried as well. Few tokens a step may be a part of it: with 1,024 of them, on one seed, it ends at
-5.46 with warm-up and at 5.84 without (depth_on_text_rates). Tokens may become
-alike in any wiring, so the likeness is recorded in all of them, and before training, where it is
-0.74 in Post-LN already. Nothing is clipped. A sixth seed, 40, run afterwards and not on
-record, lies where the five expect it in all three rows. Not checked: 1,024 tokens on more seeds,
-longer runs, other widths and norms, and whether likeness is the cause of the failure or goes with
-it.
+tried as well. Few tokens a step may be a part of it, so a control has four times as many
+(:mod:`normtutor.experiments.post_ln_larger_batches`). Tokens may become alike in any wiring, so the
+likeness is recorded in all of them, and before training, where it is 0.74 in Post-LN already.
+Nothing is clipped. A sixth seed, 40, run afterwards and not on record, lies where the five expect
+it in all three rows. Not checked: longer runs, other widths and norms, and whether likeness is the
+cause of the failure or goes with it.
 """
 
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ import numpy as np
 
 from normtutor.experiments import depth_on_text_rates
 from normtutor.experiments.package_chunks import Size, fingerprint
-from normtutor.experiments.records import Saved, load
+from normtutor.experiments.records import Saved
 from normtutor.experiments.text_profiles import train_row
 
 __all__ = ["CONFIG", "SEEDS", "Condition", "fingerprint", "name_of", "rows", "run", "run_seeds"]
@@ -72,7 +71,7 @@ CONFIG = Config(
 def LARGE_CONFIG() -> Config:
     """Every row of depth_on_text_rates' large run, at its best rate."""
     large = depth_on_text_rates.LARGE_CONFIG
-    best = depth_on_text_rates.best_rates(load("depth_on_text_rates", scale="large"))
+    best = depth_on_text_rates.best_rates(depth_on_text_rates.grids(scale="large"))
     return Config(
         conditions=tuple(Condition(*row, rate) for row, rate in best.items()),
         depth=large.depth,

@@ -3,7 +3,7 @@
 How much the size of the embeddings matters, which is the size of the stream beside what the
 branches add to it at first. The settings and the seeds are those of
 :mod:`normtutor.experiments.text_stability`; the sizes and, for each size, the rate are those of its
-grid (:mod:`normtutor.experiments.text_stability_rates_12`), so the best size has its whole range of
+grid (:mod:`normtutor.experiments.text_stability_rates`), so the best size has its whole range of
 rates behind it and the others three. The norms stand in Pre-LN's places; RMSNorm has three of the
 sizes. Without a norm the weights are Fixup's.
 

@@ -1,10 +1,10 @@
 """The choice of a learning rate, in one place for all experiments."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from normtutor.experiments.records import Saved
+from normtutor.experiments.records import Saved, load
 
 
 def split(saved: Saved, tuning: Sequence[int]) -> tuple[Saved, Saved]:
@@ -12,6 +12,55 @@ def split(saved: Saved, tuning: Sequence[int]) -> tuple[Saved, Saved]:
     chosen = tuple(run for run in saved.runs if run["seed"] in tuning)
     others = tuple(run for run in saved.runs if run["seed"] not in tuning)
     return Saved(saved.name, saved.config, chosen), Saved(saved.name, saved.config, others)
+
+
+def joined(*names: str, scale: str = "small") -> Saved:
+    """Saved grids that were run apart, as one: of each seed the records of all.
+
+    Where their settings differ, those of the first stand, and after them what the others add.
+
+    Raises
+    ------
+    ValueError
+        If the grids were run on different seeds.
+    """
+    grids = [load(name, scale=scale) for name in names]
+    seeds = grids[0].seeds
+    if any(grid.seeds != seeds for grid in grids):
+        raise ValueError(f"the grids {', '.join(names)} have different seeds.")
+    config = dict(grids[0].config)
+    for grid in grids[1:]:
+        for key, value in grid.config.items():
+            if isinstance(value, list):
+                config[key] = [*config[key], *(one for one in value if one not in config[key])]
+    runs = tuple(
+        {"seed": seed, "records": [r for grid in grids for r in grid.runs[at]["records"]]}
+        for at, seed in enumerate(seeds)
+    )
+    return Saved(names[0], config, runs)
+
+
+def tried(
+    conditions: Iterable[Any],
+    seeds: Sequence[int],
+    train: Callable[[str, list[tuple[int, float]]], Iterable[tuple[bool, float | None]]],
+) -> list[list[dict[str, Any]]]:
+    """Train each norm of the conditions at all its rates with all seeds at once; records by seed.
+
+    ``train`` takes a norm and pairs of a seed and a rate, and says of each whether it diverged, and
+    its loss on the validation part.
+    """
+    records: dict[int, list[dict[str, Any]]] = {seed: [] for seed in seeds}
+    rates: dict[str, list[float]] = {}
+    for condition in conditions:
+        rates.setdefault(condition.norm, []).append(condition.learning_rate)
+    for norm, of_norm in rates.items():
+        runs = [(seed, rate) for seed in seeds for rate in of_norm]
+        for (seed, rate), (diverged, loss) in zip(runs, train(norm, runs), strict=True):
+            records[seed].append(
+                {"norm": norm, "learning_rate": rate, "diverged": diverged, "loss": loss}
+            )
+    return list(records.values())
 
 
 def smallest(losses: Mapping[float, Iterable[float | None]]) -> float | None:

@@ -12,9 +12,11 @@ A rate *works* if the validation loss lies within ``margin`` of the best one tha
 reached at this depth. The margin, 0.25 nats, was fixed before the first run. The best rates are
 those of :mod:`normtutor.experiments.text_stability`, which runs them on fresh seeds.
 
-No layers (:mod:`normtutor.experiments.text_stability_rates_0`), twelve
-(:mod:`normtutor.experiments.text_stability_rates_12`), twenty-four
-(:mod:`normtutor.experiments.text_stability_rates_24`) and PowerNorm
+No layers (:mod:`normtutor.experiments.text_stability_rates_0`), twelve with a norm
+(:mod:`normtutor.experiments.text_stability_rates_12`) and without
+(:mod:`normtutor.experiments.text_stability_rates_12_none`), twenty-four with a norm
+(:mod:`normtutor.experiments.text_stability_rates_24`) and without
+(:mod:`normtutor.experiments.text_stability_rates_24_none`), and PowerNorm
 (:mod:`normtutor.experiments.text_stability_rates_power`) are in modules of their own, so that none
 takes more than twenty minutes; ``grids`` puts all of them together.
 
@@ -47,7 +49,8 @@ from normtutor.experiments.package_chunks import (
     measured,
     train_models,
 )
-from normtutor.experiments.records import Saved, load
+from normtutor.experiments.rates import joined
+from normtutor.experiments.records import Saved
 from normtutor.layers import PowerNorm
 from normtutor.models import TransformerLM
 from normtutor.training import History, mean_token_loss
@@ -212,24 +215,16 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 GRIDS = (
     "text_stability_rates",
     "text_stability_rates_12",
+    "text_stability_rates_12_none",
     "text_stability_rates_24",
+    "text_stability_rates_24_none",
     "text_stability_rates_power",
 )
 
 
 def grids() -> Saved:
     """The book's grids as one, with all builds and depths."""
-    found = [load(name) for name in GRIDS]
-    seeds = found[0].seeds
-    if any(grid.seeds != seeds for grid in found):
-        raise ValueError("the grids have different seeds.")
-    depths = sorted({depth for grid in found for depth in grid.config["depths"]})
-    runs = [
-        {"seed": seed, "records": [r for grid in found for r in grid.runs[at]["records"]]}
-        for at, seed in enumerate(seeds)
-    ]
-    config = found[0].config | {"builds": list(BUILDS), "depths": depths}
-    return Saved("text_stability_rates", config, tuple(runs))
+    return joined(*GRIDS)
 
 
 def _means(saved: Saved) -> dict[tuple[str, int, float, float], float]:

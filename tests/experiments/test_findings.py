@@ -239,6 +239,11 @@ FINDINGS = {
         "with the statistics outside the gradient a useless bias walks off and the loss falls less",
         lambda rows: len(rows) == 4 and min(rows.values()) > 0.1,
     ),
+    "post_ln_larger_batches": (
+        "with 1,024 tokens a step Post-LN leaves the plateau; warm-up lowers its loss by a third "
+        "of a nat",
+        lambda rows: -0.4 < rows["Post-LN"] < -0.27,
+    ),
     "larger_batches": (
         "with 1,024 tokens a step BatchNorm keeps up with LayerNorm in twelve layers",
         lambda rows: len(rows) == 2 and max(abs(value) for value in rows.values()) < 0.03,
@@ -380,6 +385,10 @@ BESIDE = {
     "norm_decay": lambda of: all(
         of("gain", norm=norm, decay=1.0, on="all") < of("gain", norm=norm, decay=1.0, on="matrices")
         for norm in ("layer", "batch")
+    ),
+    # A model that knows how often each piece occurs and nothing else ends at 6.00.
+    "post_ln_larger_batches": lambda of: (
+        of("test", warmup=300) < 5.4 and of("test", warmup=0) < 5.75
     ),
     "qk_norm": lambda of: (
         of("largest", qk_norm="none", learning_rate=0.128) > 50

@@ -172,6 +172,10 @@ def with_decay_on_all(norm: str, strength: float):
     return norm_decay.rows(experiments.load("norm_decay"))[f"{norm}, decay {strength:g}"]
 
 
+def in_larger_batches(warmup: int):
+    return experiments.load("post_ln_larger_batches").values("test", warmup=warmup)
+
+
 def adaln_minus_zero():
     rows = conditional_norms.rows(experiments.load("conditional_norms"))
     assert 25 < -rows["AdaLN"].mean() / (rows["AdaLN"] - rows["AdaLN-Zero"]).mean() < 35
@@ -1131,6 +1135,13 @@ SENTENCES = {
         lambda: (
             f"level within {said(with_qk_norm(0.032), 3)}, and at the smaller ones it *costs* "
             f"about 0.01: {said(with_qk_norm(0.016), 3)} at 0.016"
+        ),
+    ),
+    "Post-LN on text in larger batches": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            f"at {said(in_larger_batches(300), 3)} with warm-up 300 and at "
+            f"{said(in_larger_batches(0), 3)} without"
         ),
     ),
     "decay on γ": (

@@ -20,6 +20,7 @@ from normtutor.experiments import (
     last_norm_parts,
     more_tokens,
     more_tokens_rates,
+    rates,
     records,
     tanh_starts,
     text_stability,
@@ -216,6 +217,36 @@ def test_the_parts_of_the_grid_are_put_together():
             assert len(tried) in (7, 8)
 
 
+@pytest.mark.parametrize("depth", [12, 24])
+def test_deep_networks_train_at_three_rates_with_a_norm(depth):
+    working = text_stability_rates.working_rates(text_stability_rates.grids(), depth)
+    norms = [build for build in working if build.startswith("Pre-") and "PowerNorm" not in build]
+    assert len(norms) == (3 if depth == 12 else 2)
+    assert all(len(working[build]) == 3 for build in norms)
+    weights = [build for build in working if build.startswith("no norm")]
+    assert [build for build in weights if working[build]] == ["no norm, Fixup"]
+
+
+def test_grids_that_were_run_apart_have_the_same_seeds(monkeypatch):
+    grid = experiments.load("more_tokens_rates")
+    other = dataclasses.replace(grid, runs=({**grid.runs[0], "seed": 1},))
+    monkeypatch.setattr(rates, "load", lambda name, scale: {"a": grid, "b": other}[name])
+    assert len(rates.joined("a", "a").runs[0]["records"]) == 2 * len(grid.runs[0]["records"])
+    assert rates.joined("a", "a").config == grid.config
+    with pytest.raises(ValueError, match="different seeds"):
+        rates.joined("a", "b")
+
+
+def test_the_two_grids_of_more_tokens_are_put_together():
+    grid = more_tokens_rates.grids()
+    cells = {tuple(c.values()) for c in grid.config["conditions"]}
+    found = [
+        tuple(record[key] for key in ("build", "depth", "scale", "learning_rate"))
+        for record in grid.runs[0]["records"]
+    ]
+    assert set(found) == cells and len(found) == len(cells) == 24
+
+
 def test_no_rate_that_works_best_ends_its_grid():
     grid = text_stability_rates.grids()
     for (build, depth, _), rate in text_stability_rates.best_rates(grid).items():
@@ -241,18 +272,18 @@ def test_the_rates_are_those_that_were_chosen():
 
 
 def test_each_size_of_the_embeddings_has_its_best_rate():
-    grid = experiments.load("text_stability_rates_12")
+    grid = text_stability_rates.grids()
     for c in embedding_sizes.CONFIG.conditions:
         tried = {
             record["learning_rate"]: record["validation"]
             for record in grid.runs[0]["records"]
-            if (record["build"], record["scale"]) == (c.build, c.scale)
+            if (record["build"], record["depth"], record["scale"]) == (c.build, c.depth, c.scale)
         }
         assert c.learning_rate == min(tried, key=lambda rate: tried[rate] or np.inf)
 
 
 def test_more_tokens_have_the_rates_that_were_chosen():
-    best = more_tokens_rates.best_rates(experiments.load("more_tokens_rates"))
+    best = more_tokens_rates.best_rates(more_tokens_rates.grids())
     taken = {(c.build, c.depth, c.scale): c.learning_rate for c in more_tokens.CONFIG.conditions}
     assert taken == best
 
@@ -529,7 +560,7 @@ def test_a_seed_on_record_is_no_fresh_one(capsys):
 
 
 def test_depth_on_text_takes_the_rates_that_were_chosen():
-    best = depth_on_text_rates.best_rates(experiments.load("depth_on_text_rates"))
+    best = depth_on_text_rates.best_rates(depth_on_text_rates.grids())
     taken = {
         (c.wiring, c.warmup, c.scale): c.learning_rate for c in depth_on_text.CONFIG.conditions
     }
@@ -537,7 +568,7 @@ def test_depth_on_text_takes_the_rates_that_were_chosen():
 
 
 def test_neither_rates_nor_warmups_of_depth_on_text_end_at_the_best_one():
-    grid = experiments.load("depth_on_text_rates")
+    grid = depth_on_text_rates.grids()
     found = depth_on_text_rates.losses(grid)
     for row, rate in depth_on_text_rates.best_rates(grid).items():
         assert min(found[row]) < rate < max(found[row])
@@ -552,15 +583,20 @@ def test_neither_rates_nor_warmups_of_depth_on_text_end_at_the_best_one():
     assert lowest["pre", 0, 4] - lowest["pre", 300, 4] > 0.03
     assert abs(lowest["pre", 0, 16] - lowest["pre", 300, 16]) < 0.01
     # Post-LN's best is the longest, but no warm-up brings it near Pre-LN.
-    assert lowest["post", 300, 1 / 4] - 0.02 < lowest["post", 600, 1 / 4] < 5.8
+    assert lowest["post", 300, 1 / 4] - 0.03 < lowest["post", 600, 1 / 4] < 5.8
     assert min(loss for (wiring, *_), loss in lowest.items() if wiring == "post") > 5.7
 
 
-def test_more_tokens_a_step_let_warmup_save_post_ln():
-    saved = experiments.load("depth_on_text_rates")
-    cell = {"wiring": "post", "learning_rate": 1e-3, "batch_size": 32}
-    warm, cold = (saved.values("validation", warmup=steps, **cell)[0] for steps in (300, 0))
-    assert (round(warm, 2), round(cold, 2)) == (5.46, 5.84)
+def test_more_tokens_a_step_let_post_ln_leave_the_plateau_and_warmup_helps_more():
+    saved = experiments.load("post_ln_larger_batches")
+    assert saved.config["size"]["batch_size"] == 32
+    warm, cold = (saved.values("test", warmup=steps) for steps in (300, 0))
+    few = experiments.load("depth_on_text")
+    gained = few.values("test", wiring="post", warmup=0) - few.values(
+        "test", wiring="post", warmup=300
+    )
+    assert warm.max() < 5.4 and cold.max() < 5.8
+    assert (cold - warm).min() > 0.2 > gained.mean()
 
 
 def test_post_ln_tokens_stay_alike_on_text_and_those_of_pre_ln_part():
@@ -586,9 +622,9 @@ def test_what_the_page_says_of_twelve_layers_on_text():
     }
     assert [f"{alike[0][i]:.2f}" for i in (1, -1)] == ["0.93", "0.13"]  # a look every ten steps
     assert [f"{alike[300][i]:.2f}" for i in (5, -1)] == ["0.96", "0.15"]
-    grid = depth_on_text_rates.losses(experiments.load("depth_on_text_rates"))
+    grid = depth_on_text_rates.losses(depth_on_text_rates.grids())
     short, long = (min(grid["post", warmup, 1 / 4].values()) for warmup in (300, 600))
-    assert f"{short - long:.3f}" == "0.016"
+    assert f"{short - long:.3f}" == "0.025"
     # What a model ends at that knows how often each piece occurs.
     seen, asked = (chunks_of(Size(), part)[0][:, 1:].ravel() for part in ("train", "test"))
     share = np.bincount(seen, minlength=asked.max() + 1) / len(seen)
