@@ -10,7 +10,7 @@ seeds do, and so do RMSNorm's, 0.03 and 0.06. Not checked: rates in between, and
 seeds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from normtutor.experiments import gru_statistics
@@ -23,7 +23,7 @@ from normtutor.experiments.gru_statistics import (
     mean_loss,
     train_norm,
 )
-from normtutor.experiments.rates import best_rates
+from normtutor.experiments.rates import best_rates, tried
 
 __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
@@ -40,18 +40,12 @@ REDUCED = gru_statistics.REDUCED
 def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
     """Train every condition with all seeds, the rates of a norm together; records by seed."""
     batches = held_out(config, "validation")
-    records: dict[int, list[dict[str, Any]]] = {seed: [] for seed in seeds}
-    for norm in dict.fromkeys(condition.norm for condition in config.conditions):
-        rates = [c.learning_rate for c in config.conditions if c.norm == norm]
-        runs = [(seed, rate) for seed in seeds for rate in rates]
-        for (seed, rate), (model, diverged) in zip(
-            runs, train_norm(config, norm, runs), strict=True
-        ):
-            loss = mean_loss(model, batches)
-            records[seed].append(
-                {"norm": norm, "learning_rate": rate, "diverged": diverged, "loss": loss}
-            )
-    return list(records.values())
+
+    def train(norm: str, runs: list[tuple[int, float]]) -> Iterator[tuple[bool, float]]:
+        for model, diverged in train_norm(config, norm, runs):
+            yield diverged, mean_loss(model, batches)
+
+    return tried(config.conditions, seeds, train)
 
 
 def run(config: Config, seed: int) -> list[dict[str, Any]]:

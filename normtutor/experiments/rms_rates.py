@@ -8,12 +8,12 @@ three models share one grid, and each one's best rate lies in the middle of it. 
 in between, which are a factor of 2 apart.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from normtutor.experiments import rms_against_layer
 from normtutor.experiments.package_chunks import held_out
-from normtutor.experiments.rates import best_rates
+from normtutor.experiments.rates import best_rates, tried
 from normtutor.experiments.records import short
 from normtutor.experiments.rms_against_layer import Condition, Config, fingerprint, train_norm
 from normtutor.training import mean_token_loss
@@ -35,17 +35,13 @@ REDUCED = rms_against_layer.REDUCED
 def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
     """Train every condition with all seeds, the rates of a norm together; records by seed."""
     validation = held_out(config.size, "validation")
-    records: dict[int, list[dict[str, Any]]] = {seed: [] for seed in seeds}
-    for norm in dict.fromkeys(condition.norm for condition in config.conditions):
-        rates = [c.learning_rate for c in config.conditions if c.norm == norm]
-        runs = [(seed, rate) for seed in seeds for rate in rates]
-        trained = train_norm(config, norm, runs)
-        for (seed, rate), (model, history) in zip(runs, trained, strict=True):
+
+    def train(norm: str, runs: list[tuple[int, float]]) -> Iterator[tuple[bool, float | None]]:
+        for model, history in train_norm(config, norm, runs):
             loss = None if history.diverged else short(mean_token_loss(model, validation), 6)
-            records[seed].append(
-                {"norm": norm, "learning_rate": rate, "diverged": history.diverged, "loss": loss}
-            )
-    return list(records.values())
+            yield history.diverged, loss
+
+    return tried(config.conditions, seeds, train)
 
 
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
