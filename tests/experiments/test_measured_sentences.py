@@ -534,11 +534,12 @@ def way_behind_batch_norm(rate: float) -> float:
 
 
 def shift_in_larger_networks() -> tuple[float, ...]:
-    """By how much the shift grows: with depth, the interval; with width, all three numbers."""
-    deep, wide = (f.value for f in claims.named("shift-grows-with-the-network").evidence())
+    """By how much the shift grows: with depth, the interval; twice with width, all three numbers."""
+    deep, *wide = (f.value for f in claims.named("shift-grows-with-the-network").evidence())
     assert round(2**deep.mean) == 8
-    ends = [(v.mean - v.half_width, v.mean + v.half_width) for v in (deep, wide)]
-    return tuple(2.0 ** np.array([*ends[0], wide.mean, *ends[1]]))
+    means = [(v.mean, v.mean - v.half_width, v.mean + v.half_width) for v in wide]
+    ends = deep.mean - deep.half_width, deep.mean + deep.half_width
+    return tuple(2.0 ** np.concatenate([ends, *means]))
 
 
 def upper_layers_left_out(wiring: str):
@@ -772,8 +773,9 @@ SENTENCES = {
     "the shift in larger networks": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
-            "grows about eightfold (95% interval {:.0f} to {:.0f}, four seeds); from width 64 "
-            "to 256 it grows {:.1f} times ({:.1f} to {:.1f})".format(*shift_in_larger_networks())
+            "grows about eightfold (95% interval {:.0f} to {:.0f}, four seeds); in four layers, "
+            "from width 64 to 256, {:.1f} times ({:.1f} to {:.1f}); in twelve, at half the rate, "
+            "{:.1f} times ({:.1f} to {:.1f})".format(*shift_in_larger_networks())
         ),
     ),
     "DeepNorm without an upper layer": (
