@@ -534,7 +534,7 @@ def way_behind_batch_norm(rate: float) -> float:
 
 
 def shift_in_larger_networks() -> tuple[float, ...]:
-    """By how much the shift grows: with depth, the interval; twice with width, all three numbers."""
+    """By how much the shift grows: with depth, the interval; with width, in two networks, all."""
     deep, *wide = (f.value for f in claims.named("shift-grows-with-the-network").evidence())
     assert round(2**deep.mean) == 8
     means = [(v.mean, v.mean - v.half_width, v.mean + v.half_width) for v in wide]
