@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from normtutor.package_text import PackageText, cache, cached, package_text
+from normtutor.package_text import PackageText, kept, package_text
 from normtutor.pieces import Pieces
 
 Level = Literal["piece", "word", "character"]
@@ -307,25 +307,26 @@ def _cut_by_document(
     settings = str((level, pieces, min_count, shortest, longest))
     key = (text.sha256, settings, Path(__file__).read_text("utf-8"), inspect.getsource(Pieces))
     name = "docstrings of the installed packages"
-    content = cached("corpus", *key)
-    if content is not None:
-        return _unpacked(name, text.sha256, text.note, content, " " if level == "word" else "")
-    parts: _Raw = ([], [], [])
-    topics: tuple[list[str], list[str], list[str]] = ([], [], [])
-    measure = _characters if level == "character" else _words
-    for part, topic, documents in zip(
-        parts, topics, (text.train, text.validation, text.test), strict=True
-    ):
-        for document in documents:
-            kept = [s for s in document.sentences if len(measure(s)) >= shortest]
-            if kept:
-                part.append(kept)
-                topic.append(document.topic)
-    corpus = _tokenised(
-        name, text.sha256, text.note, parts, topics, level, pieces, min_count, longest
-    )
-    cache(_packed(corpus), "corpus", *key)
-    return corpus
+
+    def cut() -> dict:
+        parts: _Raw = ([], [], [])
+        topics: tuple[list[str], list[str], list[str]] = ([], [], [])
+        measure = _characters if level == "character" else _words
+        for part, topic, documents in zip(
+            parts, topics, (text.train, text.validation, text.test), strict=True
+        ):
+            for document in documents:
+                long = [s for s in document.sentences if len(measure(s)) >= shortest]
+                if long:
+                    part.append(long)
+                    topic.append(document.topic)
+        corpus = _tokenised(
+            name, text.sha256, text.note, parts, topics, level, pieces, min_count, longest
+        )
+        return _packed(corpus)
+
+    content = kept(cut, "corpus", *key)
+    return _unpacked(name, text.sha256, text.note, content, " " if level == "word" else "")
 
 
 _PARTS = ("train", "validation", "test")
@@ -407,12 +408,12 @@ def _learned_pieces(digest: str, documents: list[list[str]], count: int, min_cou
     sentences = [sentence.lower() for document in documents for sentence in document]
     letters = len({*"".join(sentences)})
     key = (digest, str((count, len(sentences))), inspect.getsource(Pieces))
-    content = cached("pieces", *key)
-    if content is None:
+
+    def learn() -> dict:
         learned = Pieces.learn(sentences, max(0, count - len(SPECIAL) - letters))
-        content = {"merges": learned.merges}
-        cache(content, "pieces", *key)
-    return Pieces(content["merges"])
+        return {"merges": learned.merges}
+
+    return Pieces(kept(learn, "pieces", *key)["merges"])
 
 
 def _sha256(content: bytes) -> str:

@@ -15,6 +15,7 @@ packages hold another text. Its SHA-256 tells, and :attr:`PackageText.note` says
 """
 
 import ast
+import contextlib
 import gzip
 import hashlib
 import inspect
@@ -23,7 +24,7 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
@@ -108,16 +109,15 @@ def package_text() -> PackageText:
 
 @lru_cache(maxsize=2)
 def _package_text(versions: str) -> PackageText:
-    content = cached("text", versions, Path(__file__).read_text(encoding="utf-8"))
-    if not content:
-        modules = (
+    def read() -> dict:
+        return split_by_module(
             (name, literal)
             for package in PACKAGES.values()
             for name, path in _modules(package)
             for literal in _literals(path)
         )
-        content = split_by_module(modules)
-        cache(content, "text", versions, Path(__file__).read_text(encoding="utf-8"))
+
+    content = kept(read, "text", versions, Path(__file__).read_text(encoding="utf-8"))
     plain = json.dumps(content, sort_keys=True).encode("utf-8")
     train, validation, test = (
         tuple(Document(name, topic_of(name), tuple(text)) for name, text in content[part].items())
@@ -155,20 +155,51 @@ def _cache_path(kind: str, keys: Iterable[str]) -> Path:
     return cache_directory() / f"{kind}-{digest[:16]}.json.gz"
 
 
-def cached(kind: str, *keys: str) -> dict | None:
-    """What :func:`cache` kept under ``keys``; None if that is nothing, or is damaged."""
+def kept(make: Callable[[], dict], kind: str, *keys: str) -> dict:
+    """What ``make`` gives, from the cache if it holds that under ``keys``.
+
+    Of several processes that ask at once one makes it, and the others wait. Where nothing can be
+    written, it is made anew each time.
+    """
+    path = _cache_path(kind, keys)
+    content = _read(path)
+    if content is None:
+        with _alone(path):
+            content = _read(path)
+            if content is None:
+                content = make()
+                _write(content, path)
+    return content
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other processes from making ``path`` meanwhile, where the system can lock files."""
+    from filelock import FileLock
+
+    lock = FileLock(f"{path}.lock")
     try:
-        with gzip.open(_cache_path(kind, keys), "rt", encoding="utf-8") as file:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except (OSError, NotImplementedError):
+        pass
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _read(path: Path) -> dict | None:
+    """What :func:`_write` has written; None if that is nothing, or is damaged."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
             return json.load(file)
     except (OSError, EOFError, ValueError):
         return None
 
 
-def cache(content: dict, kind: str, *keys: str) -> None:
-    """Keep ``content`` under ``keys``. Where nothing can be written, it is made anew each time."""
-    path = _cache_path(kind, keys)
+def _write(content: dict, path: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
         # The highest level would take four times as long and save a tenth of the place.
         with (

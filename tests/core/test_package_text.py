@@ -1,6 +1,8 @@
 """The text of the packages: prose alone, no sentence twice, nothing held out in training."""
 
 import re
+import subprocess
+import sys
 from itertools import pairwise
 
 import numpy as np
@@ -151,17 +153,38 @@ def test_the_pinned_packages_hold_the_text_of_the_book(text):
 
 def test_what_is_cached_comes_back_and_damage_does_no_harm(tmp_path, monkeypatch):
     monkeypatch.setenv("NORMTUTOR_CACHE", str(tmp_path / "cache"))
-    assert package_text.cached("text", "a") is None
-    package_text.cache({"train": ["x"]}, "text", "a")
-    assert package_text.cached("text", "a") == {"train": ["x"]}
-    assert package_text.cached("text", "b") is None
-    (file,) = (tmp_path / "cache").iterdir()
-    file.write_bytes(file.read_bytes()[:10])
-    assert package_text.cached("text", "a") is None
+    made = []
+
+    def ask(key):
+        def make():
+            made.append(key)
+            return {"train": [key]}
+
+        return package_text.kept(make, "text", key)
+
+    assert ask("a") == ask("a") == {"train": ["a"]} and made == ["a"]
+    assert ask("b") == {"train": ["b"]} and made == ["a", "b"]
+    for file in (tmp_path / "cache").glob("*.gz"):
+        file.write_bytes(file.read_bytes()[:10])
+    assert ask("a") == ask("a") == {"train": ["a"]} and made == ["a", "b", "a"]
     (tmp_path / "file").write_text("in the way", encoding="utf-8")
-    monkeypatch.setenv("NORMTUTOR_CACHE", str(tmp_path / "file"))
-    package_text.cache({}, "text", "a")  # where nothing can be written, nothing is
-    assert package_text.cached("text", "a") is None
+    monkeypatch.setenv("NORMTUTOR_CACHE", str(tmp_path / "file"))  # where nothing can be written
+    assert ask("a") == ask("a") == {"train": ["a"]} and made == ["a", "b", "a", "a", "a"]
+
+
+def test_of_two_processes_that_ask_at_once_one_reads_the_text(tmp_path, monkeypatch):
+    monkeypatch.setenv("NORMTUTOR_CACHE", str(tmp_path))
+    code = (
+        "import time; from pathlib import Path; from normtutor.package_text import kept\n"
+        "def make():\n"
+        "    with Path('made').open('a') as file: file.write('once ')\n"
+        "    time.sleep(1)\n"
+        "    return {'train': []}\n"
+        "assert kept(make, 'text', 'a') == {'train': []}"
+    )
+    asking = [subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) for _ in range(3)]
+    assert [one.wait() for one in asking] == [0, 0, 0]
+    assert (tmp_path / "made").read_text() == "once "
 
 
 # --- pieces ---------------------------------------------------------------------------------------
