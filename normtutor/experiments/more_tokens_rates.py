@@ -8,13 +8,13 @@ rate and the size that were best there and is tried at their neighbours. Those w
 ``grids`` puts the two together. What was best is run on fresh seeds by
 :mod:`normtutor.experiments.more_tokens`.
 
-The records are part of a run of both; the times are those of this part run alone, on another
+The records are part of a run of both; the times are those of this part run again alone, on another
 processor.
 
 Control: a network could look bad because of its rate or the size of its embeddings. LayerNorm has
 four sizes, and its best lies inside; RMSNorm has two, of which the smaller is best. Each has two
-rates or more. On the other processor, by rounding alone, RMSNorm's best rate was 0.04, by 0.010.
-Not checked: a second seed; smaller sizes for RMSNorm; rates in between.
+rates or more. Run again on another processor, not on record, RMSNorm's best rate was 0.04, by 0.010
+and by rounding alone. Not checked: a second seed; smaller sizes for RMSNorm; rates in between.
 """
 
 import dataclasses

@@ -3,11 +3,12 @@
 The grid of :mod:`normtutor.experiments.text_stability_rates`, whose text says how it is laid out,
 at twelve layers, for three ways to start a network without a norm.
 
-The records are part of a run of all builds; the times are those of this part run alone, on another
-processor.
+The records are part of a run of all builds; the times are those of this part run again alone, on
+another processor.
 
-Control: that of the grid at two and six layers: initial weights, embeddings, rates and clipping. On
-the other processor the same rates and sizes were chosen. Not checked: a second seed of the grid.
+Control: that of the grid at two and six layers: initial weights, embeddings, rates and clipping.
+Run again on another processor, not on record, it chose the same rates and sizes. Not checked: a
+second seed of the grid.
 """
 
 import dataclasses
