@@ -717,8 +717,8 @@ SENTENCES = {
             "nats per token behind LayerNorm on the same batches ({numref}`fig-seq-composition`); "
             f"one topic per batch ({said(composed('masked batch', 'layer', 'topic'), 2)}, "
             "{numref}`fig-pn-real-topics`) and neighbouring sentences "
-            f"({signed(composed('masked batch', 'layer', 'document'), 2)}) did not measurably. One "
-            f"made-up language put it {said(of_mixed(1.0), 2)} behind"
+            f"({signed(composed('masked batch', 'layer', 'document'), 2)}) did not measurably. "
+            f"With one made-up language per batch it was {said(of_mixed(1.0), 2)} behind"
         ),
     ),
     "what neighbours cost, in the questions": (
