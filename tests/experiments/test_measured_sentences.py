@@ -287,6 +287,20 @@ def gap_of_end_marks():
     return share * (of("kept_end") - of("batch_end"))
 
 
+def times_of_rms_norm(way: str) -> tuple[float, float]:
+    """Time of RMSNorm, forward and backward, over LayerNorm's computed alike: least and most."""
+    saved = experiments.load("norm_speed")
+    rows = experiments.module_of("norm_speed").rows(saved)
+    ratios = [row for name, row in rows.items() if name.startswith(way)]
+    assert len(ratios) == 3
+    return float(np.min(ratios)), float(np.max(ratios))
+
+
+def less_time(way: str) -> str:
+    least, most = times_of_rms_norm(way)
+    return f"{1 - most:.0%}"[:-1] + f" to {1 - least:.0%}"
+
+
 def without_last_norms():
     """RMSNorm minus LayerNorm, twelve untied layers, nothing after the last."""
     losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
@@ -1321,6 +1335,21 @@ SENTENCES = {
     "what the last norm costs with the usual embeddings, in the guide": (
         "which_norm",
         lambda: f"with the usual ones it cost LayerNorm {said(last_norm_at_the_usual_size(), 2)}",
+    ),
+    "speed of RMSNorm, in the guide": (
+        "which_norm",
+        lambda: (
+            f"RMSNorm took {less_time('formula')} less time as separate operations and "
+            f"{less_time('compiled')} less compiled; torch's own took "
+            "{:.0f} to {:.0f} times as long".format(*times_of_rms_norm("torch"))
+        ),
+    ),
+    "BatchNorm with embeddings too small, in the guide": (
+        "which_norm",
+        lambda: (
+            f"{np.mean(sizes('Pre-BatchNorm')[4.0] - sizes('Pre-LN')[4.0]):.2f} behind with 256 "
+            "tokens a step, level with 1,024"
+        ),
     ),
     "RMSNorm without the last norm, in the guide": (
         "which_norm",
