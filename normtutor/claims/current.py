@@ -77,7 +77,7 @@ def without_normalization() -> Evidence:
         ),
         Finding(
             "12 layers on text, Xavier's weights and no norm: validation loss at the best of seven "
-            "rates and of the sizes of embeddings (nats per token)",
+            "rates and of the sizes of embeddings, one seed (nats per token)",
             bare,
             above(np.log(1024)),
             "Not to train is to end at chance or worse; with 1,024 pieces chance is 6.93 nats.",
@@ -168,7 +168,7 @@ def bounded_logits() -> Evidence:
     met="the abstract of {cite:t}`sun2025`",
     place=Place(CHAPTER, "How the residual stream grows"),
     recorded="open",
-    condition="Before training it does not: it grows in proportion to the depth "
+    condition="Before training it does not: it grows about in proportion to the depth "
     "{cite:p}`xiong2020`. After 300 steps it grows faster at our smaller rates: with 24 and 48 "
     "layers, at one rate, as a power; 12 layers are predicted about as well by powers "
     "and by an exponential that starts from an offset.",
@@ -232,7 +232,7 @@ def exponential_growth() -> Evidence:
     met=f"{TUTORIALS}",
     place=Place(CHAPTER, "What current models do"),
     recorded="false",
-    condition="RMSNorm, with one exception. Two thirds of the newest are wired plainly as Pre-LN; "
+    condition="RMSNorm, with one exception. 31 of the 44 newest are wired plainly as Pre-LN; "
     "the others have a norm at the end of the branch, parallel branches or several streams. "
     "Counted in published code, in one choice of decoders, for most of them by the defaults of a "
     "class.",

@@ -166,10 +166,12 @@ def differences_between_tokens() -> Evidence:
     "BatchNorm takes away the information about positions.",
     met=EXPLANATION,
     place=Place(CHAPTER, "Which differences survive", in_depth=True),
-    recorded="false",
-    condition="BatchNorm maps all tokens of a batch by one affine map that can be inverted "
-    "({prf:ref}`prop-norms-affine`), so a position can be read from its output as well as from its "
-    "input. LayerNorm forgets a token's mean and scale, which costs nothing here.",
+    recorded="half",
+    condition="The usual, pooled BatchNorm maps all tokens of a batch by one affine map that can "
+    "be inverted ({prf:ref}`prop-norms-affine`), so a position can be read from its output as well "
+    "as from its input. True of a BatchNorm with statistics of its own for each position: it "
+    "subtracts what all tokens of a position have in common. LayerNorm forgets a token's mean and "
+    "scale, which costs nothing here.",
 )
 def positions_lost() -> Evidence:
     rng = np.random.default_rng(0)
@@ -185,13 +187,18 @@ def positions_lost() -> Evidence:
         return float(((design[half:] @ fit).argmax(axis=1) == place[half:]).mean())
 
     before = read(x)
+    why = "What is taken away cannot be read any more; a twentieth is the least that counts."
+    per_step = norms.batch_norm(x.reshape(200, -1))[0].reshape(x.shape)
     return [
         Finding(
             "positions that a linear map reads from BatchNorm's output, minus those from its input",
             read(norms.batch_norm(x, feature_axis=-1)[0]) - before,
             below(-0.05),
-            "What is taken away cannot be read any more; a twentieth is the least that counts.",
+            why,
             form=".3f",
+        ),
+        Finding(
+            "the same with statistics for each position", read(per_step) - before, below(-0.05), why
         ),
         Finding("the same after LayerNorm", read(norms.layer_norm(x)[0]) - before, form=".3f"),
         Finding("positions that it reads from the input, of 20", before, form=".1%"),
@@ -362,8 +369,8 @@ def undone_by_the_affine_map() -> Evidence:
     met=TUTORIALS,
     place=GEOMETRY,
     recorded="half",
-    condition="α must be positive, and the variance of αx large against ε. A negative α flips "
-    "the sign ({prf:ref}`thm-norms-forgets`).",
+    condition="α must be positive, and the variances of x and αx large against ε. A negative α "
+    "flips the sign ({prf:ref}`thm-norms-forgets`).",
 )
 def any_factor() -> Evidence:
     x = _tokens(100, 64)
@@ -736,8 +743,8 @@ def crossing_channels() -> Evidence:
     recorded="false",
     condition="It normalizes weights and measures no data: inputs that are ten times as large give "
     "outputs that are ten times as large. Put into a network without changing its weights, as "
-    "libraries do, it changes no gradient of the activations either. What helps is the length g "
-    "that is chosen at the start, or a first step that looks at data {cite:p}`salimans2016`.",
+    "libraries do, it changes no gradient of the activations at the start either. "
+    "{cite:t}`salimans2016` therefore choose g and the biases by one batch of data first.",
 )
 def weight_norm_and_data() -> Evidence:
     torch.manual_seed(0)

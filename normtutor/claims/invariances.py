@@ -98,8 +98,8 @@ def recentred_weights() -> Evidence:
     met=GUIDE,
     place=Place(CHAPTER, "The small print", in_depth=True),
     recorded="half",
-    condition="It does if the factor is positive and the same for all units, the result is large "
-    "compared with ε, and there is no bias in between.",
+    condition="It does if the factor is positive and the same for all units, the norm's input is "
+    "large compared with ε before and after, and there is no bias in between.",
 )
 def arbitrary_rescaling() -> Evidence:
     x, weight = _data()
@@ -142,8 +142,8 @@ def arbitrary_rescaling() -> Evidence:
     met="a sentence below table 1 of {cite:t}`ba2016`",
     place=Place(CHAPTER, "What the papers' tables say", in_depth=True),
     recorded="half",
-    condition="BatchNorm and LayerNorm are. WeightNorm is linear in the data, as the paper's own "
-    "table says, though the sentence below it does not.",
+    condition="BatchNorm is, and LayerNorm if no bias is added in between. WeightNorm is linear in "
+    "the data, as the paper's own table says, though the sentence below it does not.",
 )
 def rescaled_data() -> Evidence:
     x, weight = _data()

@@ -172,10 +172,10 @@ def smaller_gradients_than_batch_norm() -> Evidence:
     met=f"{EXPLANATION}, and {REVIEW}",
     place=Place(CHAPTER, "Does text fluctuate more than images?"),
     recorded="half",
-    condition="True in the first norm, by factors of 6.5 and 7.8 raw. In the same unit, with "
-    "equally many values and in the same architecture nothing is left there. In the second norm "
-    "the mean of shuffled text fluctuates less than that of images, in the last one almost twice "
-    "as much as that of pixels.",
+    condition="True in the first norm, by factors of 6.5 and 7.8 raw. Of that nothing is "
+    "left for shuffled text in the same unit, with equally many values and in the same "
+    "architecture. In the second norm its mean fluctuates less than that of images, in the last "
+    "one almost twice as much as that of pixels.",
 )
 def text_fluctuates_more() -> Evidence:
     saved = experiments.load("power_statistics")
@@ -362,8 +362,8 @@ def trouble_of_batch_norm() -> Evidence:
     recorded="false",
     scope="at our scale",
     condition="For independent Gaussian values with a mean it does. In our small Transformer on "
-    "text it fluctuates as much in the lower norms and more in the upper ones. What PN-V gains is "
-    "that there is no second statistic, the mean.",
+    "text it fluctuates about as much in the two lower norms and more in the two upper ones. What "
+    "PN-V gains is that there is no second statistic, the mean.",
 )
 def calmer_statistic() -> Evidence:
     saved = experiments.load("power_statistics")
