@@ -9,10 +9,10 @@ values; a ResNet on more images pools more, and so do sentences whose padding co
 
 Control: a larger value on text could come from the number of values that each batch pools, so the
 batches are sized to make each first norm pool about as many; from the scale of the activations, so
-every quantity is also given scale-free; from the architecture, so a Transformer also reads the
-digits, pixel by pixel; or from who shares a batch, so the same text comes shuffled and in document
-order, with padding and without. A sixth seed, 40, run afterwards and not on record, lies where the
-five expect it in all seven rows. Not checked: models and batches of the paper's size.
+every quantity is also given scale-free; from the model, so a Transformer also reads the digits,
+pixel by pixel; or from who shares a batch, so the same text comes shuffled and in document order,
+with padding and without. A sixth seed, 40, run afterwards and not on record, lies where the five
+expect it in all seven rows. Not checked: models and batches of the paper's size.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -43,9 +43,7 @@ from normtutor.training import classification_loss, language_model_loss, start, 
 
 CHAPTER = "06_power_norm"
 FIGURE = "fig-pn-four"
-FINDING = (
-    "in the first norm the contrast between text and images is unit, sample count and architecture"
-)
+FINDING = "in the first norm the contrast between text and images is unit, sample count and model"
 XLABEL = "n times the squared fluctuation"
 REFERENCE = 1.0  # independent values
 SEEDS = tuple(range(10, 15))

@@ -206,8 +206,7 @@ FINDINGS = {
         ),
     ),
     "power_statistics": (
-        "in the first norm the contrast between text and images is unit, sample count and "
-        "architecture",
+        "in the first norm the contrast between text and images is unit, sample count and model",
         # Once all three are alike, shuffled text moves no more than images do.
         lambda rows: (
             0 < 3 * rows["ResNet, 64 digits"] < rows["text, shuffled"]
