@@ -34,7 +34,10 @@ from normtutor.training import start
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-shift"
 XLABEL = "cosine of the angle between the gradients, BatchNorm minus no norm"
-FINDING = "less shift need not go with a smaller loss: BatchNorm has either without the other"
+FINDING = (
+    "at equal rates less shift need not go with a smaller loss: BatchNorm has either without the "
+    "other"
+)
 TUNING = (0, 1)
 SEEDS = tuple(range(8))
 NORMS = ("none", "batch")

@@ -31,7 +31,10 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "fingerprint", "name_of", "rows", "ru
 
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "none: a table of chapter 7 in depth shows it"
-FINDING = "on text too Post-LN's tokens become one and hardly part; Pre-LN's come apart again"
+FINDING = (
+    "on text too, in batches of 256 tokens, Post-LN's tokens become one and hardly part; Pre-LN's "
+    "come apart again"
+)
 XLABEL = "test loss minus Pre-LN's with warm-up (nats/token)"
 SEEDS = tuple(range(10, 15))
 

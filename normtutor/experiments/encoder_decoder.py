@@ -34,7 +34,8 @@ from normtutor.training import start, train_together
 CHAPTER = "07_pre_ln_and_post_ln"
 FIGURE = "fig-wiring-encoder-decoder"
 FINDING = (
-    "in Post-LN's decoder the gradient vanishes towards the bottom; in its encoder it does not"
+    "before training the gradient falls towards the bottom of Post-LN's decoder, the more the "
+    "deeper; in its encoder it hardly does"
 )
 XLABEL = "gradient of the lowest layer over the highest before training (log2)"
 SEEDS = tuple(range(10, 16))

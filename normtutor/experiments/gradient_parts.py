@@ -28,8 +28,8 @@ CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-ics-parts"
 XLABEL = "share of the gradient's squared length along the mean, last norm, last step"
 FINDING = (
-    "the last BatchNorm removes several times what chance would, the two below it about that once "
-    "training has begun"
+    "the last BatchNorm removes two to four times what chance would, the two below it about that "
+    "once training has begun"
 )
 SEEDS = tuple(range(6))
 NORMS = ("batch", "layer", "rms")

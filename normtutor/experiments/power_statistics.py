@@ -43,7 +43,10 @@ from normtutor.training import classification_loss, language_model_loss, start, 
 
 CHAPTER = "06_power_norm"
 FIGURE = "fig-pn-four"
-FINDING = "in the first norm the contrast between text and images is unit, sample count and model"
+FINDING = (
+    "in the first norm the contrast between shuffled text and images is unit, sample count and "
+    "model"
+)
 XLABEL = "n times the squared fluctuation"
 REFERENCE = 1.0  # independent values
 SEEDS = tuple(range(10, 15))

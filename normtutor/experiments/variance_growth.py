@@ -35,8 +35,8 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "Config", "fingerprint", "profile", "
 CHAPTER = "08_after_2020"
 FIGURE = "fig-after-growth"
 FINDING = (
-    "before training the stream grows linearly with depth; after it faster at the two smaller "
-    "rates, with 24 and 48 layers as a power"
+    "before training Pre-LN's stream grows about linearly with depth; after it faster at the two "
+    "smaller rates, with 24 and 48 layers as a power"
 )
 XLABEL = "growth exponent of the stream's mean square over depth"
 REFERENCE = 1.0  # linear growth

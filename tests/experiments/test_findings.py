@@ -40,12 +40,14 @@ FINDINGS = {
         ),
     ),
     "covariate_shift_gradients": (
-        "less shift need not go with a smaller loss: BatchNorm has either without the other",
+        "at equal rates less shift need not go with a smaller loss: BatchNorm has either without "
+        "the other",
         # A smaller cosine is a larger shift; the claims' tests hold the losses.
         lambda rows: rows["linear"] < -0.2 and rows["relu"] > 0.2,
     ),
     "depth_on_text": (
-        "on text too Post-LN's tokens become one and hardly part; Pre-LN's come apart again",
+        "on text too, in batches of 256 tokens, Post-LN's tokens become one and hardly part; "
+        "Pre-LN's come apart again",
         lambda rows: (
             rows["Post-LN, warm-up 300, rate 0.001"] > 1
             and rows["Post-LN, no warm-up, rate 0.001"] > 1
@@ -53,10 +55,12 @@ FINDINGS = {
         ),
     ),
     "deep_last_norm": (
-        "at twelve layers, each at its best embeddings, the last norm gains, tied or not; small "
-        "initial gains do much of the same",
+        "at twelve layers, each at its best embeddings, LayerNorm and RMSNorm gain by a last norm, "
+        "tied or not, and dynamic tanh loses by its last place; small initial gains do much of "
+        "what the last norm does",
         lambda rows: all(
             rows[f"{norm}, no last norm, {head}"] - rows[f"{norm}, last norm, {head}"] > 0.3
+            and rows[f"DyT, last norm, {head}"] - rows[f"DyT, no last norm, {head}"] > 0.03
             and rows[f"LN, small gains, no last norm, {head}"] - rows[f"LN, last norm, {head}"]
             < 0.12
             for norm in ("LN", "RMSNorm")
@@ -90,7 +94,8 @@ FINDINGS = {
         lambda rows: all(abs(ratio - 1) < 0.03 for ratio in rows.values()) and len(rows) >= 8,
     ),
     "encoder_decoder": (
-        "in Post-LN's decoder the gradient vanishes towards the bottom; in its encoder it does not",
+        "before training the gradient falls towards the bottom of Post-LN's decoder, the more the "
+        "deeper; in its encoder it hardly does",
         lambda rows: (
             rows["Post-LN, decoder, 18 layers"] < rows["Post-LN, decoder, 12 layers"] - 1
             and rows["Post-LN, decoder, 12 layers"] < rows["Post-LN, decoder, 6 layers"] - 1
@@ -99,8 +104,8 @@ FINDINGS = {
         ),
     ),
     "final_norm": (
-        "with ordinary embeddings and weights a tied model with a last norm loses to one without "
-        "any norm; without the last norm it is ahead",
+        "with ordinary embeddings and weights a tied model of three layers with a last norm loses "
+        "to one without any norm; without the last norm it is ahead",
         lambda rows: (
             all(
                 (value > 0.03) == (", final norm, tied" in name)
@@ -121,8 +126,8 @@ FINDINGS = {
         ),
     ),
     "gradient_parts": (
-        "the last BatchNorm removes several times what chance would, the two below it about that "
-        "once training has begun",
+        "the last BatchNorm removes two to four times what chance would, the two below it about "
+        "that once training has begun",
         lambda rows: 0.01 < rows["batch"] < rows["rms"] < rows["layer"],
     ),
     "gru_statistics": (
@@ -199,14 +204,16 @@ FINDINGS = {
         lambda rows: all(abs(difference) < 0.03 for difference in rows.values()),
     ),
     "norm_speed": (
-        "RMSNorm saves time as an eager formula, less compiled, and loses against a fused kernel",
+        "on a CPU RMSNorm saves time as an eager formula, less compiled, and loses against a fused "
+        "kernel",
         lambda rows: all(
             0 < rows[f"formula, {shape}"] < rows[f"compiled, {shape}"] < 1 < rows[f"torch, {shape}"]
             for shape in ("64 x 64", "512 x 512", "4096 x 768")
         ),
     ),
     "power_statistics": (
-        "in the first norm the contrast between text and images is unit, sample count and model",
+        "in the first norm the contrast between shuffled text and images is unit, sample count "
+        "and model",
         # Once all three are alike, shuffled text moves no more than images do.
         lambda rows: (
             0 < 3 * rows["ResNet, 64 digits"] < rows["text, shuffled"]
@@ -307,8 +314,8 @@ FINDINGS = {
         ),
     ),
     "variance_growth": (
-        "before training the stream grows linearly with depth; after it faster at the two smaller "
-        "rates, with 24 and 48 layers as a power",
+        "before training Pre-LN's stream grows about linearly with depth; after it faster at the "
+        "two smaller rates, with 24 and 48 layers as a power",
         lambda rows: (
             1.9 < rows["pre, 24 layers, rate 0.004"] < rows["pre, 48 layers, rate 0.004"] < 2.6
             and rows["pre, 12 layers, rate 0.001"] > rows["pre, 12 layers, rate 0.004"] > 1.5
