@@ -321,7 +321,8 @@ def smoother_loss() -> Evidence:
             form=".2f",
         ),
         Finding(
-            "loss at the end of these two networks, without a norm over with BatchNorm, log2",
+            "loss at the end at rate 0.1, without a norm over that with BatchNorm, log2 (1 is "
+            "twice)",
             over_seeds(loss("none", "batch")),
             above(0),
             "If the smoother loss made BatchNorm faster, the rougher network would end with the "
@@ -472,7 +473,8 @@ def shift_grows_with_the_network() -> Evidence:
             form=".2f",
         ),
         Finding(
-            "the same, 4 hidden layers, width 256 over width 64, log2",
+            "shift per step in front of the last ReLU, no norm, 4 hidden layers, width 256 over "
+            "width 64, log2 (1 is twice)",
             growth((4, 64), (4, 256)),
             above(1),
             why,

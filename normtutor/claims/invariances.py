@@ -346,7 +346,7 @@ def post_norm_regularizes() -> Evidence:
             change("post", 0.1) / change("pre", 0.1),
         ),
         Finding(
-            "relative change of that output, last weights tenfold, Post-Norm",
+            "relative change of a block's output, the branch's last weights tenfold, Post-Norm",
             change("post"),
             below(0.01),
             "A norm that takes the length of weights out of play leaves the output alone, as it "

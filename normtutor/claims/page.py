@@ -64,14 +64,18 @@ def anchor(heading: str) -> str:
 def deciding(evidence: Evidence) -> str:
     """The number that decides, in a line of plain text: the first one that is not as claimed.
 
-    If all are as claimed it is the first.
+    If all are as claimed it is the first. Of an open claim it is the first that decides nothing, or
+    after "so far" one that does not decide alone.
     """
     findings = [item for item in evidence if isinstance(item, Finding) and item.claimed is not None]
     if not findings:
         return "no number decides it yet"
+    undecided = [finding for finding in findings if finding.agrees is None]
     against = [finding for finding in findings if not finding.agrees]
-    one = (against or findings)[0]
-    return f"{plain_text(one.what)}: {one.number}; by the claim: {one.prediction}"
+    one = (undecided or against or findings)[0]
+    partial = not undecided and any(isinstance(item, Unsettled) for item in evidence)
+    line = f"{plain_text(one.what)}: {one.number}; by the claim: {one.prediction}"
+    return f"so far: {line}" if partial else line
 
 
 def plain_text(markdown: str) -> str:

@@ -313,7 +313,7 @@ def wide_and_shallow() -> Evidence:
             form=".3f",
         ),
         Finding(
-            "accuracy lost by Pre-LN when its upper half runs in reverse order",
+            "change of Pre-LN's accuracy when its upper half runs in reverse order",
             over_seeds(in_reverse),
             above(-0.05),
             "Layers side by side may stand in any order.",
@@ -477,7 +477,8 @@ def large_gradients_and_warm_up() -> Evidence:
         ),
         Finding("SGD, gradients as they are", likeness("sgd", 0.1, 1.0), form=".3f"),
         Finding(
-            "likeness of the tokens, all gradients divided by 100: Adam at the rate 0.004",
+            "likeness of the tokens after the same 6 steps, all gradients divided by 100: Adam at "
+            "the rate 0.004",
             likeness("adam", 4e-3, 0.01),
             below(0.9),
             why,

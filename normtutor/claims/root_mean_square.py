@@ -265,8 +265,8 @@ def as_good() -> Evidence:
     where = {"scale": "on", "learning_rate": 0.0005}
     return [
         Finding(
-            "test loss minus LayerNorm's, language model of three layers (nats per piece of a "
-            "word)",
+            "RMSNorm's test loss minus LayerNorm's, tied language model of three layers (nats per "
+            "piece of a word)",
             over_seeds(difference),
             below(saved.config["margin"]),
             "As good means at most 2% of perplexity worse, with the whole interval. The margin was "
@@ -275,17 +275,17 @@ def as_good() -> Evidence:
         ),
         *(
             Finding(
-                f"test loss minus LayerNorm's, {words} (nats per piece of a word)",
+                f"RMSNorm's test loss minus LayerNorm's, {words} (nats per piece of a word)",
                 over_seeds(deep["Pre-RMSNorm"] - deep["Pre-LN"]),
                 below(text_stability.MARGIN),
                 "2% of perplexity again, fixed before these seeds.",
                 form=".4f",
             )
             for words, deep in (
-                ("two layers", text_stability.losses(fresh, 2)),
-                ("six layers", text_stability.losses(fresh, 6)),
-                ("twelve layers", text_stability.losses(fresh, 12)),
-                ("twenty-four layers", text_stability.losses(fresh, 24)),
+                ("two layers, untied", text_stability.losses(fresh, 2)),
+                ("six layers, untied", text_stability.losses(fresh, 6)),
+                ("twelve layers, untied", text_stability.losses(fresh, 12)),
+                ("twenty-four layers, untied", text_stability.losses(fresh, 24)),
             )
         ),
         *(
@@ -307,7 +307,8 @@ def as_good() -> Evidence:
             form=".4f",
         ),
         Finding(
-            "test loss minus LayerNorm's, twelve layers, no norm after the last (nats per piece)",
+            "RMSNorm's test loss minus LayerNorm's, twelve layers, untied, no norm after the last "
+            "(nats per piece)",
             over_seeds(last["Pre-RMSNorm", False, False] - last["Pre-LN", False, False]),
             below(text_stability.MARGIN),
             "2% of perplexity again.",
@@ -324,11 +325,11 @@ def as_good() -> Evidence:
                     "the same, twelve layers, tied, embeddings of the best size",
                     last["Pre-RMSNorm", True, True] - last["Pre-LN", True, True],
                 ),
-                ("the same, three layers, the usual embeddings", np.subtract(*three)),
+                ("the same, three layers, untied, the usual embeddings", np.subtract(*three)),
             )
         ),
         Finding(
-            "test loss minus LayerNorm's, GRU (nats per character)",
+            "RMSNorm's test loss minus LayerNorm's, GRU (nats per character)",
             over_seeds(gru.values("loss", norm="rms") - gru.values("loss", norm="layer")),
             below(_margin_per_character()),
             "2% of perplexity per piece of a word, shared out over its characters; fixed before "
@@ -336,8 +337,8 @@ def as_good() -> Evidence:
             form=".4f",
         ),
         Finding(
-            "test loss minus LayerNorm's, sorting at a small rate, where a norm helps (nats per "
-            "digit; digits make no words, so no margin carries over)",
+            "RMSNorm's test loss minus LayerNorm's, sorting at a small rate, where a norm helps "
+            "(nats per digit; digits make no words, so no margin carries over)",
             over_seeds(
                 sorting.values("loss", centre="off", **where)
                 - sorting.values("loss", centre="on", **where)
@@ -453,8 +454,8 @@ def centring_matters() -> Evidence:
     why = "A hundredth of a nat is 1% of probability per piece of a word; nobody notices less."
     return [
         Finding(
-            "test loss without centring minus with it, language model of three layers (nats per "
-            "piece of a word)",
+            "test loss without centring minus with it, tied language model of three layers (nats "
+            "per piece of a word)",
             over_seeds(trained.values("loss", norm="rms") - layer),
             above(0.01),
             why,
@@ -477,7 +478,8 @@ def centring_matters() -> Evidence:
         ),
         *(
             Finding(
-                f"the same, three layers, {words}, best size of the embeddings",
+                f"test loss without centring minus with it, three layers, {words}, best size of "
+                "the embeddings (nats per piece of a word)",
                 over_seeds(best_of("rms", tied) - best_of("layer", tied)),
                 above(0.01),
                 why,

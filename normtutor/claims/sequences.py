@@ -457,7 +457,7 @@ def fails_on_text() -> Evidence:
     return [
         *(
             Finding(
-                f"test loss minus LayerNorm's, {words}, masked (nats per token)",
+                f"BatchNorm's test loss minus LayerNorm's, {words}, masked (nats per token)",
                 _against_layer_norm("masked batch", kind),
                 above(0.1),
                 why,
@@ -477,7 +477,7 @@ def fails_on_text() -> Evidence:
         ),
         *(
             Finding(
-                f"{depth} layers, 8 shuffled chunks without padding: test loss minus LayerNorm's "
+                f"{depth} layers, 8 shuffled chunks without padding: the same difference "
                 "(nats per token)",
                 over_seeds(deep["Pre-BatchNorm"] - deep["Pre-LN"]),
                 above(0.1),
@@ -489,7 +489,7 @@ def fails_on_text() -> Evidence:
             )
         ),
         Finding(
-            "12 layers, 32 such chunks: test loss minus LayerNorm's (nats per token)",
+            "12 layers, 32 such chunks: the same difference (nats per token)",
             over_seeds(larger_batches.rows(larger)["Pre-BatchNorm"]),
             above(0.1),
             why,
@@ -550,7 +550,7 @@ def mask_mends() -> Evidence:
     recorded="false",
     scope="at our scale",
     condition="They need no padding, and in two layers on real text masked BatchNorm ends higher "
-    "on them than on shuffled batches, by more than LayerNorm: running statistics go wrong, and a "
+    "on them than on shuffled batches, by more than LayerNorm: training and evaluation part, and a "
     "model learns to read the length off its batch.",
 )
 def equal_lengths() -> Evidence:
