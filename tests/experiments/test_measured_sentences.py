@@ -305,6 +305,23 @@ def times_of_rms_norm(way: str) -> tuple[float, float]:
     return float(np.min(ratios)), float(np.max(ratios))
 
 
+def decay_below_qk_norm() -> str:
+    saved = experiments.load("logit_remedies")
+
+    def losses(remedy: str) -> np.ndarray:
+        rates = (0.016, 0.128)
+        return np.array([saved.values("loss", remedy=remedy, learning_rate=r) for r in rates])
+
+    assert losses("decay").shape == (2, 5)
+    assert (losses("decay") < losses("qk-norm")).all()
+    found = experiments.load("qk_norm")
+    for norm in ("none", "rms"):
+        tried = (0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
+        means = [found.values("loss", qk_norm=norm, learning_rate=r).mean() for r in tried]
+        assert tried[np.argmin(means)] == 0.032
+    return "at half and four times the best rate weight decay ended below QK-norm on all five seeds"
+
+
 def less_time(way: str) -> str:
     least, most = times_of_rms_norm(way)
     return f"{1 - most:.0%}"[:-1] + f" to {1 - least:.0%}"
@@ -1349,6 +1366,7 @@ SENTENCES = {
         "which_norm",
         lambda: f"with the usual ones it cost LayerNorm {said(last_norm_at_the_usual_size(), 2)}",
     ),
+    "decay beside QK-norm, in the guide": ("which_norm", decay_below_qk_norm),
     "speed of RMSNorm, in the guide": (
         "which_norm",
         lambda: (
