@@ -267,9 +267,9 @@ def dimension_and_gradient() -> Evidence:
     recorded="half",
     condition="At the same learning rate the largest curvature is much smaller with BatchNorm, "
     "whether or not one allows for the weights' scale; the sum of all curvatures falls far less, "
-    "and {cite:t}`yao2020` report that BatchNorm does not smooth shallower networks. That "
-    "smoothness is *why* networks learn faster is not shown: at rate 0.1 the rougher network ended "
-    "with the smaller loss, at 0.3 the order is undecided.",
+    "and {cite:t}`yao2020` report that BatchNorm does not necessarily smooth the loss, above all "
+    "in shallower networks. That smoothness is *why* networks learn faster is not shown: at rate "
+    "0.1 the rougher network ended with the smaller loss, at 0.3 the order is undecided.",
 )
 def smoother_loss() -> Evidence:
     land = experiments.load("loss_landscape")

@@ -162,20 +162,31 @@ def seven_to_sixty_four() -> Evidence:
     "In RNNSearch, RMSNorm trains 25% faster at equal BLEU.",
     met=GUIDE,
     place=SEVEN_TO_SIXTY_FOUR,
-    recorded="true",
-    condition="What the paper reports is 25% less time, which is 33% faster, in table 2 of "
-    "{cite:t}`zhang2019rms`: one framework of 2019, times averaged over three runs. In two other "
-    "programs the same model took 34.0% and 11.0% less time. Our GRU is a fourth.",
+    recorded="half",
+    condition="True of one of three programs of 2019, as 25% less time, which is 33% faster (table "
+    "2 of {cite:t}`zhang2019rms`, times averaged over three runs). In the two others the same "
+    "model took 34.0% and 11.0% less time. Our GRU is a fourth.",
 )
 def rnnsearch() -> Evidence:
     return [
         Finding(
-            "share of the time for 1000 steps that RMSNorm saves against LayerNorm",
+            "share of the time that RMSNorm saves against LayerNorm in RNNSearch, table 2",
             1 - 501 / 665,
             near(0.25, 0.02),
             "The claim says 25%; two points more or less are within rounding.",
             form=".1%",
             reported="zhang2019rms",
+        ),
+        *(
+            Finding(
+                "share of the time that RMSNorm saves in RNNSearch, another program",
+                saved,
+                near(0.25, 0.02),
+                "The claim names the model and no program.",
+                form=".1%",
+                reported="zhang2019rms",
+            )
+            for saved in (0.34, 0.11)
         ),
         Finding(
             "BLEU of RMSNorm minus LayerNorm, mean of its two test sets",
