@@ -208,11 +208,11 @@ def norm_replaced():
     return saved.values("loss_without_centring", norm="layer") - before
 
 
-def errors_under_decay():
-    """BatchNorm at λ = 1: test error with decay on all parameters minus on matrices alone."""
+def errors_under_decay(norm: str = "batch", strength: float = 1.0):
+    """Test error with decay on all parameters minus on matrices alone."""
     saved = experiments.load("norm_decay")
     everywhere, matrices = (
-        saved.values("test_error", norm="batch", decay=1.0, on=on) for on in ("all", "matrices")
+        saved.values("test_error", norm=norm, decay=strength, on=on) for on in ("all", "matrices")
     )
     return everywhere - matrices
 
@@ -1458,6 +1458,17 @@ SENTENCES = {
     "decay at a large rate": (
         "in_depth/08_after_2020",
         lambda: f"decay (+{said(decay_at_a_large_rate(), 3)}) is undecided",
+    ),
+    "errors under decay, in the chapter": (
+        "09_norms_at_work",
+        lambda: f"BatchNorm makes {said(errors_under_decay(), 1, 100)} points fewer errors",
+    ),
+    "errors under decay, in depth": (
+        "in_depth/09_norms_at_work",
+        lambda: (
+            f"−{said(errors_under_decay(), 1, 100)} points for BatchNorm at λ = 1, "
+            f"−{said(errors_under_decay('layer', 0.1), 1, 100)} for LayerNorm at 0.1"
+        ),
     ),
 }
 
