@@ -20,7 +20,7 @@ __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "none: it chooses the learning rates of text_stability"
-FINDING = "twelve layers without a norm train well only from Fixup's weights"
+FINDING = "of three ways to start twelve layers without a norm only Fixup's trains well"
 SEEDS = text_stability_rates.SEEDS
 CONFIG = dataclasses.replace(
     text_stability_rates.CONFIG,

@@ -186,8 +186,8 @@ FINDINGS = {
         ),
     ),
     "last_norm_parts": (
-        "one length for all tokens costs what LayerNorm costs or more; sharing the matrix doubles "
-        "it",
+        "at the end of a tied model of three layers one length for all tokens costs what LayerNorm "
+        "costs or more; sharing the matrix doubles it",
         lambda rows: (
             abs(rows["one length for all tokens"] - rows["LayerNorm"]) < 0.05
             and 1.7 < rows["LayerNorm"] / rows["LayerNorm, output a copy"] < 2.5
