@@ -10,14 +10,14 @@ almost half a nat. Larger embeddings cost an untied model with the last place 0.
 also if α starts lower in proportion; a tied one gains 0.09 from embeddings four times as large.
 Without the last place an untied one gains 0.06 from embeddings four times smaller.
 
-Control: a start could look bad because of the rate, so each has two to four, and the best one lies
-between worse ones; because of the output or the last place, so there are both of each; or because
-the embeddings feed tanh inputs of another size, so these were larger and smaller, with α in
-proportion too. Of the starts tried the best lies between worse ones, but at a quarter of the usual
-embeddings, where two were tried and the smaller was best. After the last layer α starts where it
-did best at three layers; with an output of its own 0.25 was worse than 0.5 there, and 1 failed. Not
-checked: a second seed; embeddings a sixteenth of the usual size; and every start with every rate
-and size.
+Control: a start could look bad because of the rate, so each has two to four, and the chosen ones
+lie between worse ones; because of the output or the last place, so there are both of each; or
+because the embeddings feed tanh inputs of another size, so these were larger and smaller, with α in
+proportion too. At the best size of the embeddings the best start lies between worse ones in three
+of the four networks; untied and without the last place two were tried there, and the smaller was
+best. After the last layer α starts where it did best at three layers; with an output of its own
+0.25 was worse than 0.5 there, and 1 failed. Not checked: a second seed; embeddings a sixteenth of
+the usual size; and every start with every rate and size.
 """
 
 from typing import Any
