@@ -11,9 +11,9 @@ or one step more gains less than 0.02 nats. Dynamic tanh is in
 
 Control: the last norm could cost or gain something because of a rate or an embedding that suits the
 other network, so each has its own of both; every best rate lies inside its rates, and of the sizes
-the largest, 256 times the usual one, is best for tied models with the last norm alone. Clipping
-could favour one of them: the run without it has two rates and was best at the larger. Not checked:
-a second seed of this grid.
+the largest, 256 times the usual one, is best for models with the last norm alone. Clipping could
+favour one of them: the run without it has two rates and was best at the larger. Not checked: a
+second seed of this grid.
 """
 
 import dataclasses

@@ -10,11 +10,12 @@ In the layers 0.25 and 0.5 are level within 0.001 nats, and larger starts are wo
 takes 0.5. After the last layer a start of 2 costs 0.73 nats (tied) and 1.01, and a start of
 1 0.34 and 0.15.
 
-Control: a start could look bad because of the rate, so each is trained at four, and the best lies
-inside the grid for all but one (untied, with the best start after the last layer: there it is the
-largest rate); or because of the output matrix, so there are two. The losses are of the validation
-part, and the seed is used nowhere else. Not checked: a second seed, values of α that differ between
-attention and the feed-forward network, and all pairs of the two places.
+Control: a start could look bad because of the rate, so each is trained at four; the best lies
+inside the grid for all starts in the layers, but after the last one it is the largest rate for
+untied models with starts up to 1, and the smallest for a tied one with 2; or because of the output
+matrix, so there are two. The losses are of the validation part, and the seed is used nowhere else.
+Not checked: a second seed, values of α that differ between attention and the feed-forward network,
+and all pairs of the two places.
 """
 
 from typing import Any

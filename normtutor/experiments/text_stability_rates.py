@@ -26,9 +26,9 @@ that is best for it; or because of the rate, so there are seven, over a factor o
 rate of a network that trains lies at the end of the grid. Clipping at length 1 is on for all and
 helps those that explode, so the share of clipped steps stands beside each loss. BatchNorm could
 fail in evaluation only, so its loss is also taken with the statistics of each batch; the two agree
-to 0.005. With six layers and more the norms are best with the largest embeddings tried, 64 or 256
-times the usual ones; the last step gained less than 0.02 nats, so a difference below that may be
-the size's. Not checked: a second seed of the grid.
+to 0.005. With six layers and more the norms in Pre-LN's places are best with the largest embeddings
+tried, 64 or 256 times the usual ones; the last step gained less than 0.02 nats, so a difference
+below that may be the size's. Not checked: a second seed of the grid.
 """
 
 import dataclasses
