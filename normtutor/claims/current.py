@@ -169,9 +169,9 @@ def bounded_logits() -> Evidence:
     place=Place(CHAPTER, "How the residual stream grows"),
     recorded="open",
     condition="Before training it does not: it grows about in proportion to the depth "
-    "{cite:p}`xiong2020`. After 300 steps it grows faster at our smaller rates: with 24 and 48 "
-    "layers, at one rate, as a power; 12 layers are predicted about as well by powers "
-    "and by an exponential that starts from an offset.",
+    "{cite:p}`xiong2020`. After 300 steps it grows faster than that at our two smaller rates: "
+    "with 24 and 48 layers, at one rate, as a power; 12 layers are predicted about as well by "
+    "powers and by an exponential that starts from an offset.",
 )
 def exponential_growth() -> Evidence:
     saved = experiments.load("variance_growth")
