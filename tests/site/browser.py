@@ -114,7 +114,9 @@ THIN_OUT = """(places) => {
     const box = element.closest("div.math");
     if (element.querySelector("a, button") || box?.scrollWidth > box?.clientWidth) continue;
     let kind = "";
-    for (let e = element; e && e.localName !== "article"; e = e.parentElement) {
+    if (element.className === "katex") {
+      kind = box ? "an equation of its own" : "an equation in a line";
+    } else for (let e = element; e && e.localName !== "article"; e = e.parentElement) {
       kind += `>${e.className}`;
     }
     if (places.length || seen.has(kind)) alike.push(element);
@@ -166,9 +168,10 @@ def read_to_the_end(page) -> None:
 
 # Two rules ask for colours, and ask it of every text: nine tenths of what axe does on a long page.
 # So what they examine is marked. Texts with the same letters on the same grounds answer alike: of
-# these the three that say most are enough (axe does not judge a single letter). What lies in a
-# figure is examined in full, as fields of forms are.
-MARK_LOOKS = """() => {
+# these the three that say most are enough (axe does not judge a single letter), and on the next
+# page none. What lies in a figure is examined in full.
+MARK_LOOKS = """(examined) => {
+  const known = new Set(examined);
   const plain = "rgba(0, 0, 0, 0) none 1 none normal";
   const grounds = new Map([[null, ""]]);
   const ground = element => {
@@ -194,9 +197,9 @@ MARK_LOOKS = """() => {
   };
   for (const element of document.body.querySelectorAll("*")) {
     if (element.shadowRoot) markAll(element.shadowRoot);
-    if (element.matches("input, select, textarea")) mark(element);
-    const words = [...element.childNodes]
-      .filter(node => node.nodeType === Node.TEXT_NODE).map(node => node.data.trim()).join("");
+    const words = element.matches("input, select, textarea") ? `a field: ${element.type}`
+      : [...element.childNodes]
+        .filter(node => node.nodeType === Node.TEXT_NODE).map(node => node.data.trim()).join("");
     const isLink = element.matches("a[href]");
     if (!words && !isLink || !element.checkVisibility({ visibilityProperty: true })) continue;
     // Words for a screen reader alone are shrunk to a point.
@@ -205,10 +208,14 @@ MARK_LOOKS = """() => {
     const parent = element.parentElement;
     const { color, fontSize, fontWeight, textShadow, textDecorationLine, borderBottom } =
       getComputedStyle(element);
+    // What is large needs less contrast; a link is compared with the text around it.
+    const [size, bold] = [parseFloat(fontSize), fontWeight >= 700];
+    const letters = isLink ? `${fontSize} ${fontWeight}` : size >= 24 || (bold && size >= 18.66);
     const look = [
-      color, fontSize, fontWeight, textShadow, textDecorationLine, borderBottom, ground(element),
+      color, letters, element.type, textShadow, textDecorationLine, borderBottom, ground(element),
       isLink ? `in ${getComputedStyle(parent).color}` : "",
     ].join("|");
+    if (known.has(look)) continue;
     const said = isLink ? parent.textContent.length : words.length;
     if (!looks.has(look)) looks.set(look, []);
     looks.get(look).push([said, element]);
@@ -221,6 +228,7 @@ MARK_LOOKS = """() => {
     { id: "color-contrast", selector: "[data-examined]" },
     { id: "link-in-text-block", selector: "a[href][data-examined]" },
   ] });
+  return [...looks.keys()];
 }"""
 
 
@@ -235,8 +243,12 @@ def violations(page, where: str, **options) -> list[str]:
     ]
 
 
-def axe_problems(page, *places: str) -> list[str]:
-    """List the violations of all of axe's rules, on the whole page or inside of some places."""
+def axe_problems(page, *places: str, looks: set[str] | None = None) -> list[str]:
+    """List the violations of all of axe's rules, on the whole page or inside of some places.
+
+    The colours of texts that look like one of `looks` are known; where they are in order, what the
+    page shows comes to be known, too.
+    """
     # What is not on the screen must be laid out for axe, too.
     if not places:
         page.add_style_tag(content="* { content-visibility: visible !important; }")
@@ -244,8 +256,16 @@ def axe_problems(page, *places: str) -> list[str]:
     page.evaluate(AXE_SCRIPT)
     if places:
         return violations(page, json.dumps({"include": [[place] for place in places]}))
-    page.evaluate(MARK_LOOKS)
-    return violations(page, "document")
+    return marked_problems(page, looks)
+
+
+def marked_problems(page, looks: set[str] | None, **options) -> list[str]:
+    """Let axe examine a page, of its colours only those that are not known to be in order."""
+    new = page.evaluate(MARK_LOOKS, sorted(looks or ()))
+    found = violations(page, "document", **options)
+    if looks is not None and not found:
+        looks.update(new)
+    return found
 
 
 def in_theme(page, theme: str) -> None:
@@ -258,7 +278,6 @@ def in_theme(page, theme: str) -> None:
     page.locator(f"html[data-theme={theme}]").wait_for(state="attached")
 
 
-def colour_problems(page) -> list[str]:
+def colour_problems(page, looks: set[str] | None = None) -> list[str]:
     """List the violations of the rules that ask for colours, on a page that axe has seen."""
-    page.evaluate(MARK_LOOKS)
-    return violations(page, "document", runOnly=["color-contrast", "link-in-text-block"])
+    return marked_problems(page, looks, runOnly=["color-contrast", "link-in-text-block"])

@@ -117,7 +117,7 @@ def shift_problems(page) -> list[str]:
     return [f"the layout shifts by {total:.2f}: {max(shifts)[1]}"] if total >= 0.1 else []
 
 
-def page_problems(page, address: str, name: str) -> list[str]:
+def page_problems(page, address: str, name: str, looks: set[str] | None = None) -> list[str]:
     """Open a page, read down to its end, and list what is wrong with it."""
     heard = Heard(page)
     page.add_init_script(WATCH_SHIFTS)
@@ -125,21 +125,26 @@ def page_problems(page, address: str, name: str) -> list[str]:
     page.wait_for_load_state("networkidle")
     found = shift_problems(page)
     read_to_the_end(page)
-    found += [*page.evaluate(TOO_WIDE), *page.evaluate(CUT_EQUATIONS), *axe_problems(page)]
+    found += [*page.evaluate(TOO_WIDE), *page.evaluate(CUT_EQUATIONS)]
+    found += axe_problems(page, looks=looks)
     return heard.problems(address) + found
+
+
+# Of each theme, the looks of texts whose colours are in order.
+LOOKS = {"light": set(), "dark": set()}
 
 
 def problems_in_both_themes(
     page, site, address: str, name: str, first: str, other: str
 ) -> list[str]:
     """List what is wrong with a page in one theme, and with its colours and letters in another."""
-    found = page_problems(page, address, name)
+    found = page_problems(page, address, name, LOOKS[first])
     assert page.locator("html").get_attribute("data-theme") == first
     found += letter_problems(page, site, address)
     heard = Heard(page)  # what goes wrong from now on
     in_theme(page, other)
     found += letter_problems(page, site, address)
-    found += colour_problems(page) if name in WITH_FIGURES else []
+    found += colour_problems(page, LOOKS[other]) if name in WITH_FIGURES else []
     return found + heard.problems(address)
 
 
