@@ -131,36 +131,33 @@ def page_problems(page, address: str, name: str, looks: set[str] | None = None) 
 
 
 # Of each theme, the looks of texts whose colours are in order.
-LOOKS = {"light": set(), "dark": set()}
+LIGHT_LOOKS, DARK_LOOKS = set(), set()
 
 
-def problems_in_both_themes(
-    page, site, address: str, name: str, first: str, other: str
-) -> list[str]:
-    """List what is wrong with a page in one theme, and with its colours and letters in another."""
-    found = page_problems(page, address, name, LOOKS[first])
-    assert page.locator("html").get_attribute("data-theme") == first
-    found += letter_problems(page, site, address)
-    heard = Heard(page)  # what goes wrong from now on
-    in_theme(page, other)
-    found += letter_problems(page, site, address)
-    found += colour_problems(page, LOOKS[other]) if name in WITH_FIGURES else []
-    return found + heard.problems(address)
-
-
-# Two classes, so that two processes share the work.
+# Two classes, so that two processes share the work. A drawing is the same in both themes but for
+# its colours (test_figure_letters.py); what a figure draws by itself is examined in both.
 class TestOnADesk:
     @pytest.mark.parametrize("name", PAGES)
     def test_a_page_is_in_order(self, open_page, site, address, name):
         page = open_page(**DESKTOP, **LIGHT)
-        assert problems_in_both_themes(page, site, address, name, "light", "dark") == []
+        found = page_problems(page, address, name, LIGHT_LOOKS)
+        found += letter_problems(page, site, address)
+        assert page.locator("html").get_attribute("data-theme") == "light"
+        if name in WITH_FIGURES:
+            heard = Heard(page)  # what goes wrong from now on
+            in_theme(page, "dark")
+            found += colour_problems(page, DARK_LOOKS) + heard.problems(address)
+        assert found == []
 
 
 class TestOnAPhone:
     @pytest.mark.parametrize("name", PAGES)
     def test_a_page_is_in_order(self, open_page, site, address, name):
         page = open_page(**PHONE, **DARK)
-        assert problems_in_both_themes(page, site, address, name, "dark", "light") == []
+        found = page_problems(page, address, name, DARK_LOOKS)
+        found += letter_problems(page, site, address)
+        assert page.locator("html").get_attribute("data-theme") == "dark"
+        assert found == []
 
 
 IN_ORDER = """<!doctype html><html lang="en"><head><title>T</title>
@@ -222,6 +219,16 @@ def test_a_colour_that_is_faint_in_the_other_theme_alone_is_noticed(open_page, s
     assert page_problems(page, serve(tmp_path), "bad") == []
     page.emulate_media(color_scheme="dark")
     assert {problem.split(":")[0] for problem in colour_problems(page)} == {"color-contrast"}
+
+
+def test_colours_are_known_from_page_to_page_where_they_are_in_order(open_page, serve, tmp_path):
+    faint = '<p style="color: #999">faint</p>'
+    looks = set()
+    for name, body in (("good", ""), ("bad", faint), ("worse", f"<p>word</p>{faint}")):
+        (tmp_path / f"{name}.html").write_text(IN_ORDER.replace("</main>", f"{body}</main>"))
+        problems = page_problems(open_page(**DESKTOP), serve(tmp_path), name, looks)
+        assert [problem.split(":")[0] for problem in problems] == ["color-contrast"] * bool(body)
+    assert len(looks) == 2  # of the heading and of the paragraph
 
 
 def test_a_defect_is_noticed_in_the_place_that_is_examined(open_page, serve, tmp_path):
