@@ -344,12 +344,17 @@ def test_what_measures_time_runs_alone(tmp_path, monkeypatch):
 
 ON_A_CLUSTER = """
 import dataclasses, os, sys
-import joblib
+import dask, joblib
 from dask.distributed import Client, LocalCluster
+from distributed.utils import get_mp_context
 from normtutor import experiments
 from normtutor.experiments import digit_rates
 
 if __name__ == "__main__":
+    if sys.platform == "linux":  # where the workers may be copies of a process that has torch
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+        needed = ["distributed", "torch._dynamo", "sklearn.datasets", "sklearn.model_selection"]
+        get_mp_context().set_forkserver_preload([*needed, "normtutor.experiments.digit_rates"])
     config = dataclasses.replace(
         digit_rates.CONFIG, conditions=digit_rates.CONFIG.conditions[-2:], images_seen=640
     )
