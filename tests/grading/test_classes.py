@@ -139,7 +139,7 @@ def test_each_kind_of_failure_has_its_exit_code(tmp_path, cells, state, code):
     path = hand_in(folder / "02_b.ipynb", *(cells or ()))
     if cells is None:
         path.write_text("{")
-    patience = classes.Limits(3.0, 6.0, 512, 200.0)
+    patience = classes.Limits(0.5, 1.0, 512, 200.0)
     settings = classes.Settings("02", limits=patience)
     assert classes.grade_class(folder, out, settings) == code
     assert rows(out)["02_b"]["state"] == state

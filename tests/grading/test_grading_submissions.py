@@ -26,7 +26,7 @@ from normtutor.grading.submission import (
 )
 
 PACKAGE = Path(__file__).resolve().parents[2] / "normtutor"
-QUICK = Limits(seconds=1.0, total_seconds=10.0, megabytes=512)
+QUICK = Limits(seconds=0.5, total_seconds=5.0, megabytes=512)
 
 RIGHT = """
 import numpy as np
