@@ -19,6 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.utils import parametrize
 
 from normtutor import norms
+from normtutor.tracing import find_torch
 from normtutor.validation import check_groups, check_momentum, partial_count
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
     "update_statistics",
     "weight_norm",
 ]
+
+find_torch()  # before a compiler follows the search
 
 
 def _one_node(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:

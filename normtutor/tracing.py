@@ -12,6 +12,24 @@ import array_api_compat
 
 Cache = TypeVar("Cache", bound=type)
 
+_torch: Any = None  # the module, once it has been found
+
+
+def find_torch() -> Any:
+    """The module torch if somebody has imported it, else None.
+
+    ``torch.compile`` follows every look-up, and one in ``sys.modules`` through all of its entries:
+    a third of the time that it takes to compile a layer. So torch is looked for until it is there.
+    """
+    global _torch
+    torch = sys.modules.get("torch")
+    if torch is not None and not torch.compiler.is_compiling():
+        _torch = torch
+    return torch
+
+
+find_torch()  # the compiler's own search would be found outdated at the next call
+
 
 def known_value(n: Any) -> float | None:
     """Return the number ``n`` as a float, or None while it is only a stand-in.
@@ -22,7 +40,7 @@ def known_value(n: Any) -> float | None:
     """
     if isinstance(n, int | float):
         return float(n)
-    torch = sys.modules.get("torch")
+    torch = _torch or find_torch()
     if torch is not None and torch.compiler.is_compiling():
         return None
     try:
@@ -33,13 +51,13 @@ def known_value(n: Any) -> float | None:
 
 def is_compiled(x: Any) -> bool:
     """Whether ``torch.compile`` is reading the code, with x as a stand-in for a tensor."""
-    torch = sys.modules.get("torch")
+    torch = _torch or find_torch()
     return torch is not None and isinstance(x, torch.Tensor) and bool(torch.compiler.is_compiling())
 
 
 def is_tensor(x: Any) -> bool:
     """Whether x is a tensor of torch; where nobody has imported torch, nothing is."""
-    torch = sys.modules.get("torch")
+    torch = _torch or find_torch()
     return torch is not None and isinstance(x, torch.Tensor)
 
 
@@ -49,11 +67,12 @@ def array_namespace(x: Any, *others: Any) -> Any:
     It is that of array_api_compat, which asks each library whether an array is its own. Here torch
     is asked first: ``torch.compile`` follows every look-up, and so needs a quarter of the time.
     """
-    for other in others:
-        if not (other is None or is_tensor(other)):
-            return array_api_compat.array_namespace(x, *others)
-    if not is_tensor(x):
+    torch = _torch or find_torch()
+    if torch is None or not isinstance(x, torch.Tensor):
         return array_api_compat.array_namespace(x, *others)
+    for other in others:
+        if not (other is None or isinstance(other, torch.Tensor)):
+            return array_api_compat.array_namespace(x, *others)
     from array_api_compat import torch as namespace
 
     return namespace

@@ -18,7 +18,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 from torch.utils.checkpoint import checkpoint
 
-from normtutor import layers
+from normtutor import layers, tracing
 
 # The compiler makes an empty autograd.Function while it traces one, and warns itself of it.
 # Inductor's own import uses a deprecated part of torch.
@@ -490,6 +490,14 @@ def test_half_precision_is_one_graph(name):
     x = randn(3, 5, 4, dtype=torch.bfloat16)
     torch.testing.assert_close(compiled(x), layer(x), rtol=1e-2, atol=1e-2)
     assert_equal(dict(twin.named_buffers()), dict(layer.named_buffers()))
+
+
+def test_the_compiler_does_not_read_all_modules_to_find_torch(monkeypatch):
+    """They are thousands, and took half of the time to compile a layer."""
+    torch._dynamo.reset()
+    monkeypatch.setattr(tracing, "sys", None)
+    layer, x = layers.RMSNorm(4), torch.randn(3, 4)
+    torch.compile(layer, fullgraph=True, backend="eager")(x)
 
 
 def test_compiled_model_that_uses_a_layer_twice():
