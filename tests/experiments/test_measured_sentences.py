@@ -1190,10 +1190,14 @@ SENTENCES = {
         "08_after_2020",
         lambda: f"on all ten seeds, by {said(-with_qk_norm(0.128), 2)} nats, and still ends above",
     ),
+    "QK-norm at the best rate, in short": (
+        "08_after_2020",
+        lambda: f"to the best loss (+{said(with_qk_norm(0.032), 3)} nats), and helps only at",
+    ),
     "QK-norm at the best rate and below": (
         "08_after_2020",
         lambda: (
-            f"level within {said(with_qk_norm(0.032), 3)}, and at the smaller ones it *costs* "
+            f"difference (+{said(with_qk_norm(0.032), 3)}), and at the smaller ones it *costs* "
             f"about 0.01: {said(with_qk_norm(0.016), 3)} at 0.016"
         ),
     ),
