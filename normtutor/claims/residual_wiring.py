@@ -377,6 +377,14 @@ def warm_up_for_post_ln() -> Evidence:
             )
             for words, steps in (("without warm-up", 0), ("300 of 1,000 steps of it", 300))
         ),
+        *(
+            Finding(
+                f"the same with 1,024 tokens a step in place of 256, {words}",
+                over_seeds(experiments.load("post_ln_larger_batches").values("test", warmup=steps)),
+                form=".2f",
+            )
+            for words, steps in (("without warm-up", 0), ("with it", 300))
+        ),
     ]
 
 

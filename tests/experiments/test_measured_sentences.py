@@ -1201,6 +1201,13 @@ SENTENCES = {
             f"about 0.01: {said(with_qk_norm(0.016), 3)} at 0.016"
         ),
     ),
+    "Post-LN on text in larger batches, as means": (
+        "07_pre_ln_and_post_ln",
+        lambda: (
+            f"reached {in_larger_batches(300).mean():.2f} with warm-up and "
+            f"{in_larger_batches(0).mean():.2f} without"
+        ),
+    ),
     "Post-LN on text in larger batches": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: (
