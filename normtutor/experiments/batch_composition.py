@@ -80,7 +80,7 @@ class Norm(NamedTuple):
     final: bool = True
 
 
-PN_WARMUP = 100  # steps: a third of the training, as in the first edition's pilots
+PN_WARMUP = 100  # steps: a third of the training
 NORMS: dict[str, Norm] = {
     "layer": Norm("layer"),
     "rms": Norm("rms"),

@@ -10,8 +10,7 @@ are what :mod:`normtutor.experiments.depth_on_text` takes on fresh seeds.
 
 Post-LN hardly leaves the loss of a model that knows how often each piece occurs and nothing else.
 It comes furthest with embeddings a quarter of the usual size, and with warm-up: 5.78 with 300 steps
-and 5.75 with 600. A pilot of twice the width with the usual embeddings (warm-up 300, rate 0.001)
-ended at 5.90.
+and 5.75 with 600.
 
 Control: Post-LN could fail because of its rate, its embeddings or the missing warm-up, so each row
 has its rates, and at the chosen size the best lies inside; of four sizes of the embeddings the best

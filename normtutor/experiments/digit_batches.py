@@ -4,16 +4,14 @@ Every run sees the same number of images, so a smaller batch means more steps. T
 each norm at each batch size was chosen by :mod:`normtutor.experiments.digit_rates` on other seeds
 and on the validation images; what is recorded here is measured on the test images.
 
-Tried and dropped: a pilot with one seed that fixed the number of steps instead of the images.
-BatchNorm led there with 2 and 4 images by more, because the other norms had hardly begun. And
-torch's own initial weights, which are 0.41 of He's: from 2 images on BatchNorm's test loss was
-below GroupNorm's and LayerNorm's from them, too.
+Tried and dropped: torch's own initial weights, which are 0.41 of He's. From 2 images on
+BatchNorm's test loss was below GroupNorm's and LayerNorm's from them, too.
 
 Control: BatchNorm could lead because its rate suits it better, so every norm is tuned at every
 batch size; or because it sees more, so every run sees the same number of images. A smaller batch
 then means more steps, which is why norms are compared at one batch size and never across them. A
 network without a norm runs alongside; all start from He's weights, which it needs with ReLU. Those
-could hold the norms back, which usually start from torch's. BatchNorm's losses changed with the
+could hold the norms back, which also train from torch's. BatchNorm's losses changed with the
 start no more than seeds differ. With one and two images GroupNorm and LayerNorm gained by He's
 weights; with 32, at the same rate and with torch's output layer, GroupNorm ended lower on all five
 seeds, still far behind BatchNorm, and the network without a norm may be held back as well, so there

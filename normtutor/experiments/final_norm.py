@@ -12,9 +12,7 @@ trains without a norm, so it stands beside the others.
 
 Dynamic tanh stands beside LayerNorm and RMSNorm. Its α starts where
 :mod:`normtutor.experiments.tanh_starts` found it to start best, in the layers and after the last
-one, on another seed. Twelve layers are in :mod:`normtutor.experiments.deep_last_norm`. A pilot with
-rates from 0.004 to 0.032 had LayerNorm's best rate at the upper end and that of no norm below it;
-so the grid begins at 0.008 and ends at 0.064.
+one, on another seed. Twelve layers are in :mod:`normtutor.experiments.deep_last_norm`.
 
 Control: the last norm could cost something because of the rate, so every condition is trained at
 four, and the best lies inside the grid at scale 1; because of the embeddings, to which a tied
@@ -27,7 +25,7 @@ ordinary weights; from Fixup's it is ahead of both norms at the usual embeddings
 of the last norm costs a tied model with the usual embeddings what it does is the subject of
 :mod:`normtutor.experiments.last_norm_parts`. A sixth seed, 40, run afterwards and not on record,
 lies where the five expect it in all 12 rows. Not checked: more than 300 steps, and larger
-embeddings for dynamic tanh beyond a pilot on one seed, in which they cost it 0.12 nats.
+embeddings for dynamic tanh.
 """
 
 import dataclasses

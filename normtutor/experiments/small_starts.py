@@ -11,8 +11,8 @@ best lies between the other two. Its branches have a learned factor more than th
 its gains could be had from the embeddings, which are as in final_norm at scale 1: with embeddings
 64 times as large and an output matrix of its own LayerNorm is ahead of it. A sixth seed, 40, run
 afterwards and not on record, lies where the five expect it in all three rows. Not checked: such
-embeddings for Fixup, gains other than 0.1 beyond a pilot on one seed in which 0.3 was level, small
-gains with the last norm, and more than 300 steps.
+embeddings for Fixup, gains other than 0.1, small gains with the last norm, and more than 300
+steps.
 """
 
 from dataclasses import dataclass
