@@ -32,7 +32,7 @@ from typing import Any
 
 import nbformat
 import yaml
-from jupyter_client.manager import AsyncKernelManager
+from kernels import new_kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
@@ -65,10 +65,9 @@ REPORT = """__import__("json").dumps({
         for name, module in list(_sys.modules.items())
     },
     "cpu_seconds": sum(__import__("os").times()[:4])
+    + getattr(_sys.modules.get("preloaded"), "seconds", 0.0)
     - getattr(_sys.modules.get("normtutor.plotting.drawings"), "seconds", 0.0),
 })"""
-
-kernel_numbers = itertools.count()
 
 
 # --- which notebooks there are --------------------------------------------------------------------
@@ -153,7 +152,7 @@ def reached(report: dict[str, Any], folder: Path, root: Path = ROOT) -> tuple[li
         path = Path(os.path.normpath(name))
         if path.is_relative_to(root) and path.is_file():
             relative = path.relative_to(root)
-            if not {"__pycache__", "_build", ".venv", ".git"} & set(relative.parts):
+            if not {"__pycache__", "_build", ".ci", ".venv", ".git"} & set(relative.parts):
                 files.add(relative.as_posix())
     for name in report["modules"]:
         top = name.split(".")[0]
@@ -209,17 +208,6 @@ def write_cpu_seconds(build: Path) -> None:
 
 
 # --- executing ------------------------------------------------------------------------------------
-
-
-def new_kernel(folder: Path) -> AsyncKernelManager:
-    """Manage a kernel that listens on files: no other process can take its address.
-
-    The system takes paths up to some 100 letters.
-    """
-    file = folder / f"{next(kernel_numbers)}.json"
-    return AsyncKernelManager(
-        kernel_name="python3", transport="ipc", ip=str(file), connection_file=str(file)
-    )
 
 
 async def ask(client: NotebookClient, code: str, value: str = "None") -> Any:

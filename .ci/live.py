@@ -30,6 +30,7 @@ import build
 import chapters
 import nbformat
 import psutil
+from kernels import new_kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
@@ -141,7 +142,7 @@ class Session:
     async def start(self, notebook: NotebookNode) -> None:
         self.client = NotebookClient(
             notebook,
-            km=chapters.new_kernel(self.sockets),
+            km=new_kernel(self.sockets),
             timeout=chapters.CELL_TIMEOUT,
             startup_timeout=chapters.CELL_TIMEOUT,
             resources={"metadata": {"path": str(self.path.parent)}},

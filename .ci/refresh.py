@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 import nbformat
-from chapters import CELL_TIMEOUT, new_kernel
+from chapters import CELL_TIMEOUT
+from kernels import new_kernel
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 

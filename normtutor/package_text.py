@@ -229,7 +229,7 @@ def _modules(package: str) -> Iterator[tuple[str, Path]]:
 
 @contextlib.contextmanager
 def _no_search_for_circles() -> Iterator[None]:
-    """Let nothing look for garbage: trees have no circles, and the search is a third of the work."""
+    """Let nothing look for garbage meanwhile: what is read has no circles."""
     searched = gc.isenabled()
     gc.disable()
     try:

@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / ".ci"))
 
 import build  # noqa: E402
 import chapters  # noqa: E402
+import kernels  # noqa: E402
 
 
 def write_notebook(path: Path, *cells: str) -> Path:
@@ -101,6 +102,23 @@ kernel.shell_handlers["execute_request"] = execute_and_linger"""
     path = write_notebook(repository / "book" / "first.ipynb", slow)
     assert chapters.execute([path], repository / "_build", root=repository) == {}
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(not kernels.CAN_FORK, reason="no process may be copied here")
+def test_a_kernel_has_imported_before_it_starts_and_is_a_kernel_like_others(repository):
+    seen = (
+        "import os, sys\n"
+        "main = sys.modules['__main__']\n"
+        "[hasattr(main, '__file__'), 'torch' in sys.modules,\n"
+        " any(place.endswith('.ci') for place in sys.path), os.getpgrp() == os.getpid()]"
+    )
+    path = write_notebook(repository / "book" / "first.ipynb", seen)
+    assert chapters.execute([path], repository / "_build", root=repository) == {}
+    executed = chapters.kept(path, repository / "_build", repository)
+    (output,) = executed.cells[0].outputs
+    assert output.data["text/plain"] == "[False, True, False, True]"
+    # A reader's kernel imports for itself.
+    assert executed.metadata.execution.cpu_seconds > 1
 
 
 def test_prose_captions_and_tags_execute_nothing_and_are_seen(repository):
