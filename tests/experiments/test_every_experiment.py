@@ -34,12 +34,13 @@ SMALL = {
     "trace_steps": 4,
     "validation_chunks": 64,
     "warmup": 2,
+    "width": 16,
 }
 # The same of what a configuration holds as its task, and as the size of its models of text.
-WITHIN = {"task": {"test_sequences": 32}, "size": {"batch_size": 4}}
+WITHIN = {"task": {"test_sequences": 32}, "size": {"batch_size": 4, "length": 16, "steps": 3}}
 OWN = {
     "batch_composition": {"batch_size": 4},
-    "power_statistics": {"many_images": 32, "chunks": 8, "sentences": 16},
+    "power_statistics": {"many_images": 32, "chunks": 8, "sentences": 16, "block": 2},
     "norm_speed": {"shapes": ((16, 16),), "rounds": 2, "slice_seconds": 1e-4},
 }
 RATES = ("rate", "learning_rate")
@@ -123,6 +124,10 @@ def test_one_seed_at_reduced_length(name, tmp_path, monkeypatch):
     found = run(config)
     conditions = [c for c in getattr(config, "conditions", ()) if dataclasses.is_dataclass(c)]
     assert len(found) >= max(1, len(conditions))
+    for record in found:
+        assert not record.get("diverged"), record
+        for key in ("loss", "all"):
+            assert record.get(key, 0.0) is not None, record
     if len(found) == len(conditions):
         for record, condition in zip(found, conditions, strict=True):
             assert record.items() >= json.loads(json.dumps(dataclasses.asdict(condition))).items()

@@ -1,8 +1,5 @@
 """The experiments of the chapter on PowerNorm: what they measure, and that pairs are pairs."""
 
-import dataclasses
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -10,32 +7,6 @@ from numpy.testing import assert_allclose
 
 from normtutor import data, experiments, layers, models, norms, training
 from normtutor.experiments import batch_composition, power_statistics, topic_rates, topic_share
-
-# --- reduced runs ---------------------------------------------------------------------------------
-
-
-def reduced(name):
-    """The experiment's configuration, cut to what a test can afford."""
-    config = experiments.module_of(name).CONFIG
-    if name == "power_statistics":
-        names = ("images", "pixels", "padded", "power-v")
-        return dataclasses.replace(config, conditions=names, steps=12, block=4, chunks=4)
-    kept = {condition.norm: condition for condition in config.conditions}
-    return dataclasses.replace(config, conditions=tuple(kept.values()), steps=3, test_batches=2)
-
-
-@pytest.mark.parametrize("name", ["power_statistics", "topic_rates", "topic_share"])
-def test_one_seed_at_reduced_length(name, tmp_path):
-    config = reduced(name)
-    saved = experiments.run_experiment(
-        name, seeds=[7], config=config, directory=tmp_path, progress=False
-    )
-    (run,) = saved.runs
-    assert len(run["records"]) == len(config.conditions)
-    for record in run["records"]:
-        assert not record["diverged"]
-        assert math.isfinite(record["loss"] if "loss" in record else record["all"])
-
 
 # --- what the book reports ------------------------------------------------------------------------
 
