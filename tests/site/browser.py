@@ -103,14 +103,13 @@ READ_TO_THE_END = """async () => {
 
 # A chapter has thousands of coloured words of code and hundreds of equations, and the reference has
 # thousands of arguments and names. Of those that look alike one is examined; the others become
-# plain text, and so does all of that outside of the places that are examined, if these are named.
-THIN_OUT = """(places) => {
+# plain text.
+THIN_OUT = """() => {
   const seen = new Set();
   const alike = [];
   const many = ".highlight pre span, .katex, dt.sig span, em.sig-param, "
     + "dl.py code, dl.py strong, dl.py em";
   for (const element of document.querySelectorAll(many)) {
-    if (places.some((place) => element.closest(place))) continue;
     const box = element.closest("div.math");
     if (element.querySelector("a, button") || box?.scrollWidth > box?.clientWidth) continue;
     let kind = "";
@@ -119,11 +118,32 @@ THIN_OUT = """(places) => {
     } else for (let e = element; e && e.localName !== "article"; e = e.parentElement) {
       kind += `>${e.className}`;
     }
-    if (places.length || seen.has(kind)) alike.push(element);
+    if (seen.has(kind)) alike.push(element);
     seen.add(kind);
   }
   for (const element of alike) {
     element.replaceWith(element.className === "katex" ? "x" : element.textContent);
+  }
+}"""
+
+# What lies in none of the places is left blank, as high as it is, so that nothing moves.
+BLANK_OUT = """(places) => {
+  const wanted = places.flatMap(place => [...document.querySelectorAll(place)]);
+  const blanks = [];
+  const look = box => {
+    for (const element of box.children) {
+      const { display, marginTop, marginBottom } = getComputedStyle(element);
+      if (wanted.includes(element) || !["block", "list-item"].includes(display)) continue;
+      if (wanted.some(one => element.contains(one))) { look(element); continue; }
+      const height = `${element.getBoundingClientRect().height}px`;
+      blanks.push([element, { display: "block", height, marginTop, marginBottom }]);
+    }
+  };
+  look(document.querySelector("article") ?? document.body);
+  for (const [element, style] of blanks) {
+    const blank = document.createElement(element.localName === "li" ? "li" : "div");
+    Object.assign(blank.style, style);
+    element.replaceWith(blank);
   }
 }"""
 
@@ -252,9 +272,10 @@ def axe_problems(page, *places: str, looks: set[str] | None = None) -> list[str]
     # What is not on the screen must be laid out for axe, too.
     if not places:
         page.add_style_tag(content="* { content-visibility: visible !important; }")
-    page.evaluate(THIN_OUT, places)
+        page.evaluate(THIN_OUT)
     page.evaluate(AXE_SCRIPT)
     if places:
+        page.evaluate(BLANK_OUT, places)
         return violations(page, json.dumps({"include": [[place] for place in places]}))
     return marked_problems(page, looks)
 

@@ -95,9 +95,19 @@ CASES = [(norm, optimizer, "ReLU", "before", 0) for norm in NORMS for optimizer 
 ]
 
 
+@pytest.fixture(scope="module")
+def network_page(browser, serve):
+    from browser import new_page
+
+    page = new_page(browser)
+    page.goto(serve(STATIC, "<!doctype html><title>probe</title>") + "probe")
+    yield page
+    page.context.close()
+
+
 @needs_chromium
 @pytest.mark.parametrize(("norm", "optimizer", "activation", "placement", "warmup"), CASES)
-def test_it_trains_as_torch_does(open_page, serve, norm, optimizer, activation, placement, warmup):
+def test_it_trains_as_torch_does(network_page, norm, optimizer, activation, placement, warmup):
     rate = 0.01 if optimizer == "Adam" else 0.02
     settings = {
         **SIZES,
@@ -108,9 +118,7 @@ def test_it_trains_as_torch_does(open_page, serve, norm, optimizer, activation, 
         "placement": placement,
         "warmup": warmup,
     }
-    page = open_page()
-    page.goto(serve(STATIC, "<!doctype html><title>probe</title>") + "probe")
-    found = page.evaluate(TRAIN, [settings, STEPS])
+    found = network_page.evaluate(TRAIN, [settings, STEPS])
 
     network = torch_network(settings)
     if norm == "RMSNorm":

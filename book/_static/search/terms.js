@@ -89,21 +89,31 @@
       .replace(/e$/, "");
   }
 
-  function termFor(word) {
+  /* What a function of a string has answered, it answers at once: texts share their words, and a reader
+     who types sees the same texts again. */
+  function remembering(answer) {
+    const answers = new Map();
+    return (text) => {
+      if (!answers.has(text)) answers.set(text, answer(text));
+      return answers.get(text);
+    };
+  }
+
+  const termFor = remembering((word) => {
     const plain = word.replace(/[\s_-]/g, "");
     if (termOf.has(plain)) return termOf.get(plain);
     if (/^(batch|instance)norm[123]d$/.test(plain)) return plain.replace(/[123]d$/, "");
     return stem(plain);
-  }
+  });
 
   /* Where the terms of a text stand: [{term, start, end}, ...]. */
-  function places(text) {
+  const places = remembering((text) => {
     const found = [];
     for (const match of text.toLowerCase().matchAll(WORD)) {
       if (!IGNORED.has(match[0])) found.push({ term: termFor(match[0]), start: match.index, end: match.index + match[0].length });
     }
     return found;
-  }
+  });
 
   const tokens = (text) => places(text).map((one) => one.term);
 
