@@ -297,10 +297,10 @@ def gap_of_end_marks():
 
 
 def times_of_rms_norm(way: str) -> tuple[float, float]:
-    """Time of RMSNorm, forward and backward, over LayerNorm's computed alike: least and most."""
+    """Time of RMSNorm, forward and backward, over LayerNorm's computed alike: median per shape."""
     saved = experiments.load("norm_speed")
     rows = experiments.module_of("norm_speed").rows(saved)
-    ratios = [row for name, row in rows.items() if name.startswith(way)]
+    ratios = [np.median(row) for name, row in rows.items() if name.startswith(way)]
     assert len(ratios) == 3
     return float(np.min(ratios)), float(np.max(ratios))
 
@@ -753,7 +753,8 @@ SENTENCES = {
     "batches of one kind, in the questions": (
         "questions",
         lambda: (
-            f"equal lengths put BatchNorm {said(composed('masked batch', 'layer', 'length'), 2)} "
+            "equal lengths put masked BatchNorm "
+            f"{said(composed('masked batch', 'layer', 'length'), 2)} "
             "nats per token behind LayerNorm on the same batches ({numref}`fig-seq-composition`); "
             f"one topic per batch ({said(composed('masked batch', 'layer', 'topic'), 2)}, "
             "{numref}`fig-pn-real-topics`) and neighbouring sentences "
