@@ -305,6 +305,12 @@ def times_of_rms_norm(way: str) -> tuple[float, float]:
     return float(np.min(ratios)), float(np.max(ratios))
 
 
+def share_of_the_mean():
+    """Along the ones after the last layer, times d, by seed; models with RMSNorm."""
+    saved = experiments.load("rms_against_layer")
+    return saved.config["size"]["width"] * saved.values("end_ones", norm="rms")[:, -1]
+
+
 def decay_below_qk_norm() -> str:
     saved = experiments.load("logit_remedies")
 
@@ -1240,6 +1246,15 @@ SENTENCES = {
         lambda: (
             f"LN scaling ends ahead of Pre-LN, by {said(wiring('ln-scaling'), 3)}, and Peri-LN "
             f"behind it, by {said(wiring('peri'), 3)}"
+        ),
+    ),
+    "the mean's share with RMSNorm": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            f"the mean holds {said(share_of_the_mean(), 2)} times $1/d$ of the energy: "
+            "{:.2f} to {:.2f} in six, {:.2f} and {:.2f} in two".format(
+                *np.sort(share_of_the_mean())[[0, 5, 6, 7]]
+            )
         ),
     ),
     "growth over rates": (
