@@ -88,7 +88,7 @@ def prose_and_code(part: Tag) -> str:
 
 def records_of(name: str, html: str) -> Iterator[dict[str, Any]]:
     """Yield a record for each section of a page: its address, its headings and its own text."""
-    article = BeautifulSoup(html, "html.parser").find("article", "bd-article")
+    article = BeautifulSoup(html, "html.parser").find("article", class_="bd-article")
     if article is None:
         return
     for part in article.find_all(is_silent):
