@@ -57,7 +57,9 @@ def fit(layers: Array, values: Array, shape: str, *, depth: int) -> Callable[[Ar
     def residuals(parameters: Array) -> Array:
         with np.errstate(all="ignore"):
             found = np.log(candidate.curve(layers / depth, *parameters)) - target
-        return np.clip(np.nan_to_num(found, nan=50.0, posinf=50.0, neginf=-50.0), -50, 50)
+        found = np.minimum(np.maximum(found, -50), 50)
+        found[np.isnan(found)] = 50.0
+        return found
 
     fits = [
         least_squares(residuals, np.array(start, float), method="lm") for start in candidate.starts
