@@ -6,8 +6,9 @@ LayerNorm or none.
 
 Control: too small or too large a rate could explain a failure, so every scale is trained with every
 rate of a grid of five. Without a norm 1.4 times He's scale overflows at all of them; at rates down
-to a millionth, tried apart on three seeds, it gets about a third of the images right at best. A
-sixth seed, 40, run afterwards and not on record, lies where the five expect it in all three rows.
+to a millionth, tried apart on three seeds and not on record, it gets about a third of the images
+right at best. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in
+all three rows.
 """
 
 import math
