@@ -594,6 +594,14 @@ def upper_layers_left_out(wiring: str):
     return saved.values("without_accuracy", wiring=wiring)[:, 4:].mean(1)
 
 
+def digits_of_a_layer() -> list[float]:
+    """Percent that Pre-LN loses without a layer: least and most of the upper four, of the lower."""
+    saved = experiments.load("wide_and_shallow")
+    whole, without = (saved.values(f"{key}_accuracy", wiring="pre") for key in ("whole", "without"))
+    lost = 100 * (whole.mean() - without.mean(0))
+    return [lost[4:].min(), lost[4:].max(), lost[:4].min(), lost[:4].max()]
+
+
 def sorted_best(wiring: str, *warmups: int):
     """Test loss at the best rate and warm-up, chosen for each seed on the others; twelve layers."""
     runs = [experiments.load(name) for name in ("warmup_map", "remedies", "warmed_remedies")]
@@ -837,10 +845,24 @@ SENTENCES = {
             "{:.1f} times ({:.1f} to {:.1f})".format(*shift_in_larger_networks())
         ),
     ),
+    "a larger gain in the last norm": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            "With a gain that starts at 3 the last norm costs "
+            f"{said(last_place('LayerNorm, gain from 3'), 3)}"
+        ),
+    ),
+    "Pre-LN without a layer": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            "leaving out one of the upper four costs a Pre-LN model {:.0f} to {:.0f}% of the "
+            "digits, a lower one {:.0f} to {:.0f}%".format(*digits_of_a_layer())
+        ),
+    ),
     "DeepNorm without an upper layer": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: (
-            "left out, each costs it "
+            "left out, one costs it on average "
             f"{said(upper_layers_left_out('pre') - upper_layers_left_out('deepnorm'), 3)} more"
         ),
     ),
