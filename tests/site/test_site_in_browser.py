@@ -15,6 +15,7 @@ from browser import (
     needs_chromium,
     read_to_the_end,
     resting_top,
+    unfold,
 )
 from letters import letter_problems
 from playwright.sync_api import expect
@@ -118,13 +119,13 @@ def shift_problems(page) -> list[str]:
 
 
 def page_problems(page, address: str, name: str, looks: set[str] | None = None) -> list[str]:
-    """Open a page, read down to its end, and list what is wrong with it."""
+    """Open a page, let all of it come near, and list what is wrong with it."""
     heard = Heard(page)
     page.add_init_script(WATCH_SHIFTS)
     page.goto(f"{address}{name}.html")
     page.wait_for_load_state("networkidle")
     found = shift_problems(page)
-    read_to_the_end(page)
+    unfold(page)
     found += [*page.evaluate(TOO_WIDE), *page.evaluate(CUT_EQUATIONS)]
     found += axe_problems(page, looks=looks)
     return heard.problems(address) + found
@@ -492,7 +493,7 @@ def test_the_menu_of_chapters_on_a_phone(visit):
 
 @pytest.mark.parametrize("width", [1024, 1200, 1280, 1440, 1920])
 def test_the_menu_of_chapters_can_be_folded_away_for_good(visit, width):
-    page = visit(CHAPTER, viewport={"width": width, "height": 900})
+    page = visit("book/notation", viewport={"width": width, "height": 900})
     button = page.locator("button.primary-toggle").filter(visible=True)
     menu, words = page.locator(".bd-sidebar-primary"), page.locator("article p").first
     button.focus()
