@@ -28,7 +28,7 @@ FAST_TESTS = $(shell $(BIN)/python .ci/fast_tests.py)
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --durations=15 --durations-min=3
 
 .DEFAULT_GOAL := help
-.PHONY: help book lab live serve check test lint types units coverage seconds notebooks site audit bench libraries mutants refresh format lock dist publish clean
+.PHONY: help book lab live serve check test lint types units coverage seconds notebooks site audit bench libraries mutants refresh format lock dist publish clean rendered
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -67,8 +67,10 @@ serve: book  ## Build the site and serve it on http://localhost:8000 (PORT=...)
 check: lint types  ## Check in a minute: style, types, fast tests
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope $(FAST_TESTS)
 
-# The cheap failures come first.
-test: lint types units notebooks site  ## Check everything: style, types, tests, chapters, site
+# The site's pages are rendered by one process, beside tests that wait now and then.
+test: lint types notebooks  ## Check everything: style, types, chapters, tests, site
+	@$(MAKE) --no-print-directory -j $(JOBS) units rendered
+	@$(MAKE) --no-print-directory site RENDERED=yes
 
 lint: $(INSTALLED)  ## Check format and style, notebooks included
 	$(BIN)/ruff format --check .
@@ -121,8 +123,13 @@ notebooks: $(INSTALLED)  ## Execute the chapters that changed, compare all store
 	$(BIN)/python .ci/chapters.py $(NOTEBOOKS)
 	NORMTUTOR_EXECUTED=_build $(PYTEST) --dist loadscope --nbval --nbval-current-env $(NOTEBOOKS)
 
+RENDER = $(BIN)/python .ci/build.py --clean --executed . --output _build/checked
+
+rendered: $(INSTALLED)
+	$(RENDER)
+
 site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then test it
-	$(BIN)/python .ci/build.py --clean --executed . --output _build/checked
+	$(if $(RENDERED),,$(RENDER))
 	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) -n $(SITE_JOBS) --dist loadscope $(SITE_TESTS)
 
 audit: book  ## Execute all readers' notebooks; measure the site; takes half an hour
