@@ -9,7 +9,6 @@ import sys
 from typing import Any, TypeVar
 
 import array_api_compat
-import array_api_compat.numpy
 import numpy as np
 
 Cache = TypeVar("Cache", bound=type)
@@ -74,7 +73,9 @@ def array_namespace(x: Any, *others: Any) -> Any:
         for other in others:
             if not (other is None or type(other) is np.ndarray):
                 return array_api_compat.array_namespace(x, *others)
-        return array_api_compat.numpy
+        from array_api_compat import numpy as numpy_namespace
+
+        return numpy_namespace
     torch = _torch or find_torch()
     if torch is None or not isinstance(x, torch.Tensor):
         return array_api_compat.array_namespace(x, *others)

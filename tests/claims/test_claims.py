@@ -82,6 +82,21 @@ def test_an_entry_says_what_a_reader_needs(name):
             assert item.why.rstrip().endswith("."), item.what
 
 
+def test_the_page_says_by_how_much_the_shift_grows():
+    """As in test_measured_sentences.py; here, where the evidence, which takes seconds, is found."""
+    deep, *wide = (finding.value for finding in judged("shift-grows-with-the-network").evidence)
+    assert round(2**deep.mean) == 8
+    means = [(v.mean, v.mean - v.half_width, v.mean + v.half_width) for v in wide]
+    ends = deep.mean - deep.half_width, deep.mean + deep.half_width
+    sentence = (
+        "grows about eightfold (95% interval {:.0f} to {:.0f}, four seeds); in four layers, from "
+        "width 64 to 256, {:.1f} times ({:.1f} to {:.1f}); in twelve, at half the rate, {:.1f} "
+        "times ({:.1f} to {:.1f})"
+    ).format(*(2.0 ** np.concatenate([ends, *means])))
+    depth = nbformat.read(BOOK / "in_depth" / "01_internal_covariate_shift.ipynb", as_version=4)
+    assert sentence in " ".join("\n".join(cell.source for cell in depth.cells).split())
+
+
 def other_side(finding: Finding) -> Finding:
     """The same finding with a number on the other side of an end of its range."""
     low, high = finding.claimed

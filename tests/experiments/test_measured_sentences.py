@@ -6,7 +6,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from normtutor import claims, experiments
+from normtutor import experiments
 from normtutor.experiments import (
     batch_composition,
     conditional_norms,
@@ -580,15 +580,6 @@ def way_behind_batch_norm(rate: float) -> float:
     return float(np.mean([record["sigmoid"]["path_end"] for record in records]))
 
 
-def shift_in_larger_networks() -> tuple[float, ...]:
-    """By how much the shift grows: with depth, the interval; with width, in two networks, all."""
-    deep, *wide = (f.value for f in claims.named("shift-grows-with-the-network").evidence())
-    assert round(2**deep.mean) == 8
-    means = [(v.mean, v.mean - v.half_width, v.mean + v.half_width) for v in wide]
-    ends = deep.mean - deep.half_width, deep.mean + deep.half_width
-    return tuple(2.0 ** np.concatenate([ends, *means]))
-
-
 def upper_layers_left_out(wiring: str):
     saved = experiments.load("wide_and_shallow")
     return saved.values("without_accuracy", wiring=wiring)[:, 4:].mean(1)
@@ -835,14 +826,6 @@ SENTENCES = {
         lambda: (
             f"in units of $|\\gamma|$: {way_behind_batch_norm(1.0):.2f} final ones at the best "
             f"rate, {way_behind_batch_norm(3.0):.1f} at three times that rate"
-        ),
-    ),
-    "the shift in larger networks": (
-        "in_depth/01_internal_covariate_shift",
-        lambda: (
-            "grows about eightfold (95% interval {:.0f} to {:.0f}, four seeds); in four layers, "
-            "from width 64 to 256, {:.1f} times ({:.1f} to {:.1f}); in twelve, at half the rate, "
-            "{:.1f} times ({:.1f} to {:.1f})".format(*shift_in_larger_networks())
         ),
     ),
     "a larger gain in the last norm": (
