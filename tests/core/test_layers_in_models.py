@@ -320,46 +320,56 @@ def test_an_ensemble_of_batch_norms_trains_under_vmap(make):
 
 
 # Each of two processes trains on numbers of its own, at a rate of 0, so only the buffers move.
-ONE_OF_TWO = """
-import sys, torch, torch.distributed as dist
-from torch import nn
+TWO = """
+import sys, torch, torch._dynamo, torch.distributed as dist
+from torch import multiprocessing, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from normtutor import layers
 
 WAYS = ["DistributedDataParallel", "FullyShardedDataParallel", "fully_shard"]
-rank, folder = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group(
-    "gloo", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2
-)
-found = {}
-for how in WAYS:
-    torch.manual_seed(0)
-    norms = [layers.BatchNorm(4, feature_axis=-1), layers.PowerNorm(4), layers.LayerNorm(4)]
-    model = inner = nn.Sequential(*norms, layers.RMSNorm(4)).double()
-    if how == "DistributedDataParallel":
-        model = DistributedDataParallel(inner)
-    elif how == "FullyShardedDataParallel":
-        model = FullyShardedDataParallel(inner, device_id=torch.device("cpu"), use_orig_params=True)
-    else:
-        for module in [*inner, inner]:
-            fully_shard(module, mesh=init_device_mesh("cpu", (2,)))
-    sharded, seen = sum(p.numel() for p in model.parameters()), []
-    if how == "fully_shard":
-        sharded = sum(p.to_local().numel() for p in model.parameters())
-    for x in torch.load(f"{folder}/x{rank}.pt"):
-        model.zero_grad()
-        model(x).square().sum().backward()
-        seen.append({n: b.clone() for n, b in inner.named_buffers()})
-    if how == "FullyShardedDataParallel":
-        with FullyShardedDataParallel.summon_full_params(model, with_grads=True):
-            grads = [p.grad.clone() for p in inner.parameters()]
-    else:
-        grads = [getattr(p.grad, "full_tensor", lambda p=p: p.grad)() for p in inner.parameters()]
-    found[how] = (seen, grads, sharded)
-torch.save(found, f"{folder}/found{rank}.pt")
-dist.destroy_process_group()
+
+
+def train(rank, folder):
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(folder + "/store", 2), rank=rank, world_size=2
+    )
+    found = {}
+    for how in WAYS:
+        torch.manual_seed(0)
+        norms = [layers.BatchNorm(4, feature_axis=-1), layers.PowerNorm(4), layers.LayerNorm(4)]
+        model = inner = nn.Sequential(*norms, layers.RMSNorm(4)).double()
+        if how == "DistributedDataParallel":
+            model = DistributedDataParallel(inner)
+        elif how == "FullyShardedDataParallel":
+            cpu = torch.device("cpu")
+            model = FullyShardedDataParallel(inner, device_id=cpu, use_orig_params=True)
+        else:
+            for module in [*inner, inner]:
+                fully_shard(module, mesh=init_device_mesh("cpu", (2,)))
+        sharded, seen = sum(p.numel() for p in model.parameters()), []
+        if how == "fully_shard":
+            sharded = sum(p.to_local().numel() for p in model.parameters())
+        for x in torch.load(f"{folder}/x{rank}.pt"):
+            model.zero_grad()
+            model(x).square().sum().backward()
+            seen.append({n: b.clone() for n, b in inner.named_buffers()})
+        if how == "FullyShardedDataParallel":
+            with FullyShardedDataParallel.summon_full_params(model, with_grads=True):
+                grads = [p.grad.clone() for p in inner.parameters()]
+        else:
+            grads = [p.grad for p in inner.parameters()]
+            grads = [getattr(grad, "full_tensor", lambda grad=grad: grad)() for grad in grads]
+        found[how] = (seen, grads, sharded)
+    torch.save(found, f"{folder}/found{rank}.pt")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    # On Linux both may be copies of this process, which has imported torch.
+    how = "fork" if sys.platform == "linux" else "spawn"
+    multiprocessing.start_processes(train, (sys.argv[1],), nprocs=2, start_method=how)
 """
 
 
@@ -367,28 +377,21 @@ dist.destroy_process_group()
 def two(tmp_path_factory) -> Callable[[str], list[tuple[Any, ...]]]:
     """What each process saw: its buffers after each step, the last gradients, its share.
 
-    To start two processes takes most of the time, so one pair trains in every way.
+    To start processes takes most of the time, so one pair trains in every way.
     """
     folder, xs = tmp_path_factory.mktemp("two"), of_two_processes()
     for rank in (0, 1):
         torch.save(xs[rank], folder / f"x{rank}.pt")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **two_processes._loopback()}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", ONE_OF_TWO, str(rank), str(folder)],
-            env=environment,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in (0, 1)
-    ]
-    try:
-        for process in processes:
-            _, errors = process.communicate(timeout=1200)
-            assert process.returncode == 0, errors
-    finally:
-        for process in processes:
-            process.kill()
+    (folder / "two.py").write_text(TWO, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, folder / "two.py", folder],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
+    assert done.returncode == 0, done.stderr
     found = [torch.load(folder / f"found{rank}.pt") for rank in (0, 1)]
     return lambda how: [seen[how] for seen in found]
 
