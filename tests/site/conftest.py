@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+# It imports torch, and has no examples to try.
+collect_ignore = ["torch_network.py"]
 STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 
 

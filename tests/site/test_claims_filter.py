@@ -5,8 +5,6 @@ import re
 from browser import needs_chromium
 from playwright.sync_api import expect
 
-from normtutor import claims
-
 pytestmark = needs_chromium
 
 
@@ -15,6 +13,8 @@ def shown(page) -> list[str]:
 
 
 def test_the_filter_shows_what_fits_and_counts_it(site, serve, open_page):
+    from normtutor import claims
+
     page = open_page()
     page.goto(f"{serve(site)}book/claims.html")
     expect(page.locator("form.claims-filter")).to_be_visible()

@@ -19,7 +19,6 @@ import drawings  # noqa: E402
 import equations  # noqa: E402
 import light_pages  # noqa: E402
 
-from normtutor.claims import page  # noqa: E402
 from normtutor.plotting.drawings import CLOSES, OPENS  # noqa: E402
 
 needs_katex = pytest.mark.skipif(not equations.KATEX.exists(), reason="KaTeX is not installed")
@@ -160,6 +159,8 @@ def test_a_page_gets_one_style_sheet_and_keeps_its_other_links():
 
 def test_the_extensions_bring_no_torch_into_a_build_that_does_not_ask_for_it():
     """To import it took a sixth of the time that passes until a changed sentence is built."""
+    from normtutor.claims import page
+
     names = sorted(path.stem for path in EXTENSIONS.glob("*.py"))
     code = f"import sys; sys.path[:0] = {[str(EXTENSIONS), str(ROOT / '.ci')]}; "
     code += f"import {', '.join(names)}; "

