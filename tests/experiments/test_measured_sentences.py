@@ -1,5 +1,6 @@
 """Sentences that give a difference with its interval: the number is that of the saved run."""
 
+import functools
 from pathlib import Path
 
 import nbformat
@@ -1505,6 +1506,7 @@ SENTENCES = {
 }
 
 
+@functools.cache
 def text_of(page: str) -> str:
     """The words of a notebook's cells, or of a page in Markdown, with single spaces."""
     if (BOOK / f"{page}.md").exists():
