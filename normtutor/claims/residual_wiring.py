@@ -395,8 +395,8 @@ def warm_up_for_post_ln() -> Evidence:
     recorded="true",
     scope="at our scale",
     condition="On sorting it trains without, over a factor of 16 in the rate, and on text, too. "
-    "With some, twelve layers end better on sorting, at their best rate too; at theirs six layers "
-    "there, and twelve on text, show no gain. Measured on small models.",
+    "With 60 steps twelve layers end better on sorting, at their best rate too; at theirs six "
+    "layers there, and twelve on text, show no gain. Measured on small models.",
 )
 def no_warm_up_for_pre_ln() -> Evidence:
     saved = experiments.load("warmup_map")

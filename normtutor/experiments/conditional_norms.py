@@ -71,10 +71,14 @@ class Block(nn.Module):
     def __init__(self, way: str, width: int, hidden: int) -> None:
         super().__init__()
         branch = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
-        self.zero = way == "AdaLN-Zero"
+        self.zero = way.startswith("AdaLN-Zero")
         self.conditional = way == "AdaLN"
         if self.zero:
-            self.body: nn.Module = layers.AdaptiveLayerNormZero(branch, width, width)
+            gated = layers.AdaptiveLayerNormZero(branch, width, width)
+            if way == "AdaLN-Zero, gates from one":
+                with torch.no_grad():
+                    gated.projection.bias[-width:] = 1.0  # scale, shift, gate
+            self.body: nn.Module = gated
             return
         self.body = branch
         self.norm: nn.Module = (
