@@ -6,7 +6,7 @@ are 1,500 steps, and AdaLN-Zero once more with gates that start at one.
 
 Control: networks, data, noise, rates and seeds are those of the shorter runs, and the rate falls to
 zero at the end of each. Gates from zero and from one differ in nothing else. All ways take the
-TAKEN of the two rates. Not checked: larger rates, still longer runs, gates that start in between.
+larger of the two rates. Not checked: larger rates, still longer runs, gates that start in between.
 """
 
 import dataclasses
@@ -21,7 +21,10 @@ __all__ = ["CONFIG", "SEEDS", "fingerprint", "rows", "run"]
 
 CHAPTER = conditional_norms.CHAPTER
 FIGURE = "none: a control of conditional_norms, which chapter 9 cites in depth"
-FINDING = "TODO"
+FINDING = (
+    "in 1,500 steps the condition helps if added once at the input, too, by a third of what AdaLN "
+    "gains; AdaLN-Zero ends above AdaLN, and gates from one end below gates from zero"
+)
 XLABEL = conditional_norms.XLABEL
 SEEDS = conditional_norms.SEEDS[:5]
 CONFIG = dataclasses.replace(

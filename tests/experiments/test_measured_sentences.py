@@ -183,6 +183,12 @@ def adaln_minus_zero():
     return rows["AdaLN"] - rows["AdaLN-Zero"]
 
 
+def for_longer(way: str, than: str):
+    saved = experiments.load("conditional_norms_longer")
+    assert {record["rate"] for run in saved.runs for record in run["records"]} == {0.01}
+    return saved.values("loss", way=way) - saved.values("loss", way=than)
+
+
 def with_qk_norm(rate: float):
     return qk_norm.rows(experiments.load("qk_norm"))[f"rate {rate:g}"]
 
@@ -1235,6 +1241,27 @@ SENTENCES = {
     "AdaLN-Zero": (
         "in_depth/09_norms_at_work",
         lambda: f"AdaLN-Zero ends {said(adaln_minus_zero(), 4)} below AdaLN, a thirtieth",
+    ),
+    "a condition at the input, for longer": (
+        "in_depth/09_norms_at_work",
+        lambda: (
+            f"the condition gains {said(for_longer('none', 'at the input'), 3)}: it is slow, not "
+            f"lost. AdaLN gains {said(for_longer('none', 'AdaLN'), 3)}."
+        ),
+    ),
+    "AdaLN-Zero, for longer": (
+        "in_depth/09_norms_at_work",
+        lambda: (
+            f"AdaLN-Zero ends {said(for_longer('AdaLN-Zero', 'AdaLN'), 3)} *above* AdaLN, and "
+            f"{said(for_longer('AdaLN-Zero', 'AdaLN-Zero, gates from one'), 3)} above itself"
+        ),
+    ),
+    "gates from one": (
+        "questions",
+        lambda: (
+            "gates from zero ended "
+            f"{said(for_longer('AdaLN-Zero', 'AdaLN-Zero, gates from one'), 3)} above"
+        ),
     ),
     "LN scaling": (
         "08_after_2020",
