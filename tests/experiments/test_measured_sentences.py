@@ -1445,7 +1445,7 @@ SENTENCES = {
     "RMSNorm without the last norm, in the guide": (
         "which_norm",
         lambda: (
-            "without that norm, and clipped, RMSNorm ended "
+            "without that norm, in 300 clipped steps, RMSNorm ended "
             f"{said(rms_without_last_norm(), 2)} nats behind"
         ),
     ),
