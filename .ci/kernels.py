@@ -82,16 +82,16 @@ class ForkedProvisioner(LocalProvisioner):
         return self.connection_info
 
 
-def new_kernel(folder: Path) -> AsyncKernelManager:
+def new_kernel(folder: Path, copied: bool = True) -> AsyncKernelManager:
     """Manage a kernel that listens on files: no other process can take its address.
 
-    The system takes paths up to some 100 letters.
+    The system takes paths up to some 100 letters. For one small notebook alone a copy may not pay.
     """
     file = folder / f"{next(numbers)}.json"
     manager = AsyncKernelManager(
         kernel_name="python3", transport="ipc", ip=str(file), connection_file=str(file)
     )
-    if CAN_FORK:
+    if CAN_FORK and copied:
         manager.provisioner = ForkedProvisioner(
             kernel_id=manager.kernel_id, kernel_spec=manager.kernel_spec, parent=manager
         )

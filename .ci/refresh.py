@@ -31,7 +31,7 @@ def is_checked(cell: NotebookNode) -> bool:
     return cell.cell_type == "code" and source.split("\n", 1)[0].rstrip() == MARKER
 
 
-def execute(notebook: NotebookNode, folder: Path, timeout: int) -> NotebookNode:
+def execute(notebook: NotebookNode, folder: Path, timeout: int, copied: bool) -> NotebookNode:
     """Run a copy of the notebook from top to bottom in its own folder."""
     executed = nbformat.from_dict(notebook)
     for cell in executed.cells:
@@ -40,7 +40,7 @@ def execute(notebook: NotebookNode, folder: Path, timeout: int) -> NotebookNode:
     with tempfile.TemporaryDirectory(prefix="kernels-") as sockets:
         client = NotebookClient(
             executed,
-            km=new_kernel(Path(sockets)),
+            km=new_kernel(Path(sockets), copied),
             timeout=timeout,
             startup_timeout=timeout,
             resources={"metadata": {"path": str(folder)}},
@@ -118,11 +118,12 @@ def refreshed(notebook: NotebookNode, executed: NotebookNode) -> NotebookNode:
     return result
 
 
-def refresh(path: Path, timeout: int = CELL_TIMEOUT) -> bool:
+def refresh(path: Path, timeout: int = CELL_TIMEOUT, copied: bool = False) -> bool:
     """Rewrite one notebook in place; say whether it changed."""
     before = path.read_text(encoding="utf-8")
     notebook = nbformat.reads(before, as_version=4)
-    result = refreshed(notebook, execute(notebook, path.resolve().parent, timeout))
+    executed = execute(notebook, path.resolve().parent, timeout, copied)
+    result = refreshed(notebook, executed)
     nbformat.validate(result)
     after = nbformat.writes(result).rstrip("\n") + "\n"
     if after != before:
@@ -137,7 +138,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     for path in options.notebooks:
-        changed = refresh(path, options.timeout)
+        changed = refresh(path, options.timeout, copied=len(options.notebooks) > 1)
         print(f"{path}: {'outputs changed' if changed else 'unchanged'}")
     return 0
 

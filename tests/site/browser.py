@@ -41,6 +41,8 @@ OPTIONS = [
 
 DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+LIGHT = {"color_scheme": "light"}
+DARK = {"color_scheme": "dark"}
 
 
 def new_page(browser, **options):

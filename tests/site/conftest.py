@@ -65,3 +65,29 @@ def probe(serve, open_page):
     yield start
     for heard, base in opened:
         assert heard.problems(base) == []
+
+
+@pytest.fixture(scope="session")
+def address(site, serve):
+    """Serve the site; what a page shows late comes as late as over a network."""
+    return serve(site, late=0.1)
+
+
+@pytest.fixture
+def visit(open_page, address):
+    """Open a page of the site; at the end of the test, nothing may have gone wrong on it."""
+    from browser import Heard
+
+    heard = []
+
+    def start(name: str, **options):
+        page = open_page(**options)
+        if options.get("java_script_enabled", True):
+            heard.append(Heard(page))
+        page.goto(f"{address}{name}.html")
+        page.wait_for_load_state("networkidle")
+        return page
+
+    yield start
+    for one in heard:
+        assert one.problems(address) == []

@@ -2,6 +2,8 @@
 
 import functools
 import gc
+import json
+import re
 from pathlib import Path
 
 import yaml
@@ -26,6 +28,22 @@ DEPTH = {
     if section["file"].startswith("book/in_depth/")
 }
 MAIN_LINES = list(DEPTH)
+
+# Which pages hold which interactive figures.
+FIGURES = {
+    name: sorted(
+        {
+            next(filter(None, names))
+            for cell in json.loads((ROOT / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+            for names in re.findall(
+                r'<nt-(\w+)>|InteractiveFigure\(\s*"(\w+)"|interactive\.show\(\s*"(\w+)"',
+                "".join(cell["source"]),
+            )
+        }
+    )
+    for name in CHAPTERS
+}
+WITH_FIGURES = [name for name, figures in FIGURES.items() if figures]
 
 
 @functools.cache

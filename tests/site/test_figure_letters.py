@@ -1,4 +1,4 @@
-"""The measure of a figure's letters; test_site_in_browser.py holds every page of the site to it."""
+"""The measure of a figure's letters; test_pages.py holds every page of the site to it."""
 
 import re
 

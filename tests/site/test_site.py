@@ -1,6 +1,6 @@
 """The files of the built site: links, pictures, headings, reference, search.
 
-What only a browser can say is in test_site_in_browser.py.
+What only a browser can say is in test_pages.py, test_links.py and test_site_in_browser.py.
 """
 
 import base64

@@ -1,0 +1,213 @@
+"""The links of the built site in a browser: what they show, and where they lead."""
+
+import pytest
+from browser import (
+    DESKTOP,
+    PHONE,
+    axe_problems,
+    eventually,
+    needs_chromium,
+    resting_top,
+)
+from playwright.sync_api import expect
+
+pytestmark = needs_chromium
+
+# --- previews -------------------------------------------------------------------------------------
+
+PREVIEWS = {
+    # page, link: words in its preview
+    "a work": ("book/04_invariance", "bibliography.html#", "arXiv"),
+    "an equation": ("book/in_depth/04_invariance", "#equation-eq-inv-blind", "(4.4)"),
+    "a long equation": (
+        "book/in_depth/01_internal_covariate_shift",
+        "#equation-eq-ics-steps",
+        "(1.3)",
+    ),
+    "a theorem": ("book/04_invariance", "#thm-inv-gradient", "The gradient before a norm"),
+    "a figure": ("book/04_invariance", "#fig-inv-rate", "a hundred times smaller"),
+    # The row under the mouse has a colour of its own.
+    "a figure, from a table": (
+        "book/03_batch_norm_vs_layer_norm",
+        "#fig-seq-composition",
+        "falls behind",
+    ),
+    "a tall figure": ("book/01_internal_covariate_shift", "#fig-rates", "Error on"),
+    "an exercise": ("book/in_depth/05_rms_norm", "#ex-rms-reverse", "The reverse conversion"),
+    "a name": ("book/api", "#normtutor.norms.batch_norm", "batch_norm("),
+}
+
+
+def link_to(page, start):
+    """Find the first link of the text whose address starts so, away from the page's edges."""
+    link = page.locator(f"article a.internal[href^='{start}']:not(.headerlink)").first
+    link.evaluate("element => element.scrollIntoView({ block: 'center', behavior: 'instant' })")
+    resting_top(page, link)
+    return link
+
+
+def rest_on(link):
+    """Lay the mouse on a link's first line; the middle of one that runs over two is beside it."""
+    link.hover(
+        position=link.evaluate(
+            "link => { const [line] = link.getClientRects(), box = link.getBoundingClientRect();"
+            " return { x: line.x - box.x + line.width / 2, y: line.y - box.y + line.height / 2 }; }"
+        )
+    )
+
+
+@pytest.mark.parametrize("kind", PREVIEWS)
+def test_a_link_shows_what_it_leads_to(visit, kind):
+    name, start, words = PREVIEWS[kind]
+    page = visit(name, **DESKTOP)
+    link, preview = link_to(page, start), page.locator(".preview")
+    rest_on(link)
+    expect(preview).to_be_visible()
+    expect(preview).to_contain_text(words)
+    page.wait_for_function("document.fonts.status === 'loaded'")
+    assert preview.evaluate("box => box.scrollHeight <= box.clientHeight")
+    assert preview.evaluate("box => box.scrollWidth <= box.clientWidth")
+    inside = "all => all.map(one => getComputedStyle(one).overflowX)"
+    assert set(preview.locator(".katex-display").evaluate_all(inside)) <= {"visible"}
+    box, shown = preview.bounding_box(), link.bounding_box()
+    assert 0 <= box["x"] and box["x"] + box["width"] <= 1280
+    assert 0 <= box["y"] and box["y"] + box["height"] <= 900
+    assert box["y"] >= shown["y"] or box["y"] + box["height"] <= shown["y"] + shown["height"]
+    assert page.evaluate(
+        "() => { const ids = [...document.querySelectorAll('[id]')].map(e => e.id);"
+        " return ids.length === new Set(ids).size; }"
+    )
+    # The rest of the page is as it was, and examined above.
+    around = "(link.closest('table') ?? link.closest('p, li, dt, dd'))"
+    link.evaluate(f"link => {around}.classList.add('examined')")
+    assert axe_problems(page, ".preview", ".examined") == []
+    page.mouse.move(3, 3)
+    expect(preview).to_be_hidden()
+
+
+def test_a_preview_stays_while_the_mouse_rests_on_it_and_goes_on_escape(visit):
+    page = visit("book/04_invariance", **DESKTOP)
+    link, preview = link_to(page, "#thm-inv-gradient"), page.locator(".preview")
+    rest_on(link)
+    expect(preview).to_be_visible()
+    box = preview.bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + 20)
+    page.wait_for_timeout(600)
+    expect(preview).to_be_visible()
+    page.mouse.wheel(0, 200)  # the box has nothing to scroll, and keeps the page still
+    page.wait_for_timeout(300)
+    expect(preview).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(preview).to_be_hidden()
+
+
+def test_a_long_preview_can_be_read_with_the_keyboard(visit):
+    page = visit("book/04_invariance", viewport={"width": 900, "height": 300})
+    link, preview = link_to(page, "#thm-inv-gradient"), page.locator(".preview")
+    page.keyboard.press("Tab")
+    link.focus()
+    expect(preview).to_be_visible()
+    assert preview.evaluate("box => box.scrollHeight - box.clientHeight") > 40
+    page.keyboard.press("ArrowDown")
+    expect(preview).to_be_visible()
+    eventually(preview, "box => box.scrollTop === 40")
+
+
+def test_a_preview_does_not_open_by_itself(visit):
+    page = visit("book/04_invariance", **DESKTOP)
+    link, preview = link_to(page, "#thm-inv-gradient"), page.locator(".preview")
+    box = link.bounding_box()
+    x, y = box["x"] + 5, box["y"] + box["height"] / 2
+    page.mouse.move(x, y - 100)
+    page.mouse.wheel(0, 100)
+    page.wait_for_timeout(900)
+    under = page.evaluate_handle(f"document.elementFromPoint({x}, {y - 100}).closest('a')")
+    assert under.evaluate("(under, link) => under === link", link.element_handle())
+    expect(preview).to_be_hidden()
+    box = link.bounding_box()
+    page.mouse.move(box["x"] - 80, box["y"] + 5)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 5, box["y"] + 5, steps=4)  # marking text
+    page.wait_for_timeout(900)
+    expect(preview).to_be_hidden()
+    page.mouse.up()
+
+
+def test_a_preview_comes_after_the_network_has_failed_once(open_page, address):
+    page = open_page(**DESKTOP)
+    page.goto(f"{address}book/04_invariance.html")
+    link, preview = link_to(page, "bibliography.html#"), page.locator(".preview")
+    page.route("**/bibliography.html", lambda route: route.abort())
+    with page.expect_event("requestfailed"):
+        rest_on(link)
+    expect(preview).to_be_hidden()
+    page.unroute("**/bibliography.html")
+    page.mouse.move(3, 3)
+    page.wait_for_timeout(300)
+    rest_on(link)
+    expect(preview).to_be_visible()
+
+
+def test_a_preview_comes_with_the_keyboard_and_not_with_a_finger(visit):
+    page = visit("book/04_invariance", **PHONE)
+    link, preview = link_to(page, "#thm-inv-gradient"), page.locator(".preview")
+    link.tap()
+    page.wait_for_timeout(600)
+    expect(preview).to_be_hidden()
+    link = link_to(page, "#thm-inv-gradient")
+    page.keyboard.press("Tab")
+    link.focus()
+    expect(preview).to_contain_text("The gradient before a norm")
+    page.keyboard.press("Tab")
+    expect(preview).to_be_hidden()
+
+
+# --- where a link leads ---------------------------------------------------------------------------
+
+# Deep in long pages, whose sections are laid out when they come near.
+DEEP = {
+    "book/04_invariance": (
+        "equation-eq-inv-layer",
+        "weight-decay-sets-the-speed",
+        "equation-eq-inv-equilibrium",
+    ),
+    "book/in_depth/04_invariance": ("where-the-norm-stands", "thm-inv-fisher"),
+    "book/api": ("normtutor.moments.count", "normtutor.invariance.Subject.linear"),
+}
+
+
+def top_of(page, name: str) -> float:
+    """Measure where an element stands in the window, once nothing moves any more."""
+    return resting_top(page, page.locator(f"[id='{name}']"))
+
+
+@pytest.mark.parametrize("screen", [DESKTOP, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("name", DEEP)
+def test_a_link_leads_to_its_place_and_back_leads_to_the_reader_s(open_page, address, name, screen):
+    page = open_page(**screen)
+    targets = DEEP[name]
+    # From another page, and then from the place of another target.
+    for target, other in zip(targets, (*targets[1:], targets[0]), strict=True):
+        page.goto("about:blank")
+        page.goto(f"{address}{name}.html#{target}")
+        assert 0 <= top_of(page, target) < 200, target
+        page.evaluate("name => { location.hash = name; }", other)
+        assert 0 <= top_of(page, other) < 200, other
+    page.evaluate("scrollBy({ top: 300, behavior: 'instant' })")
+    left = top_of(page, other)
+    page.goto("about:blank")
+    page.go_back()
+    assert abs(top_of(page, other) - left) < 40, other
+    page.reload()
+    assert abs(top_of(page, other) - left) < 40, other
+
+
+def test_the_contents_on_a_phone_lead_to_a_section_and_make_way(visit):
+    page = visit("book/in_depth/04_invariance", **PHONE)
+    for entry in ("The audit", "The proof by symbols", "PowerNorm"):
+        page.locator("button.secondary-toggle, label.secondary-toggle").first.tap()
+        link = page.locator(".bd-toc-nav a:visible").filter(has_text=entry).first
+        target = link.get_attribute("href").removeprefix("#")
+        link.tap()
+        expect(link).not_to_be_in_viewport()
+        assert 0 <= top_of(page, target) < 200, entry
