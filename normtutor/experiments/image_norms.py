@@ -38,7 +38,7 @@ CHAPTER = "02_family_of_norms"
 FIGURE = "fig-norms-images"
 FINDING = (
     "on shifted images BatchNorm makes fewer errors than LayerNorm or no norm; on ordinary and "
-    "noisy ones none of them can be told from BatchNorm"
+    "noisy ones their errors cannot be told apart"
 )
 SEEDS = tuple(range(10, 20))
 XLABEL = "error of the norm minus error of BatchNorm (percentage points)"

@@ -147,7 +147,7 @@ FINDINGS = {
     ),
     "image_norms": (
         "on shifted images BatchNorm makes fewer errors than LayerNorm or no norm; on ordinary and "
-        "noisy ones none of them can be told from BatchNorm",
+        "noisy ones their errors cannot be told apart",
         lambda rows: all(
             mean > 5 if "shifted" in name else abs(mean) < 2 for name, mean in rows.items()
         ),
