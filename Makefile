@@ -9,7 +9,7 @@ PORT ?= 8000
 # Processes that run tests side by side.
 JOBS ?= 2
 # A test in a browser waits more than half of its time, for pages and for what must not happen.
-SITE_JOBS ?= $(shell expr 3 \* $(JOBS))
+SITE_JOBS ?= $(shell expr 2 \* $(JOBS))
 # Chapters to refresh: make refresh NOTEBOOKS=book/02_family_of_norms.ipynb
 NOTEBOOKS ?= $(wildcard book/*.ipynb book/in_depth/*.ipynb)
 
