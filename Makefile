@@ -123,8 +123,6 @@ notebooks: $(INSTALLED)  ## Execute the chapters that changed, compare all store
 	$(BIN)/python .ci/chapters.py $(NOTEBOOKS)
 	NORMTUTOR_EXECUTED=_build $(PYTEST) --dist loadscope --nbval --nbval-current-env $(NOTEBOOKS)
 
-# They begin first: for what takes long and begins late everybody waits.
-LONGEST = $(patsubst %,$(SITE_TESTS)/test_%.py,pages links site_in_browser)
 RENDER = $(BIN)/python .ci/build.py --clean --executed . --output _build/checked
 
 rendered: $(INSTALLED)
@@ -132,8 +130,7 @@ rendered: $(INSTALLED)
 
 site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then test it
 	$(if $(RENDERED),,$(RENDER))
-	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) -n $(SITE_JOBS) --dist loadscope \
-		--no-loadscope-reorder $(LONGEST) $(SITE_TESTS)
+	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) -n $(SITE_JOBS) --dist loadscope $(SITE_TESTS)
 
 audit: book  ## Execute all readers' notebooks; measure the site; takes half an hour
 	$(BIN)/python .ci/readers.py

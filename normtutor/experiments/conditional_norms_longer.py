@@ -11,11 +11,8 @@ larger of the two rates. Not checked: larger rates, still longer runs, gates tha
 
 import dataclasses
 
-import numpy as np
-
 from normtutor.experiments import conditional_norms
-from normtutor.experiments.conditional_norms import Condition, fingerprint, run
-from normtutor.experiments.records import Saved
+from normtutor.experiments.conditional_norms import Condition, fingerprint, rows, run
 
 __all__ = ["CONFIG", "SEEDS", "fingerprint", "rows", "run"]
 
@@ -36,8 +33,3 @@ CONFIG = dataclasses.replace(
     steps=1500,
 )
 REDUCED = {"steps": 3}
-
-
-def rows(saved: Saved) -> dict[str, np.ndarray]:
-    """Each way's test loss minus that of the condition added at the input, paired by seed."""
-    return conditional_norms.rows(saved)
