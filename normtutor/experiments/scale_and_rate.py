@@ -7,8 +7,9 @@ LayerNorm or none.
 Control: too small or too large a rate could explain a failure, so every scale is trained with every
 rate of a grid of five. Without a norm 1.4 times He's scale overflows at all of them; at rates down
 to a millionth, tried apart on three seeds and not on record, it gets about a third of the images
-right at best. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in
-all three rows.
+right at best. In 1,500 steps, tried apart on three seeds and not on record, 0.7 times He's scale
+reaches over 90 % at a rate of 0.03; torch's stays at guessing at all five rates. A sixth seed, 40,
+run afterwards and not on record, lies where the five expect it in all three rows.
 """
 
 import math
@@ -30,7 +31,10 @@ CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-ics-map"
 XLABEL = "cells of the map, of 25, in which the network trains"
 REFERENCE = 0.0
-FINDING = "without a norm one initial scale in five trains; with BatchNorm or LayerNorm all five do"
+FINDING = (
+    "in 150 steps without a norm one initial scale in five trains; with BatchNorm or LayerNorm all "
+    "five do"
+)
 SEEDS = tuple(range(5))
 NORMS = ("none", "batch", "layer")
 SCALES = (0.4082, 0.7071, 1.0, 1.4142, 2.4495)

@@ -161,7 +161,8 @@ FINDINGS = {
         ),
     ),
     "learning_rate_sweep": (
-        "BatchNorm trains at rates and from weights at which the same network does not",
+        "in 200 steps BatchNorm trains at rates and from weights at which the same network does "
+        "not",
         lambda rows: (
             rows["sigmoid, sgd"] < -0.8
             and rows["sigmoid, adamw"] < -0.1
@@ -242,7 +243,8 @@ FINDINGS = {
         lambda rows: rows["no norm"] < rows["RMSNorm"] < -0.01,
     ),
     "scale_and_rate": (
-        "without a norm one initial scale in five trains; with BatchNorm or LayerNorm all five do",
+        "in 150 steps without a norm one initial scale in five trains; with BatchNorm or LayerNorm "
+        "all five do",
         lambda rows: 1 < rows["none"] <= 5 < rows["layer"] < rows["batch"],
     ),
     "sgd_map": (
