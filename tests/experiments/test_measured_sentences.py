@@ -346,6 +346,13 @@ def without_last_norms():
     return losses["Pre-RMSNorm", False, False] - losses["Pre-LN", False, False]
 
 
+def power_embeddings(depth: int) -> str:
+    """The factor from LayerNorm's best size of the embeddings to PowerNorm's, in a word."""
+    conditions = experiments.load("text_stability").config["conditions"]
+    scale = {c["build"]: c["scale"] for c in conditions if c["depth"] == depth}
+    return {4.0: "four"}[scale["Pre-PowerNorm"] / scale["Pre-LN"]]
+
+
 def power_with_usual_embeddings(depth: int) -> float:
     """PowerNorm minus LayerNorm on the test part of the grids, each at its best rate."""
 
@@ -1043,7 +1050,8 @@ SENTENCES = {
         "06_power_norm",
         lambda: (
             f"ahead by {said(stability('Pre-PowerNorm', 'Pre-LN', 2), 3)} with two layers and "
-            f"larger embeddings, level with twelve ({signed(stability('Pre-PowerNorm', 'Pre-LN'))})"
+            f"embeddings {power_embeddings(2)} times LayerNorm's, level with twelve and "
+            f"equal ones ({signed(stability('Pre-PowerNorm', 'Pre-LN'))})"
         ),
     ),
     "real topics": (
@@ -1095,7 +1103,9 @@ SENTENCES = {
     ),
     "RMSNorm without the last norm, in chapter 5": (
         "05_rms_norm",
-        lambda: f"without it (clipped) RMSNorm is {said(without_last_norms(), 2)} behind",
+        lambda: (
+            f"without it (clipped, 300 steps) RMSNorm is {said(without_last_norms(), 2)} behind"
+        ),
     ),
     "PowerNorm with the usual embeddings": (
         "06_power_norm",
