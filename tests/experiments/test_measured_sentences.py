@@ -28,6 +28,7 @@ from normtutor.experiments import (
     power_statistics,
     qk_norm,
     remedies,
+    scale_and_rate,
     sgd_map,
     small_starts,
     tanh_starts,
@@ -84,7 +85,15 @@ def sizes(build: str) -> dict:
 def fixup_at(size: float):
     """What a size of the embeddings costs Fixup, beside its best one."""
     losses = sizes("no norm, Fixup")
+    assert min(losses, key=lambda size: losses[size].mean()) == 1 / 4
     return losses[size] - losses[1 / 4]
+
+
+def layer_norm_at(size: float):
+    """What a size of the embeddings costs LayerNorm, beside its best one."""
+    losses = sizes("Pre-LN")
+    assert min(losses, key=lambda size: losses[size].mean()) == 256.0
+    return losses[size] - losses[256.0]
 
 
 def without_layers() -> np.ndarray:
@@ -585,6 +594,48 @@ def sigmoid_errors(norm: str, scale: float, rate: float | None = None) -> np.nda
     return 100 * reported.values("test_error", rate=rate, **where)
 
 
+def seeds_of_sigmoid(rate: float) -> str:
+    """How many seeds come below 10% of errors under SGD, without a norm, from weights 4×."""
+    where = {"activation": "sigmoid", "norm": "none", "scale": 4.0, "optimizer": "sgd"}
+    saved = experiments.load("learning_rate_sweep")
+    _, reported = split(saved, learning_rate_sweep.TUNING)
+    errors = reported.values("validation_error", rate=rate, **where)
+    words = {4: "four", 6: "six"}
+    return f"{words[int((errors < 0.1).sum())]} of {words[len(errors)]}"
+
+
+def times_the_largest_rate() -> dict[str, str]:
+    """The largest rate with 60% right, from He's weights, over that without a norm."""
+    saved = experiments.load("scale_and_rate")
+    place = scale_and_rate.SCALES.index(1.0)
+    largest = {
+        norm: max(
+            rate
+            for rate, share in zip(
+                scale_and_rate.RATES,
+                scale_and_rate.trained(saved, norm)[:, place].mean(axis=0),
+                strict=True,
+            )
+            if share >= 0.6
+        )
+        for norm in scale_and_rate.NORMS
+    }
+    assert largest["batch"] == max(scale_and_rate.RATES)
+    words = {3: "three", 33: "thirty"}
+    return {norm: words[round(largest[norm] / largest["none"])] for norm in ("batch", "layer")}
+
+
+def attention_entropy(remedy: str) -> np.ndarray:
+    """Entropy of the attention weights at the end, at the large rate."""
+    saved = experiments.load("logit_remedies")
+    return saved.values("entropy", remedy=remedy, learning_rate=128e-3)[:, -1]
+
+
+def likeness_of_post_ln(rate: float) -> np.ndarray:
+    where = {"part": "trace", "wiring": "post", "warmup": 0, "learning_rate": rate}
+    return experiments.load("update_size").values("likeness", **where)
+
+
 def way_behind_batch_norm(rate: float) -> float:
     """How far the mean of a sigmoid's input travels, in final standard deviations."""
     saved = experiments.load("input_drift")
@@ -785,6 +836,33 @@ SENTENCES = {
         "questions",
         lambda: f"BatchNorm made {said(errors_under_decay(), 1, 100)} points fewer errors with it",
     ),
+    "errors under decay, in the guide": (
+        "which_norm",
+        lambda: f"BatchNorm made {said(errors_under_decay(), 1, 100)} points fewer errors *with*",
+    ),
+    "how sharp attention is with a cap": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"(entropy {attention_entropy('cap').mean():.2f} and "
+            f"{attention_entropy('none').mean():.2f}, difference "
+            f"{said(attention_entropy('cap') - attention_entropy('none'), 2)[5:]})"
+        ),
+    ),
+    "how alike the tokens of Post-LN come without failing": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: f"At 0.001 Post-LN comes to at most {likeness_of_post_ln(1e-3).max():.4f},",
+    ),
+    "the largest rates of sixteen layers": (
+        "questions",
+        lambda: (
+            "with sixteen, from He's weights, {batch} times or more with BatchNorm, at most "
+            "{layer} with LayerNorm".format(**times_the_largest_rate())
+        ),
+    ),
+    "sigmoid at rate 0.3": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: f"by how one counts 0.3, where {seeds_of_sigmoid(0.3)} seeds train",
+    ),
     "what neighbours cost, in the questions": (
         "questions",
         lambda: f"training on neighbours cost these {of_neighbours()} nats, too",
@@ -951,15 +1029,17 @@ SENTENCES = {
     "LayerNorm by the size of its embeddings": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
-            "four times too small LayerNorm loses "
-            f"{said(sizes('Pre-LN')[64.0] - sizes('Pre-LN')[256.0], 3)} nats, with sixteen times"
+            "Best at 256 times the usual one, LayerNorm loses "
+            f"{said(layer_norm_at(64.0), 3)} nats at 64 times, {said(layer_norm_at(16.0), 3)} at "
+            f"16 and {said(layer_norm_at(1.0), 2)} at the usual one."
         ),
     ),
     "Fixup by the size of its embeddings": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
-            f"Fixup loses {said(fixup_at(1.0), 3)} if they are four times too large, the usual "
-            f"size, and {said(fixup_at(1 / 16), 3)} if they are four times too small"
+            f"Fixup, best at a quarter, loses {said(fixup_at(1 / 16), 3)} at a sixteenth and "
+            f"{said(fixup_at(1.0), 3)} at the usual size, where it is "
+            f"{said(sizes('Pre-LN')[1.0] - sizes('no norm, Fixup')[1.0], 2)} *ahead*"
         ),
     ),
     "Fixup where layers pay": (

@@ -247,6 +247,7 @@ def test_the_run_that_fails_makes_all_tokens_alike():
         bottom = saved.values("bottom", part="trace", **where)
         fails = key == ("post", 0, 4e-3)
         assert ((likeness[:, 5:] > 0.999).all(1) == fails).all()
+        assert (likeness.max() > 0.999) == fails
         assert ((bottom.min(1) < 1e-3 * bottom[:, 0]) == fails).all()
     # Warm-up changes neither the weights nor the gradient that the run starts with.
     first, second = (
