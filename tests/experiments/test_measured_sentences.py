@@ -212,6 +212,16 @@ def growth_at_the_end(rate: float, depth: int = 12):
     return experiments.load("variance_growth").values("last_over_middle", **where)[:, -1]
 
 
+def faster_growth(faster: bool) -> str:
+    """The rates whose stream ends more than twice as large as at half depth, or those of less."""
+    saved, rates = experiments.load("variance_growth"), (1e-3, 4e-3, 16e-3)
+    losses = [saved.values("test", wiring="pre", depth=12, learning_rate=r).mean() for r in rates]
+    assert np.argmin(losses) == 2
+    sides = {rate: t_interval(growth_at_the_end(rate) - 2) for rate in rates}
+    assert all(abs(mean) > half for mean, half in sides.values())
+    return " and ".join(f"{rate:g}" for rate in rates if (sides[rate][0] > 0) == faster)
+
+
 def tied(norm: str):
     saved = experiments.load("rms_against_layer")
     return saved.values("loss", norm=norm) - saved.values("loss", norm="layer")
@@ -803,7 +813,7 @@ SENTENCES = {
     "120 steps of warm-up": (
         "07_pre_ln_and_post_ln",
         lambda: (
-            "with 120 steps of warm-up still "
+            "With 120 steps of warm-up twelve layers of Post-LN are still behind, by "
             f"{said(sorted_best('post', 120) - sorted_best('pre', 120), 3)}. But"
         ),
     ),
@@ -1301,13 +1311,20 @@ SENTENCES = {
     ),
     "QK-norm at the best rate, in short": (
         "08_after_2020",
-        lambda: f"to the best loss (+{said(with_qk_norm(0.032), 3)} nats), and helps only at",
+        lambda: f"the best loss (+{said(with_qk_norm(0.032), 3)} nats), and helps only at",
     ),
     "QK-norm at the best rate and below": (
         "08_after_2020",
         lambda: (
-            f"difference (+{said(with_qk_norm(0.032), 3)}), and at the smaller ones it *costs* "
-            f"about 0.01: {said(with_qk_norm(0.016), 3)} at 0.016"
+            f"difference shows (+{said(with_qk_norm(0.032), 3)}), and at the smaller ones it "
+            f"*costs* about 0.01: {said(with_qk_norm(0.016), 3)} at 0.016"
+        ),
+    ),
+    "growth at three rates": (
+        "08_after_2020",
+        lambda: (
+            f"After 300 steps the stream grows faster than linearly at rates "
+            f"{faster_growth(True)}, not at {faster_growth(False)}, where the loss is lowest."
         ),
     ),
     "Post-LN on text in larger batches, as means": (
