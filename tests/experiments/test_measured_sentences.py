@@ -520,14 +520,23 @@ def recomputed_late(size: int):
     return rows[f"batches of {size}, training mode, then recomputed"]
 
 
-def rougher(key: str, hidden: int, rate: float) -> float:
-    """How many times as large a measure of roughness is without a norm as with BatchNorm."""
+def rougher(key: str, hidden: int, rate: float, beside: float | None = None) -> float:
+    """How many times as large a measure of roughness is without a norm as with BatchNorm.
+
+    BatchNorm's is taken at the same rate, or at the rate ``beside``.
+    """
     saved = experiments.load("loss_landscape")
-    none, batch = (
-        np.log(np.median(saved.values(key, hidden=hidden, norm=norm, rate=rate), axis=1))
-        for norm in ("none", "batch")
-    )
-    return float(np.exp(np.mean(none - batch)))
+
+    def medians(norm: str, rate: float) -> np.ndarray:
+        where = {"hidden": hidden, "norm": norm, "rate": rate}
+        values = (
+            saved.values("high", **where) - saved.values("low", **where)
+            if key == "range"
+            else saved.values(key, **where)
+        )
+        return np.log(np.median(values, axis=1))
+
+    return float(np.exp(np.mean(medians("none", rate) - medians("batch", beside or rate))))
 
 
 def under_sgd(depth: int) -> str:
@@ -633,6 +642,21 @@ def times_the_largest_rate() -> dict[str, str]:
     assert largest["batch"] == max(scale_and_rate.RATES)
     words = {3: "three", 33: "thirty"}
     return {norm: words[round(largest[norm] / largest["none"])] for norm in ("batch", "layer")}
+
+
+def upper_increments(wiring: str) -> float:
+    saved = experiments.load("wide_and_shallow")
+    return float(saved.values("end_increments", wiring=wiring)[:, 4:].mean())
+
+
+def frozen_in_small_batches() -> np.ndarray:
+    """Error with recomputed and frozen statistics minus that of training mode, batches of 2."""
+    saved = experiments.load("fine_tuning")
+    frozen, moving = (
+        saved.values("error", way=way, batch_size=2)
+        for way in ("eval(), recomputed", "training mode")
+    )
+    return frozen - moving
 
 
 def attention_entropy(remedy: str) -> np.ndarray:
@@ -868,6 +892,33 @@ SENTENCES = {
             "with sixteen, from He's weights, {batch} times or more with BatchNorm, at most "
             "{layer} with LayerNorm".format(**times_the_largest_rate())
         ),
+    ),
+    "effective β without a norm at a larger rate": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            "close to BatchNorm's at 0.1; the loss range is still "
+            f"{rougher('range', 5, 0.3, 0.1):.0f} times as large, the gradient's change "
+            f"{rougher('change', 5, 0.3, 0.1):.0f} times"
+        ),
+    ),
+    "smoothing with two hidden layers": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"(factors of {rougher('fixed_curvature', 2, 0.1):.0f} and "
+            f"{rougher('fixed_curvature', 5, 0.1):.0f}), the loss range much less "
+            f"({rougher('range', 2, 0.1):.1f} and {rougher('range', 5, 0.1):.0f})"
+        ),
+    ),
+    "the upper increments": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            f"({upper_increments('post'):.2f} in Post-LN, {upper_increments('deepnorm'):.2f} to "
+            f"{max(upper_increments(w) for w in ('pre', 'peri', 'deepnorm')):.2f} in the others)"
+        ),
+    ),
+    "frozen statistics in small batches": (
+        "in_depth/09_norms_at_work",
+        lambda: f"that ended {said(frozen_in_small_batches(), 1, 100)} points behind training mode",
     ),
     "sigmoid at rate 0.3": (
         "in_depth/01_internal_covariate_shift",
