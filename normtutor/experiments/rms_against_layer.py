@@ -15,7 +15,8 @@ the tied output with a norm before it, in which a model without norms is further
 :mod:`normtutor.experiments.final_norm` switches both on and off, and
 :mod:`normtutor.experiments.text_stability` compares the two at two and twelve layers with an untied
 output, where they are equivalent within the same margin. A ninth seed, 40, run afterwards and not
-on record, lies where the eight expect it in both rows. Not checked: more than 300 steps.
+on record, lies where the eight expect it in both rows. It is a matter of 300 steps: after 1,500, on
+seeds 10 to 12 and not on record, RMSNorm is 0.010 behind, 0.002 ahead and 0.026 ahead.
 """
 
 import copy
@@ -40,8 +41,8 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "Config", "fingerprint", "rows", "run
 CHAPTER = "05_rms_norm"
 FIGURE = "fig-curves"
 FINDING = (
-    "tied, with a norm at the end and the usual embeddings, RMSNorm ends ahead of LayerNorm, and "
-    "no norm ahead of both"
+    "in 300 steps, tied, with a norm at the end and the usual embeddings, RMSNorm ends ahead of "
+    "LayerNorm, and no norm ahead of both"
 )
 XLABEL = "test loss minus LayerNorm's (nats/token)"
 SEEDS = tuple(range(10, 18))

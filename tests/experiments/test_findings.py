@@ -112,8 +112,8 @@ FINDINGS = {
         ),
     ),
     "final_norm": (
-        "with ordinary embeddings and weights a tied model of three layers with a last norm loses "
-        "to one without any norm; without the last norm it is ahead",
+        "in 300 steps, with ordinary embeddings and weights, a tied model of three layers with a "
+        "last norm loses to one without any norm; without the last norm it is ahead",
         lambda rows: (
             all(
                 (value > 0.03) == (", final norm, tied" in name)
@@ -238,8 +238,8 @@ FINDINGS = {
         lambda rows: len(rows) == 7 and all(0 < loss < 0.3 for loss in rows.values()),
     ),
     "rms_against_layer": (
-        "tied, with a norm at the end and the usual embeddings, RMSNorm ends ahead of LayerNorm, "
-        "and no norm ahead of both",
+        "in 300 steps, tied, with a norm at the end and the usual embeddings, RMSNorm ends ahead "
+        "of LayerNorm, and no norm ahead of both",
         lambda rows: rows["no norm"] < rows["RMSNorm"] < -0.01,
     ),
     "scale_and_rate": (
@@ -308,8 +308,8 @@ FINDINGS = {
         ),
     ),
     "topic_share": (
-        "one-topic batches set BatchNorm back, and PowerNorm about half as far in five seeds, as "
-        "far in a sixth",
+        "in 300 steps one-topic batches set BatchNorm back, and PowerNorm about half as far in "
+        "five seeds, as far in a sixth",
         lambda rows: (
             rows["share 0, BatchNorm"] < rows["share 0.5, BatchNorm"] < rows["share 1, BatchNorm"]
             and 0.3 < rows["share 1, PN"] / rows["share 1, BatchNorm"] < 0.6
