@@ -541,18 +541,23 @@ def larger_rates() -> Evidence:
     _, sweep = split(experiments.load("learning_rate_sweep"), learning_rate_sweep.TUNING)
 
     def largest(norm: str, activation: str, optimizer: str) -> float:
-        """The largest rate with a mean validation error below 10%; 0 if there is none."""
-        where = {"norm": norm, "activation": activation, "optimizer": optimizer, "scale": 1.0}
+        """The largest rate with a mean validation error below 10%.
+
+        Sigmoids without a norm start from weights four times Xavier's, from which they train.
+        """
+        scale = 4.0 if (activation, norm) == ("sigmoid", "none") else 1.0
+        where = {"norm": norm, "activation": activation, "optimizer": optimizer, "scale": scale}
         rates = learning_rate_sweep.RATES[optimizer]
-        fine = [r for r in rates if sweep.values("validation_error", rate=r, **where).mean() < 0.1]
-        return max(fine, default=0.0)
+        return max(
+            r for r in rates if sweep.values("validation_error", rate=r, **where).mean() < 0.1
+        )
 
     pairs = [(a, o) for a in learning_rate_sweep.ACTIVATIONS for o in learning_rate_sweep.RATES]
     found = {pair: (largest("none", *pair), largest("batch", *pair)) for pair in pairs}
     return [
         Finding(
             "of four pairs of activation and optimizer, those whose largest working rate is "
-            "higher with BatchNorm",
+            "higher with BatchNorm (sigmoid without a norm: weights 4×)",
             sum(batch > none for none, batch in found.values()),
             near(len(pairs), 0),
             "The claim makes no exception.",
