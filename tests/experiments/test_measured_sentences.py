@@ -34,6 +34,7 @@ from normtutor.experiments import (
     tanh_starts,
     text_stability,
     topic_doses,
+    warmed_remedies,
 )
 from normtutor.experiments.rates import split
 from normtutor.intervals import t_interval
@@ -644,6 +645,17 @@ def times_the_largest_rate() -> dict[str, str]:
     return {norm: words[round(largest[norm] / largest["none"])] for norm in ("batch", "layer")}
 
 
+def farthest_from_pre_ln() -> float:
+    """The farthest end of an interval around Pre-LN, all with 60 steps of warm-up, but ReZero."""
+    pre = sorted_best("pre", 60)
+    ends = []
+    for wiring, losses in warmed_remedies.rows(experiments.load("warmed_remedies")).items():
+        mean, half = t_interval(losses - pre)
+        if wiring != "rezero":
+            ends.append(abs(float(mean)) + float(half))
+    return max(ends)
+
+
 def upper_increments(wiring: str) -> float:
     saved = experiments.load("wide_and_shallow")
     return float(saved.values("end_increments", wiring=wiring)[:, 4:].mean())
@@ -908,6 +920,17 @@ SENTENCES = {
             f"{rougher('fixed_curvature', 5, 0.1):.0f}), the loss range much less "
             f"({rougher('range', 2, 0.1):.1f} and {rougher('range', 5, 0.1):.0f})"
         ),
+    ),
+    "the mean part, where RMSNorm leaves it in": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            "is {:.1f}% and {:.1f}% in the first two places, below chance, and {:.1f}% in the "
+            "last".format(*100 * parts("along_mean", "rms")[-1])
+        ),
+    ),
+    "the remedies with warm-up for all": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: f"the other intervals lie within {farthest_from_pre_ln():.2f}.",
     ),
     "the upper increments": (
         "in_depth/07_pre_ln_and_post_ln",
