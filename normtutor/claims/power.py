@@ -239,8 +239,8 @@ def text_fluctuates_more() -> Evidence:
     place=Place(CHAPTER, "Is it better than LayerNorm?"),
     recorded="open",
     condition="Reported on two translation tasks and two language models. A user of the published "
-    "code could not reproduce it. In our settings, after 300 steps, PowerNorm is mostly behind, and "
-    "ahead by a hundredth of a nat in two small models on shuffled text without padding, with "
+    "code could not reproduce it. In our settings, after 300 steps, PowerNorm is mostly behind, "
+    "and ahead by a hundredth of a nat in two small models on shuffled text without padding, with "
     "embeddings four times LayerNorm's. All are too small to decide it for large ones.",
 )
 def better_than_layer_norm() -> Evidence:
