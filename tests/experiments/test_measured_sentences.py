@@ -1363,11 +1363,11 @@ SENTENCES = {
         lambda: f"explain only {said(gap_of_end_marks(), 2)} of the gap of 0.19",
     ),
     "PN-V's gap": (
-        "06_power_norm",
+        "in_depth/06_power_norm",
         lambda: (
-            "PN-V has a gap with equal lengths, "
+            "PN-V has a gap of "
             + said(
-                batch_composition.gap(experiments.load("batch_composition"), "power-v", "length"), 2
+                batch_composition.gap(experiments.load("batch_composition"), "power-v", "length"), 3
             )
         ),
     ),
