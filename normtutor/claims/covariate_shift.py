@@ -336,8 +336,8 @@ def smoother_loss() -> Evidence:
             form=".2f",
         ),
         Finding(
-            "loss at the end of BatchNorm with noise over that of BatchNorm, nearly as smooth, "
-            "log2 (1 is twice)",
+            "loss at the end of BatchNorm with noise over that of BatchNorm, as smooth by that "
+            "measure, log2 (1 is twice)",
             over_seeds(loss("noisy batch", "batch")),
             near(0, 0.5),
             "If smoothness decided, equally smooth networks would end alike; half a doubling is "

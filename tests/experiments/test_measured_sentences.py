@@ -521,8 +521,10 @@ def recomputed_late(size: int):
     return rows[f"batches of {size}, training mode, then recomputed"]
 
 
-def rougher(key: str, hidden: int, rate: float, beside: float | None = None) -> float:
-    """How many times as large a measure of roughness is without a norm as with BatchNorm.
+def rougher(
+    key: str, hidden: int, rate: float, beside: float | None = None, norm: str = "none"
+) -> float:
+    """How many times as large a measure of roughness is with ``norm`` as with BatchNorm.
 
     BatchNorm's is taken at the same rate, or at the rate ``beside``.
     """
@@ -537,7 +539,7 @@ def rougher(key: str, hidden: int, rate: float, beside: float | None = None) -> 
         )
         return np.log(np.median(values, axis=1))
 
-    return float(np.exp(np.mean(medians("none", rate) - medians("batch", beside or rate))))
+    return float(np.exp(np.mean(medians(norm, rate) - medians("batch", beside or rate))))
 
 
 def under_sgd(depth: int) -> str:
@@ -907,6 +909,13 @@ SENTENCES = {
             "close to BatchNorm's at 0.1; the loss range is still "
             f"{rougher('range', 5, 0.3, 0.1):.0f} times as large, the gradient's change "
             f"{rougher('change', 5, 0.3, 0.1):.0f} times"
+        ),
+    ),
+    "how smooth noisy BatchNorm is": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: "(its loss range is {} as large, $\\lambda$ {:.1f} times)".format(
+            {2: "twice"}[round(rougher("range", 5, 0.1, norm="noisy batch"))],
+            rougher("fixed_curvature", 5, 0.1, norm="noisy batch"),
         ),
     ),
     "smoothing with two hidden layers": (
