@@ -30,10 +30,10 @@ trained again, not on record, and scored on the same ones, it predicts end marks
 BatchNorm's training mode on all five seeds, too. A sixth seed, 40, run afterwards and not on
 record, lies where the five expect it in all nineteen rows. In 1,500 steps, not on record,
 BatchNorm's deficit with equal lengths grew to 2.4 and 2.6 nats on two seeds, in evaluation alone;
-on shuffled batches, at half its rate, it stayed within 0.03 on three, and no norm ended 0.18 behind
-LayerNorm on two, at half its rate 0.01 on one; PowerNorm was 0.009 and 0.013 behind on two, with
-equal lengths 0.015 and 0.026. Not checked: tuned rates for more steps, a second text, and another
-warm-up of PowerNorm's statistic.
+on shuffled batches, at half its rate, it stayed within 0.03 on three, as on one-topic batches on
+two, and no norm ended 0.18 behind LayerNorm on two, at half its rate 0.01 on one; PowerNorm was
+0.009 and 0.013 behind on two, with equal lengths 0.015 and 0.026. Not checked: tuned rates for more
+steps, a second text, and another warm-up of PowerNorm's statistic.
 """
 
 from collections.abc import Iterable, Iterator
