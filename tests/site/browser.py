@@ -9,6 +9,7 @@ busy machine, too.
 import json
 import os
 import shutil
+import time
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
@@ -55,20 +56,50 @@ def new_page(browser, **options):
     return page
 
 
+# What a script does at leisure, and what comes near in a frame, may ask for more.
+AT_LEISURE = """() => new Promise(done =>
+  requestIdleCallback(() => requestAnimationFrame(() => setTimeout(done)), { timeout: 1000 }))"""
+
+
 class Heard:
     """What a page asks for and what it complains about, from its first request on."""
 
     def __init__(self, page):
+        self.page = page
         self.addresses: list[str] = []
         self.complaints: list[str] = []
-        page.on("request", lambda request: self.addresses.append(request.url))
+        self._waits_for = set()
+        page.on("request", self._asked)
+        page.on("requestfinished", self._ended)
         page.on("websocket", lambda socket: self.addresses.append(socket.url))
         page.on("requestfailed", self._failed)
         page.on("response", self._answered)
         page.on("console", self._said)
         page.on("pageerror", lambda error: self.complaints.append(f"uncaught: {error}"))
 
+    def until_all_is_there(self, patience: float = PATIENCE / 1000) -> None:
+        """Wait until the page has what it asked for, and asks for nothing more.
+
+        Playwright's state `networkidle` takes half a second, and on a busy machine now and then
+        never comes, though every request has ended.
+        """
+        self.page.wait_for_load_state("load")
+        end, quiet = time.monotonic() + patience, 0
+        while quiet < 3:
+            self.page.evaluate(AT_LEISURE)
+            quiet = 0 if self._waits_for else quiet + 1
+            waits_for = sorted(request.url for request in self._waits_for)
+            assert not waits_for or time.monotonic() < end, f"the page still waits for {waits_for}"
+
+    def _asked(self, request):
+        self.addresses.append(request.url)
+        self._waits_for.add(request)
+
+    def _ended(self, request):
+        self._waits_for.discard(request)
+
     def _failed(self, request):
+        self._ended(request)
         # Who leaves a page drops what it still waits for, such as the pages that a search quotes.
         if request.failure != "net::ERR_ABORTED":
             self.complaints.append(f"{request.failure}: {request.url}")

@@ -1,12 +1,50 @@
-"""A browser for the tests of the site."""
+"""The site, a server and a browser for its tests."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 # It imports torch, and has no examples to try.
 collect_ignore = ["torch_network.py"]
-STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
+ROOT = Path(__file__).resolve().parents[2]
+STATIC = ROOT / "book" / "_static"
+
+
+@pytest.fixture(scope="session")
+def site() -> Path:
+    """Find the folder of the built site: the one that NORMTUTOR_SITE names, or build one."""
+    if folder := os.environ.get("NORMTUTOR_SITE"):
+        return ROOT / folder
+    # Processes that test side by side must not build into one folder.
+    output = ROOT / "_build" / f"checked{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+    subprocess.run(
+        [
+            *(sys.executable, ROOT / ".ci" / "build.py", "--clean"),
+            *("--executed", ROOT, "--output", output),
+        ],
+        check=True,
+    )
+    return output / "_build" / "html"
+
+
+@pytest.fixture(scope="session")
+def serve():
+    """Serve a folder, and a probe page with it; the address of the folder."""
+    from server import Server
+
+    servers = []
+
+    def start(*arguments, **options) -> str:
+        servers.append(Server(*arguments, **options))
+        return servers[-1].start()
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
 
 
 # Not for the session: Playwright keeps an event loop running in the thread of the tests, and other
@@ -82,10 +120,12 @@ def visit(open_page, address):
 
     def start(name: str, **options):
         page = open_page(**options)
-        if options.get("java_script_enabled", True):
+        scripted = options.get("java_script_enabled", True)
+        if scripted:
             heard.append(Heard(page))
         page.goto(f"{address}{name}.html")
-        page.wait_for_load_state("networkidle")
+        if scripted:
+            heard[-1].until_all_is_there()
         return page
 
     yield start

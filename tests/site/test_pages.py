@@ -1,5 +1,8 @@
 """Every page of the built site in a browser, on a desk and on a phone."""
 
+import contextlib
+import socket
+
 import pytest
 from browser import (
     DARK,
@@ -14,6 +17,7 @@ from browser import (
     unfold,
 )
 from letters import letter_problems
+from server import Server
 from site_pages import CONTENT, WITH_FIGURES
 
 pytestmark = needs_chromium
@@ -88,7 +92,8 @@ def page_problems(page, address: str, name: str, looks: set[str] | None = None) 
     heard = Heard(page)
     page.add_init_script(WATCH_SHIFTS)
     page.goto(f"{address}{name}.html")
-    page.wait_for_load_state("networkidle")
+    heard.until_all_is_there()
+    page.wait_for_timeout(300)  # for what moves late, by itself
     found = shift_problems(page)
     unfold(page)
     found += [*page.evaluate(TOO_WIDE), *page.evaluate(CUT_EQUATIONS)]
@@ -204,3 +209,42 @@ def test_a_defect_is_noticed_in_the_place_that_is_examined(open_page, serve, tmp
     page.goto(f"{serve(tmp_path)}bad.html")
     (problem,) = axe_problems(page, ".preview", ".examined")
     assert problem.startswith("color-contrast") and "elsewhere" not in problem
+
+
+def test_a_page_is_waited_for_until_it_asks_for_nothing_more(open_page, serve, tmp_path):
+    script = "<script>requestIdleCallback(async () => { await fetch('a'); await fetch('b'); "
+    body = f"{script}document.querySelector('p').textContent = 'Both.'; }})</script>"
+    (tmp_path / "slow.html").write_text(IN_ORDER.replace("</main>", f"{body}</main>"))
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    page = open_page(**DESKTOP)
+    heard = Heard(page)
+    page.goto(f"{serve(tmp_path, late=0.3)}slow.html")
+    heard.until_all_is_there()
+    assert page.locator("p").text_content() == "Both."
+
+
+def test_what_a_page_waits_for_in_vain_is_named(open_page, serve, tmp_path):
+    body = "<script>fetch('never')</script>"
+    (tmp_path / "vain.html").write_text(IN_ORDER.replace("</main>", f"{body}</main>"))
+    page = open_page(**DESKTOP)
+    page.route("**/never", lambda route: None)
+    heard = Heard(page)
+    page.goto(f"{serve(tmp_path)}vain.html")
+    with pytest.raises(AssertionError, match=r"still waits for .*/never"):
+        heard.until_all_is_there(patience=0.2)
+
+
+def test_requests_wait_until_the_server_comes_to_them(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    server = Server(tmp_path)
+    place = ("127.0.0.1", server.server_port)
+    with contextlib.ExitStack() as stack:
+        asked = [stack.enter_context(socket.create_connection(place, 60)) for _ in range(60)]
+        for one in asked:
+            one.sendall(b"GET /a.txt HTTP/1.0\r\n\r\n")
+        server.start()
+        answers = [one.makefile("rb").read() for one in asked]
+        server.shutdown()
+    server.server_close()
+    assert all(answer.endswith(b"a") for answer in answers)
