@@ -67,8 +67,9 @@ serve: book  ## Build the site and serve it on http://localhost:8000 (PORT=...)
 check: lint types  ## Check in a minute: style, types, fast tests
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope $(FAST_TESTS)
 
-# The site's pages are rendered by one process, beside tests that wait now and then.
-test: lint types notebooks  ## Check everything: style, types, chapters, tests, site
+# What keeps one process busy runs beside what keeps several: the types, and the site's rendering.
+test: lint  ## Check everything: style, types, chapters, tests, site
+	@$(MAKE) --no-print-directory -j $(JOBS) types notebooks
 	@$(MAKE) --no-print-directory -j $(JOBS) units rendered
 	@$(MAKE) --no-print-directory site RENDERED=yes
 

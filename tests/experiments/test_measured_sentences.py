@@ -989,7 +989,7 @@ SENTENCES = {
     "sigmoids without a norm": (
         "01_internal_covariate_shift",
         lambda: (
-            f"with SGD its test error is {said(sigmoid_errors('none', 4.0), 1)}% at the rate that "
+            f"SGD takes it to {said(sigmoid_errors('none', 4.0), 1)}% at the rate that "
             f"two seeds chose, {said(sigmoid_errors('none', 4.0, 0.1), 1)}% at 0.1 (BatchNorm's: "
             f"{sigmoid_errors('batch', 1.0).mean():.1f}%)"
         ),
