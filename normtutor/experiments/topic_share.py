@@ -16,10 +16,9 @@ each does alone. Topics here have no symbol in common. Those of a real text shar
 their words, and :mod:`normtutor.experiments.batch_composition` repeats the experiment with them. A
 sixth seed, 40, run afterwards and not on record, lies where the five expect it in 14 of 15 rows; in
 the last, PowerNorm with nothing but one-topic batches, it is at 0.29, beyond their 0.00 to 0.22 and
-no better than BatchNorm. How far PowerNorm is set back there is thus not settled. It also
-hangs on the steps: after 1,500, on seeds 10, 11 and 40 and not on record, PowerNorm is 0.013 to
-0.021 behind LayerNorm there, BatchNorm, on the first two, 0.61 and 0.54. Not checked: another
-warm-up of its statistic.
+no better than BatchNorm. How far PowerNorm is set back in 300 steps is thus not settled; in 1,500,
+in :mod:`normtutor.experiments.topic_share_longer`, it hardly is. Not checked: another warm-up of
+its statistic.
 """
 
 from collections.abc import Iterator

@@ -91,6 +91,18 @@ def test_learning_rates_are_those_that_tuning_chose(name):
     assert {cell[-1] for cell in used.keys() - best.keys()} <= set(batch_composition.UNTUNED)
 
 
+@pytest.mark.parametrize("name", ["batch_composition", "topic_share"])
+def test_every_rate_of_longer_training_has_a_worse_one_on_either_side(name):
+    saved = experiments.load(f"{name}_longer_rates")
+    tried: dict = {}
+    for record in (record for run in saved.runs for record in run["records"]):
+        cell = record["norm"], record.get("kind", record.get("share"))
+        tried.setdefault(cell, set()).add(record["learning_rate"])
+    best = experiments.module_of(f"{name}_longer_rates").best_rates(saved)
+    assert best.keys() == tried.keys()
+    assert all(min(tried[cell]) < rate < max(tried[cell]) for cell, rate in best.items())
+
+
 # --- saving, resuming, refusing -------------------------------------------------------------------
 
 

@@ -24,6 +24,16 @@ FINDINGS = {
             and all(abs(value) < 0.02 for name, value in rows.items() if "RMSNorm" in name)
         ),
     ),
+    "batch_composition_longer": (
+        "in 1,500 steps BatchNorm, PowerNorm and no norm are within 0.03 of LayerNorm on shuffled "
+        "batches; with equal lengths BatchNorm is 0.7 behind at its best rate, 3 at that of 300 "
+        "steps",
+        lambda rows: (
+            max(abs(value) for name, value in rows.items() if "shuffled" in name) < 0.03
+            and round(rows["equal length, BatchNorm, masked"], 1) == 0.7
+            and round(rows["equal length, BatchNorm, masked, rate of 300 steps"]) == 3
+        ),
+    ),
     "company": (
         "among short sentences BatchNorm's model expects the end of a long one many times as often",
         lambda rows: rows["BatchNorm"] > 5 and abs(rows["LayerNorm"] - 1) < 0.01,
@@ -315,6 +325,15 @@ FINDINGS = {
             and 0.3 < rows["share 1, PN"] / rows["share 1, BatchNorm"] < 0.6
         ),
     ),
+    "topic_share_longer": (
+        "in 1,500 steps nothing but one-topic batches set PowerNorm back by a hundredth of a nat, "
+        "and BatchNorm further than in 300, at either rate",
+        lambda rows: (
+            round(rows["PN"], 2) == 0.01
+            and min(rows["BatchNorm"], rows["BatchNorm, rate of 300 steps"])
+            > means("topic_share")["share 1, BatchNorm"] + 0.1
+        ),
+    ),
     "update_size": (
         "in the Post-LN run that fails, all tokens become alike and stay so, and the lowest "
         "gradient vanishes",
@@ -475,12 +494,34 @@ def test_what_a_run_is_said_to_find_is_what_is_on_record(name):
     assert BESIDE[name](last_of)
 
 
+def shorter(name):
+    """The best rates of 300 steps."""
+    return experiments.module_of(name).best_rates(experiments.load(name))
+
+
 # What an experiment that chooses learning rates says of them, and what must hold of the best ones.
 CHOSEN = {
     "batch_rates": (
         "on one seed the best rate differs by at most a factor of 2 between norms and between "
         "kinds of batches",
         lambda best: max(best.values()) <= 2 * min(best.values()),
+    ),
+    "batch_composition_longer_rates": (
+        "on one seed LayerNorm and PowerNorm have the best rates that they have in 300 steps, "
+        "BatchNorm half of it on shuffled batches and four times it with equal lengths",
+        lambda best: all(
+            rate == times * shorter("batch_rates")[cell]
+            for cell, rate in best.items()
+            if cell[0] != "none"
+            for times in (
+                {("masked batch", "shuffled"): 0.5, ("masked batch", "length"): 4}.get(cell, 1),
+            )
+        ),
+    ),
+    "topic_share_longer_rates": (
+        "the best rate is the same for LayerNorm, BatchNorm and PowerNorm, a quarter of what is "
+        "best for BatchNorm in 300 steps",
+        lambda best: set(best.values()) == {shorter("topic_rates")["batch", 1.0] / 4},
     ),
     "digit_rates": (
         "the best rate is larger with 8 or 32 images than with 1 or 2, and differs between norms",

@@ -10,6 +10,7 @@ import pytest
 from normtutor import experiments
 from normtutor.experiments import (
     batch_composition,
+    batch_composition_longer,
     conditional_norms,
     deep_last_norm,
     digit_batches,
@@ -34,6 +35,8 @@ from normtutor.experiments import (
     tanh_starts,
     text_stability,
     topic_doses,
+    topic_share,
+    topic_share_longer,
     warmed_remedies,
 )
 from normtutor.experiments.rates import split
@@ -299,6 +302,62 @@ def of_equal_length(statistics: str):
     if statistics == "without_gap":
         return batch_composition.without_gap(saved, "masked batch", "length")
     return batch_composition.against_layer(saved, "masked batch", "length", f"{statistics}_all")
+
+
+def after_1500(norm: str, kind: str, key: str = "all"):
+    """A norm minus LayerNorm after 1,500 steps, at the rate that was chosen for them."""
+    saved = experiments.load("batch_composition_longer")
+    if key == "training mode":
+        return batch_composition_longer.without_gap(saved, norm, kind)
+    return batch_composition_longer.against_layer(saved, norm, kind, key)
+
+
+def after_1500_at(rate: float, key: str):
+    saved = experiments.load("batch_composition_longer")
+    where = {"norm": "masked batch", "kind": "length", "learning_rate": rate}
+    return saved.values(key, **where)
+
+
+def at_the_rate_of_300(key: str = "all"):
+    layer = experiments.load("batch_composition_longer").values("all", norm="layer", kind="length")
+    return after_1500_at(0.016, key) - layer
+
+
+def lost_in_training_mode():
+    """What the larger rate costs BatchNorm on batches of equal length, in training mode."""
+    return after_1500_at(0.064, "batch_all") - after_1500_at(0.016, "batch_all")
+
+
+def half_in_training_mode() -> str:
+    part, whole = (after_1500("masked batch", "length", key) for key in ("training mode", "all"))
+    assert 0.45 < part.mean() / whole.mean() < 0.55
+    return f"in 1,500 steps {said(whole, 2)}, half of it in training mode"
+
+
+def power_beside_batch(kind: str):
+    return after_1500("power", kind) - after_1500("masked batch", kind)
+
+
+def one_language(norm: str, key: str = "loss", rate: float = topic_share_longer.RATE):
+    """A norm minus LayerNorm after 1,500 steps with nothing but one-language batches."""
+    saved = experiments.load("topic_share_longer")
+    return topic_share_longer.against_layer(saved, norm, key, rate)
+
+
+def above_entropy() -> bool:
+    saved = experiments.load("topic_share_longer")
+    entropy = topic_share.languages(topic_share_longer.CONFIG).entropy
+    return bool(saved.values("loss", norm="layer").mean() - entropy < 0.07)
+
+
+def one_language_by_mode() -> str:
+    training = one_language("batch", "own_batch")
+    evaluation = one_language("batch", "own") - training
+    assert above_entropy()
+    return (
+        f"BatchNorm is {said(training, 2)} behind in training mode, and evaluation costs it "
+        f"another {said(evaluation, 2)}"
+    )
 
 
 def gained_by_pooling() -> str:
@@ -869,8 +928,9 @@ SENTENCES = {
         lambda: (
             "equal lengths put masked BatchNorm "
             f"{said(composed('masked batch', 'layer', 'length'), 2)} "
-            "nats per token behind LayerNorm on the same batches ({numref}`fig-seq-composition`); "
-            f"one topic per batch ({said(composed('masked batch', 'layer', 'topic'), 2)}, "
+            "nats per token behind LayerNorm on the same batches ({numref}`fig-seq-composition`; "
+            f"in 1,500, {said(after_1500('masked batch', 'length'), 2)}); one topic per batch "
+            f"({said(composed('masked batch', 'layer', 'topic'), 2)}, "
             "{numref}`fig-pn-real-topics`) and neighbouring sentences "
             f"({signed(composed('masked batch', 'layer', 'document'), 2)}) did not measurably. "
             f"With one made-up language per batch it was {said(of_mixed(1.0), 2)} behind"
@@ -1363,6 +1423,71 @@ SENTENCES = {
         "06_power_norm",
         lambda: f"with equal lengths {said(composed('power', 'masked batch', 'length'), 2)} nats",
     ),
+    "equal lengths, for longer": ("03_batch_norm_vs_layer_norm", half_in_training_mode),
+    "shuffled, for longer, in depth": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        lambda: (
+            "shuffled batches leave masked BatchNorm "
+            f"{said(after_1500('masked batch', 'shuffled'), 3)} behind LayerNorm and PowerNorm "
+            f"{said(after_1500('power', 'shuffled'), 3)}."
+        ),
+    ),
+    "equal lengths, for longer, in depth": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        lambda: (
+            f"PowerNorm ends {said(after_1500('power', 'length'), 3)} behind, and BatchNorm "
+            f"{said(after_1500('masked batch', 'length'), 2)}, of which "
+            f"{said(after_1500('masked batch', 'length', 'training mode'), 2)} is there in training"
+        ),
+    ),
+    "equal lengths at the rate of 300 steps, for longer": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        lambda: (
+            f"it ends {said(at_the_rate_of_300(), 1)} behind, by {at_the_rate_of_300().min():.1f} "
+            f"to {at_the_rate_of_300().max():.1f}; in training mode it is there better than at "
+            f"0.064, by {said(lost_in_training_mode(), 2)}, and averages over shuffled batches "
+            f"leave a deficit of {said(at_the_rate_of_300('pooled_all'), 2)}"
+        ),
+    ),
+    "no norm, for longer": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        lambda: f"it ends {said(after_1500('none', 'shuffled'), 3)} behind",
+    ),
+    "PowerNorm against BatchNorm, for longer": (
+        "06_power_norm",
+        lambda: f"in 1,500, rates chosen anew, {said(-power_beside_batch('length'), 2)}",
+    ),
+    "PowerNorm against BatchNorm, for longer, in the table": (
+        "06_power_norm",
+        lambda: f"undecided (in 1,500 by {said(-power_beside_batch('length'), 2)})",
+    ),
+    "PowerNorm against BatchNorm, for longer, in depth": (
+        "in_depth/06_power_norm",
+        lambda: (
+            f"PN is {said(-power_beside_batch('length'), 2)} ahead there, and with shuffled "
+            f"sentences {said(-power_beside_batch('shuffled'), 3)}"
+        ),
+    ),
+    "one-language batches, for longer": (
+        "06_power_norm",
+        lambda: (
+            f"in 1,500 by {said(one_language('power'), 3)}, BatchNorm by "
+            f"{said(one_language('batch'), 2)}."
+        ),
+    ),
+    "one-language batches, for longer, in the table": (
+        "06_power_norm",
+        lambda: f"{said(one_language('batch') - one_language('power'), 2)} in 1,500; with equal",
+    ),
+    "one-language batches, for longer, in depth": (
+        "in_depth/06_power_norm",
+        lambda: (
+            f"PN ends {said(one_language('power'), 3)} behind it, BatchNorm "
+            f"{said(one_language('batch'), 2)}, at its rate of 300 steps "
+            f"{said(one_language('batch', rate=topic_share_longer.OF_300_STEPS), 2)}"
+        ),
+    ),
+    "one-language batches by mode, for longer": ("in_depth/06_power_norm", one_language_by_mode),
     "what end marks carry of the gap": (
         "03_batch_norm_vs_layer_norm",
         lambda: f"ends carry only {said(gap_of_end_marks(), 2)} of the gap",
