@@ -26,12 +26,12 @@ FINDINGS = {
     ),
     "batch_composition_longer": (
         "in 1,500 steps BatchNorm, PowerNorm and no norm are within 0.03 of LayerNorm on shuffled "
-        "batches; with equal lengths BatchNorm is 0.7 behind at its best rate, 3 at that of 300 "
-        "steps",
+        "batches; with equal lengths BatchNorm is 0.7 behind at its best rate, further at that "
+        "of 300",
         lambda rows: (
             max(abs(value) for name, value in rows.items() if "shuffled" in name) < 0.03
             and round(rows["equal length, BatchNorm, masked"], 1) == 0.7
-            and round(rows["equal length, BatchNorm, masked, rate of 300 steps"]) == 3
+            and rows["equal length, BatchNorm, masked, rate of 300 steps"] > 2
         ),
     ),
     "company": (
@@ -326,10 +326,10 @@ FINDINGS = {
         ),
     ),
     "topic_share_longer": (
-        "in 1,500 steps nothing but one-topic batches set PowerNorm back by a hundredth of a nat, "
-        "and BatchNorm further than in 300, at either rate",
+        "in 1,500 steps nothing but one-topic batches set PowerNorm back by one or two "
+        "hundredths of a nat, and BatchNorm further than in 300, at either rate",
         lambda rows: (
-            round(rows["PN"], 2) == 0.01
+            0.01 < rows["PN"] < 0.02
             and min(rows["BatchNorm"], rows["BatchNorm, rate of 300 steps"])
             > means("topic_share")["share 1, BatchNorm"] + 0.1
         ),
