@@ -15,8 +15,9 @@ lies between the others. It could be the tokens' own lengths, the backward pass 
 at the start that cost something; each has its variant, and none of them takes the cost away. What
 is left in all of them is that the size of the last state is fixed, apart from the gain. The copied
 output starts as the tied one does, so that only sharing it in training differs. A sixth seed, 40,
-run afterwards and not on record, lies where the five expect it in all five rows. Not checked: why a
-fixed size costs, more than 300 steps, embeddings four times as large, and other norms.
+run afterwards and not on record, lies where the five expect it in all five rows. Not checked: what
+a constant backward pass costs by itself, why a fixed size costs, more than 300 steps, embeddings
+four times as large, and other norms.
 """
 
 from dataclasses import dataclass

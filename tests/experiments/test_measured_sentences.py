@@ -265,6 +265,23 @@ def spread_of_gru_moves(norm: str) -> float:
     return float(np.mean(spread.max(axis=1) / spread.min(axis=1) - 1))
 
 
+def end_of_stream_with_ln_scaling() -> float:
+    """Mean square after the last of twelve layers, after training, over Pre-LN's."""
+    saved = experiments.load("variance_growth")
+    scaled, plain = (
+        saved.values("stream", wiring=wiring, depth=12, learning_rate=4e-3)[:, -1, -1].mean()
+        for wiring in ("ln-scaling", "pre")
+    )
+    return float(scaled / plain)
+
+
+def mean_over_spread_of_gru(norm: str) -> float:
+    """From position 2 on, over the seeds."""
+    saved = experiments.load("gru_statistics")
+    mean, spread = (saved.values(key, norm=norm)[:, 1:] for key in ("after_mean", "after_spread"))
+    return float(np.abs(mean / spread).mean())
+
+
 def parts(key: str, norm: str) -> np.ndarray:
     """Means over the seeds, (looks, norms of the network)."""
     return experiments.load("gradient_parts").values(key, norm=norm).mean(axis=0)
@@ -993,11 +1010,19 @@ SENTENCES = {
             "last".format(*100 * parts("along_mean", "rms")[-1])
         ),
     ),
+    "mean over spread in the GRU": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            "the mean is about "
+            + " or ".join({f"{mean_over_spread_of_gru(n):.1f}" for n in ("none", "layer", "rms")})
+            + " of it in all three networks"
+        ),
+    ),
     "the upper increments": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: (
-            f"({upper_increments('post'):.2f} in Post-LN, {upper_increments('deepnorm'):.2f} to "
-            f"{max(upper_increments(w) for w in ('pre', 'peri', 'deepnorm')):.2f} in the others)"
+            f"({upper_increments('post'):.2f}, against {upper_increments('deepnorm'):.2f} to "
+            f"{max(upper_increments(w) for w in ('pre', 'peri', 'deepnorm')):.2f})"
         ),
     ),
     "frozen statistics in small batches": (
@@ -1573,7 +1598,11 @@ SENTENCES = {
     ),
     "LN scaling": (
         "08_after_2020",
-        lambda: f"ends {said(wiring('ln-scaling'), 3)} nats lower",
+        lambda: (
+            "mean square ends at a "
+            + {0.25: "quarter", 0.5: "half"}[round(end_of_stream_with_ln_scaling(), 2)]
+            + f", the loss {said(wiring('ln-scaling'), 3)} nats lower"
+        ),
     ),
     "QK-norm on five seeds and on ten": (
         "in_depth/08_after_2020",
@@ -1854,6 +1883,21 @@ def text_of(page: str) -> str:
 def test_a_sentence_says_what_the_record_says(name):
     page, words = SENTENCES[name]
     assert words() in text_of(page)
+
+
+def test_swaps_cost_most_in_post_ln_and_show_no_order_among_the_other_wirings():
+    saved = experiments.load("wide_and_shallow")
+    swapped = {
+        wiring: saved.values("swapped_accuracy", wiring=wiring)[:, 4:].mean(axis=1)
+        for wiring in ("post", "pre", "peri", "deepnorm")
+    }
+    for wiring in ("pre", "peri", "deepnorm"):
+        mean, half = t_interval(swapped[wiring] - swapped["post"])
+        assert mean > half, wiring
+        mean, half = t_interval(swapped[wiring] - swapped["pre"])
+        assert wiring == "pre" or abs(mean) < half, wiring
+    mean, half = t_interval(swapped["peri"] - swapped["deepnorm"])
+    assert abs(mean) < half
 
 
 def test_a_wrong_number_is_found():
