@@ -2,7 +2,7 @@
 
 import re
 
-from browser import needs_chromium
+from browser import DESKTOP, needs_chromium
 from playwright.sync_api import expect
 
 pytestmark = needs_chromium
@@ -41,3 +41,14 @@ def test_the_filter_shows_what_fits_and_counts_it(site, serve, open_page):
     page.locator("#claims-words").fill("sphere radius")
     expect(page).to_have_url(re.compile("words=sphere"))
     assert "claim-unit-sphere" in shown(page) and len(shown(page)) < 5
+
+
+def test_the_words_of_a_verdict_keep_off_its_frame(visit):
+    rooms = visit("book/claims", **DESKTOP).evaluate(
+        """() => [...document.querySelectorAll(".claim-verdict")].map(frame => {
+          const words = document.createRange();
+          words.selectNodeContents(frame);
+          return frame.getBoundingClientRect().right - words.getBoundingClientRect().right;
+        })"""
+    )
+    assert len(rooms) > 100 and min(rooms) >= 4
