@@ -836,8 +836,8 @@ def _small_set(company: int, seed: int) -> tuple[float, float]:
     place=Place("03_batch_norm_vs_layer_norm", "Images", in_depth=True),
     recorded="half",
     condition="In training the other examples of the batch add noise; that of ten restrained our "
-    "fit. In our small test the test loss is the worse for it; other tasks and other amounts "
-    "of noise were not tried.",
+    "fit and cost test loss in 150 steps at one rate, tuned for neither. In 600 steps at a tenth "
+    "of that rate, not on record, both turned round.",
 )
 def batch_norm_regularizes() -> Evidence:
     noisy = np.array([_small_set(10, seed) for seed in range(6)])
@@ -850,16 +850,16 @@ def batch_norm_regularizes() -> Evidence:
             NOISE,
         ),
         Finding(
-            "100 digits: training loss after training with statistics of 10 images over that "
-            "with statistics of all, log2 (1 is twice)",
+            "100 digits, 150 steps: training loss after training with statistics of 10 images "
+            "over that with statistics of all, log2 (1 is twice)",
             over_seeds(np.log2(noisy[:, 0] / still[:, 0])),
             above(0),
             "A regularizer restrains the fit to the training data.",
             form=".2f",
         ),
         Finding(
-            "100 digits: test loss after training with statistics of 10 images minus with those of "
-            "all (nats per image)",
+            "100 digits, 150 steps: test loss after training with statistics of 10 images minus "
+            "with those of all (nats per image)",
             over_seeds(noisy[:, 1] - still[:, 1]),
             below(0),
             "What it gives up there it gains on other data.",

@@ -668,7 +668,8 @@ def norm_replaced() -> Evidence:
     recorded="open",
     condition="{cite:t}`xu2019` find LayerNorm better without them on half of their data sets, and "
     "propose AdaNorm in their place. On 100 digits they widen the gap between test and training "
-    "loss at the larger of two rates; at the smaller nothing shows.",
+    "loss: at the larger of two rates the test loss rises, at the smaller the training loss alone "
+    "falls (24 further seeds, not on record).",
 )
 def gain_and_bias_overfit() -> Evidence:
     def gap(affine: bool, rate: float) -> np.ndarray:

@@ -110,12 +110,9 @@ def worth(depth: int) -> np.ndarray:
     return losses["Pre-LN"] - without_layers()
 
 
-def test_without_layers_the_short_test_of_equality_is_passed_from_six_layers_on():
-    for depth in (6, 12, 24):
-        mean, half = t_interval(worth(depth))
-        assert abs(mean) + half < text_stability.MARGIN, depth
-    mean, half = t_interval(worth(2))
-    assert abs(mean) + half > text_stability.MARGIN
+def test_without_layers_the_short_test_of_equality_is_passed_each_time():
+    for depth in (2, 6, 12, 24):
+        assert text_stability.within_margin(worth(depth)), depth
 
 
 def by_depth(one: str, depths=(2, 6, 12)) -> list[str]:
@@ -976,8 +973,10 @@ SENTENCES = {
     "the largest rates of sixteen layers": (
         "questions",
         lambda: (
-            "with sixteen, from He's weights, {batch} times or more with BatchNorm, at most "
-            "{layer} with LayerNorm".format(**times_the_largest_rate())
+            "with sixteen, from He's weights, in 150 steps, {batch} times or more with BatchNorm "
+            "(ten, if 41% right counts as trained), at most {layer} with LayerNorm".format(
+                **times_the_largest_rate()
+            )
         ),
     ),
     "effective β without a norm at a larger rate": (
@@ -1354,7 +1353,7 @@ SENTENCES = {
     "RMSNorm without the last norm, in chapter 5": (
         "05_rms_norm",
         lambda: (
-            f"without it (clipped, 300 steps) RMSNorm is {said(without_last_norms(), 2)} behind"
+            f"without it RMSNorm is {said(without_last_norms(), 2)} behind in 300 clipped steps"
         ),
     ),
     "PowerNorm with the usual embeddings": (
@@ -1665,7 +1664,7 @@ SENTENCES = {
             f"{np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f}) and a tied one "
             f"{np.mean(without_last_norm(True)):.2f} "
             f"({np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f}) "
-            "({numref}`fig-deep-last-norm`). "
+            "({numref}`fig-deep-last-norm`); in 1,000 larger ones, untied, hardly. "
             "Fixup ends within 0.02 of both untied and "
             f"{np.mean(behind_fixup(True)):.2f} ahead tied"
         ),
@@ -1782,8 +1781,8 @@ SENTENCES = {
     "RMSNorm without the last norm, in the guide": (
         "which_norm",
         lambda: (
-            "without that norm, in 300 clipped steps, RMSNorm ended "
-            f"{said(rms_without_last_norm(), 2)} nats behind"
+            f"without that norm it ended {said(rms_without_last_norm(), 2)} nats behind in 300 "
+            "clipped steps"
         ),
     ),
     "BatchNorm at its best, in depth": (
