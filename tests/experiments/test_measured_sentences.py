@@ -1664,7 +1664,7 @@ SENTENCES = {
             f"{np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f}) and a tied one "
             f"{np.mean(without_last_norm(True)):.2f} "
             f"({np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f}) "
-            "({numref}`fig-deep-last-norm`); in 1,000 larger ones, untied, hardly. "
+            "({numref}`fig-deep-last-norm`); in 1,000 larger ones, untied, two seeds, hardly. "
             "Fixup ends within 0.02 of both untied and "
             f"{np.mean(behind_fixup(True)):.2f} ahead tied"
         ),
