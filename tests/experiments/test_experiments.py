@@ -96,7 +96,7 @@ def test_every_rate_of_longer_training_has_a_worse_one_on_either_side(name):
     saved = experiments.load(f"{name}_longer_rates")
     tried: dict = {}
     for record in (record for run in saved.runs for record in run["records"]):
-        cell = record["norm"], record.get("kind", record.get("share"))
+        cell = tuple(record[key] for key in ("norm", "way", "kind", "share") if key in record)
         tried.setdefault(cell, set()).add(record["learning_rate"])
     best = experiments.module_of(f"{name}_longer_rates").best_rates(saved)
     assert best.keys() == tried.keys()

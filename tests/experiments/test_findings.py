@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from normtutor import experiments
-from normtutor.experiments import package_chunks, variance_growth
+from normtutor.experiments import fine_tuning, package_chunks, variance_growth
 from normtutor.experiments.records import Saved
 
 # Each sentence that a saved run reports, and what must hold of its rows for the sentence to be
 # true. Who writes another sentence says here what it comes to.
 NORMED = ("Pre-LN", "Pre-BatchNorm")
+RECOMPUTED = "eval(), recomputed"
 
 FINDINGS = {
     "batch_composition": (
@@ -141,6 +142,15 @@ FINDINGS = {
             min(rows[f"batches of {size}, eval(), old"] for size in (2, 16)) > 5
             and rows["batches of 16, training mode"] > 5
             and rows["batches of 16, training mode, then recomputed"] < -3
+        ),
+    ),
+    "fine_tuning_longer": (
+        "in 150 steps of 16 images all ways end at about three tenths of errors, frozen recomputed "
+        "statistics lowest on average and old ones five points behind; training takes ten points "
+        "off",
+        lambda rows: (
+            4.5 < rows["batches of 16, eval(), old"] < 5.5
+            and all(value > 0 for value in rows.values())
         ),
     ),
     "gradient_parts": (
@@ -395,6 +405,10 @@ BESIDE = {
     "fine_tuning": lambda of: (
         0.77 < of("before", way="training mode", batch_size=16) < 0.85
         and 0.33 < of("before_recomputed", way="training mode", batch_size=16) < 0.43
+    ),
+    "fine_tuning_longer": lambda of: (
+        9 < 100 * (of("before_recomputed", way=RECOMPUTED) - of("error", way=RECOMPUTED)) < 11
+        and all(0.26 < of("error", way=way) < 0.34 for way in fine_tuning.WAYS)
     ),
     "gru_statistics": lambda of: (
         of("after_mean_varies", norm="layer") < of("after_mean_varies", norm="rms") / 3

@@ -594,6 +594,26 @@ def recomputed_late(size: int):
     return rows[f"batches of {size}, training mode, then recomputed"]
 
 
+def in_fifty_epochs(way: str):
+    """The same of each way, after 150 steps of 16."""
+    return fine_tuning.rows(experiments.load("fine_tuning_longer"))[f"batches of 16, {way}"]
+
+
+def left_by(way: str, epochs: int):
+    """Errors in percent, batches of 16."""
+    saved = experiments.load({5: "fine_tuning", 50: "fine_tuning_longer"}[epochs])
+    return 100 * saved.values("error", way=way, batch_size=16)
+
+
+def taken_off_by_fifty_epochs():
+    """What training after recomputing takes off, in points; no rate is best at an end."""
+    saved, way = experiments.load("fine_tuning_longer"), "eval(), recomputed"
+    rates = saved.config["learning_rates"]
+    chosen = {record["learning_rate"] for run in saved.runs for record in run["records"]}
+    assert not chosen & {min(rates), max(rates)}
+    return 100 * (saved.values("before_recomputed", way=way) - saved.values("error", way=way))
+
+
 def rougher(
     key: str, hidden: int, rate: float, beside: float | None = None, norm: str = "none"
 ) -> float:
@@ -1313,8 +1333,48 @@ SENTENCES = {
     "recomputed at the end": (
         "09_norms_at_work",
         lambda: (
-            f"by {said(recomputed_late(16), 0)} points in batches of sixteen and by "
-            f"{said(recomputed_late(2), 0)} in batches of two"
+            f"by {said(recomputed_late(16), 0)} points after fifteen steps of sixteen; after 150 "
+            f"it is undecided ({said(recomputed_late(2), 0)} ahead in batches of two, "
+            f"{said(in_fifty_epochs('training mode, then recomputed'), 1)} behind in batches of "
+            "sixteen)"
+        ),
+    ),
+    "fine-tuning in fifty epochs": (
+        "09_norms_at_work",
+        lambda: (
+            f"took {said(taken_off_by_fifty_epochs(), 0)} points off in fifty of sixteen. Even "
+            f"there frozen old statistics ended {said(in_fifty_epochs('eval(), old'), 1)} points"
+        ),
+    ),
+    "all five ways in fifty epochs": (
+        "09_norms_at_work",
+        lambda: "all five ways end at {:.0f} to {:.0f}%".format(
+            *(f(left_by(way, 50).mean() for way in fine_tuning.WAYS) for f in (min, max))
+        ),
+    ),
+    "fine-tuning in fifty epochs, in depth": (
+        "in_depth/09_norms_at_work",
+        lambda: (
+            f"not behind ({said(in_fifty_epochs('training mode, then recomputed'), 1)} points "
+            f"ahead). There training after recomputing has taken "
+            f"{said(taken_off_by_fifty_epochs(), 1)}"
+        ),
+    ),
+    "old statistics in fifty epochs": (
+        "questions",
+        lambda: (
+            f"frozen old statistics {said(in_fifty_epochs('eval(), old'), 1)} points behind "
+            "recomputed ones"
+        ),
+    ),
+    "frozen statistics that do not fit": (
+        "questions",
+        lambda: (
+            f"old statistics left {said(left_by('eval(), old', 5), 0)}% errors, recomputed ones "
+            f"{said(left_by('eval(), recomputed', 5), 0)}% "
+            "({numref}`fig-work-fine-tuning`); after 150 steps "
+            f"{said(left_by('eval(), old', 50), 0)}% and "
+            f"{said(left_by('eval(), recomputed', 50), 0)}%."
         ),
     ),
     "Post-LN's warm-up on text": (
