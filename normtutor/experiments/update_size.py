@@ -10,12 +10,10 @@ Control: a large first update could simply reflect a large gradient, so the grad
 recorded too. Post-LN with small initial weights is the control: its norms stand where Post-LN's do,
 its top gradient is large and its update small. The traces differ from one another in the wiring,
 the rate or the warm-up alone. A sixth seed, 40, run afterwards and not on record, lies where the
-five expect it in all five rows. At larger rates the output no longer moves in proportion: at 32
-layers, tried on the five seeds and not on record, Post-LN's first step moves it 1.3 (0.9 to 1.8)
-times as far as Pre-LN's at 0.001 and 1.0 (0.8 to 1.2) times at 0.004, against 3.5 at the rate of
-the record. Of the traces only the failing ones pass a likeness of 0.999; at a rate of 0.002, tried
-on five seeds and not on record, all do, and three of them come apart again and learn. Not checked:
-plain SGD, and other tasks than sorting.
+five expect it in all five rows. At larger rates the output no longer moves in proportion, and a
+likeness that only the failing traces reach here need not be the end: both are in
+:mod:`normtutor.experiments.update_size_rates`. Not checked: plain SGD, and other tasks than
+sorting.
 """
 
 from dataclasses import dataclass, field

@@ -344,6 +344,12 @@ FINDINGS = {
             > means("topic_share")["share 1, BatchNorm"] + 0.1
         ),
     ),
+    "update_size_rates": (
+        "at the rate 0.004 Post-LN's first step moves the output no farther than Pre-LN's, and its "
+        "tokens stay alike for 200 steps; at 0.002 they become as alike and come apart on three of "
+        "five seeds",
+        lambda rows: abs(rows["rate 0.004"]) < 0.2 and rows["rate 1e-06"] > 1.5,
+    ),
     "update_size": (
         "in the Post-LN run that fails, all tokens become alike and stay so, and the lowest "
         "gradient vanishes",

@@ -37,6 +37,7 @@ from normtutor.experiments import (
     topic_doses,
     topic_share,
     topic_share_longer,
+    update_size_rates,
     warmed_remedies,
 )
 from normtutor.experiments.rates import split
@@ -856,15 +857,51 @@ def warmup_of_six(wiring: str = "pre") -> str:
     return signed(warm - cold)
 
 
-def as_far_as_pre_ln() -> list[str]:
+def as_far_as_pre_ln(rate: float | None = None) -> list[str]:
     """How many times as far as Pre-LN's Post-LN's first step goes at 32 layers, with interval."""
-    saved = experiments.load("update_size")
-    post, pre = (
-        saved.values("change", part="first step", wiring=wiring, depth=32)
-        for wiring in ("post", "pre")
-    )
-    mean, half = t_interval(np.log(post / pre))
+    if rate is None:
+        saved = experiments.load("update_size")
+        post, pre = (
+            saved.values("change", part="first step", wiring=wiring, depth=32)
+            for wiring in ("post", "pre")
+        )
+        ratio = post / pre
+    else:
+        ratio = update_size_rates.farther(experiments.load("update_size_rates"), rate)
+    mean, half = t_interval(np.log(ratio))
     return [f"{np.exp(value):.1f}" for value in (mean, mean - half, mean + half)]
+
+
+def followed(key: str, rate: float) -> np.ndarray:
+    """A trace of Post-LN through all 200 steps, (seeds, looks)."""
+    return experiments.load("update_size_rates").values(key, part="trace", learning_rate=rate)
+
+
+def come_apart() -> str:
+    """What becomes of tokens that are alike: at 0.002 some come apart, at 0.004 none."""
+    words = ["none", "one", "two", "three", "four", "five"]
+    likeness = followed("likeness", 2e-3)
+    assert (likeness[:, :21].max(1) > 0.999).all()
+    assert (followed("likeness", 4e-3)[:, 5:] > 0.999).all()
+    apart = words[(likeness[:, -1] < 0.5).sum()]
+    return f"at 0.002 they pass 0.999, and within 200 steps come apart on {apart} of five seeds"
+
+
+def losses_apart() -> list[float]:
+    """The least and the largest loss of those that come apart; the others have learned little."""
+    loss, apart = followed("loss", 2e-3)[:, -1], followed("likeness", 2e-3)[:, -1] < 0.5
+    assert apart.sum() == 3
+    assert loss[~apart].min() > 2.2
+    assert followed("loss", 4e-3)[:, -1].min() > 2.3
+    return [loss[apart].min(), loss[apart].max()]
+
+
+def stream_times_gradient(wiring: str = "post") -> np.ndarray:
+    """Size of the stream times that of the gradient over layers, over its value at layer 1."""
+    saved = experiments.load("depth_profiles")
+    where = {"wiring": wiring, "when": "untrained"}
+    product = (saved.values("signal", **where) * saved.values("gradient", **where))[:, 1:]
+    return (product / product[:, :1]).mean(0)
 
 
 def failures() -> np.ndarray:
@@ -896,6 +933,27 @@ SENTENCES = {
         lambda: (
             "moves {} times as far as Pre-LN for the same rate (95% interval {} to {})"
         ).format(*as_far_as_pre_ln()),
+    ),
+    "Post-LN's first step at larger rates, in depth": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            "moves {} times as far ({} to {}) at 0.001 and {} times ({} to {}) at 0.004"
+        ).format(*as_far_as_pre_ln(1e-3), *as_far_as_pre_ln(4e-3)),
+    ),
+    "alike and apart again": ("07_pre_ln_and_post_ln", come_apart),
+    "alike and apart again, in depth": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            "at 0.002 all five seeds pass it, and after 200 steps three have come apart again, "
+            "with losses of {:.1f} to {:.1f}, while at 0.004 none has"
+        ).format(*losses_apart()),
+    ),
+    "stream times gradient": (
+        "07_pre_ln_and_post_ln",
+        lambda: (
+            "ends about where it began at layer 1, in Post-LN after a dip to "
+            f"{stream_times_gradient().min():.0%}"
+        ),
     ),
     "warm-up of six layers of Pre-LN": (
         "in_depth/07_pre_ln_and_post_ln",
