@@ -1025,7 +1025,22 @@ SENTENCES = {
             f"({said(composed('masked batch', 'layer', 'topic'), 2)}, "
             "{numref}`fig-pn-real-topics`) and neighbouring sentences "
             f"({signed(composed('masked batch', 'layer', 'document'), 2)}) did not measurably. "
-            f"With one made-up language per batch it was {said(of_mixed(1.0), 2)} behind"
+            f"With one made-up language per batch it was {said(of_mixed(1.0), 2)} behind "
+            f"({{numref}}`fig-pn-topics`; in 1,500, {said(one_language('batch'), 2)})."
+        ),
+    ),
+    "two domains, in the questions": (
+        "questions",
+        lambda: (
+            f"ended {said(of_mixed(1.0), 2)} nats per token behind LayerNorm after 300 steps and "
+            f"{said(one_language('batch'), 2)} after 1,500"
+        ),
+    ),
+    "Post-LN with larger batches, in the guide": (
+        "which_norm",
+        lambda: (
+            f"of 1,024 they reached {in_larger_batches(300).mean():.2f} nats (no layers: "
+            f"{more_tokens.losses(experiments.load('more_tokens'))['no layers'].mean():.2f})"
         ),
     ),
     "errors under decay, in the questions": (
