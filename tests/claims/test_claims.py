@@ -97,6 +97,25 @@ def test_the_page_says_by_how_much_the_shift_grows():
     assert sentence in " ".join("\n".join(cell.source for cell in depth.cells).split())
 
 
+def test_the_page_says_what_gain_and_bias_do_to_the_losses():
+    measured = [finding.value for finding in judged("gain-and-bias-overfit").evidence[:6]]
+    small, training, test, large, less, more = measured
+
+    def said(value: Interval) -> str:
+        return f"{value.mean:.3f} ± {value.half_width:.3f}"
+
+    sentence = (
+        f"widen the gap between test and training loss by {said(large)} nats at the larger of two "
+        f"rates, where the test loss rises by {said(more)}, and by {said(small)} at the smaller, "
+        "where both fall, the training loss further"
+    )
+    depth = nbformat.read(BOOK / "in_depth" / "05_rms_norm.ipynb", as_version=4)
+    assert sentence in " ".join("\n".join(cell.source for cell in depth.cells).split())
+    # The intervals do not reach zero.
+    assert all(v.mean + v.half_width < 0 for v in (training, test, less))
+    assert training.mean < test.mean and more.mean > more.half_width
+
+
 def other_side(finding: Finding) -> Finding:
     """The same finding with a number on the other side of an end of its range."""
     low, high = finding.claimed

@@ -74,9 +74,9 @@ FINDINGS = {
         ),
     ),
     "deep_last_norm": (
-        "at twelve layers, each at its best embeddings, LayerNorm and RMSNorm gain by a last norm, "
-        "tied or not, and dynamic tanh loses by its last place; small initial gains do much of "
-        "what the last norm does",
+        "in 300 clipped steps at twelve layers, each at its best embeddings, LayerNorm and RMSNorm "
+        "gain by a last norm, tied or not, and dynamic tanh loses by its last place; small initial "
+        "gains do much of what the last norm does",
         lambda rows: all(
             rows[f"{norm}, no last norm, {head}"] - rows[f"{norm}, last norm, {head}"] > 0.3
             and rows[f"DyT, last norm, {head}"] - rows[f"DyT, no last norm, {head}"] > 0.03
