@@ -23,7 +23,14 @@ from normtutor.claims.ledger import (
     near,
     over_seeds,
 )
-from normtutor.experiments import encoder_decoder, remedies, sgd_map, text_stability, update_size
+from normtutor.experiments import (
+    encoder_decoder,
+    remedies,
+    sgd_map,
+    small_pre_ln,
+    text_stability,
+    update_size,
+)
 from normtutor.models import TransformerLM
 from normtutor.training import start
 
@@ -523,8 +530,9 @@ def large_gradients_and_warm_up() -> Evidence:
     recorded="open",
     condition="The literature disagrees. In our sorting task it ends a little ahead with six "
     "layers; with twelve it is behind from usual weights, and from smaller ones in its lower "
-    "layers ahead of Pre-LN from usual ones. On text, in batches of 256 tokens and from usual "
-    "weights, it is behind with two layers already. The models are small and the runs short.",
+    "layers ahead of Pre-LN from usual ones and from the same. On text, in batches of 256 tokens "
+    "and from usual weights, it is behind with two layers already. The models are small and the "
+    "runs short.",
 )
 def post_ln_ends_better() -> Evidence:
     saved = experiments.load("warmup_map")
@@ -540,6 +548,8 @@ def post_ln_ends_better() -> Evidence:
     tried = experiments.load("remedies")
     small = remedies.losses_by_rate(tried, wiring="post-small", depth=12, warmup=0)
     small = remedies.at_best_rate(small)[0]
+    pre = experiments.load("small_pre_ln")
+    same_weights = remedies.at_best_rate(small_pre_ln.losses(pre, 0, 60))[0]
     fresh = experiments.load("text_stability")
     text = {depth: text_stability.losses(fresh, depth) for depth in (2, 6)}
     why = "To end better is to have the smaller loss."
@@ -567,6 +577,11 @@ def post_ln_ends_better() -> Evidence:
             "sorting, 12 layers: test loss of Post-LN with smaller initial weights in its lower "
             "layers, without warm-up, minus Pre-LN's (nats per digit)",
             over_seeds(small - end("pre", 12)),
+            form=".3f",
+        ),
+        Finding(
+            "the same, minus Pre-LN's with the same weights, at its best rate and warm-up",
+            over_seeds(small - same_weights),
             form=".3f",
         ),
         *(

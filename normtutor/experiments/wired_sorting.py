@@ -27,9 +27,10 @@ POST_SMALL = Wiring(
     ("stream",),
     weights=lambda layer, depth: (1.0, 1 / (depth - layer + 1), 1 / (depth - layer + 1)),
 )
+PRE_SMALL = replace(WIRINGS["pre"], weights=POST_SMALL.weights)  # the same weights in Pre-LN
 # Takase et al. (2023) as their code has it: the initial weights of a layer divided by √depth too.
 B2T_SMALL = replace(WIRINGS["b2t"], weights=lambda layer, depth: (depth**-0.5,) * 3)
-EXTRA = {"post-small": POST_SMALL, "b2t-small": B2T_SMALL}
+EXTRA = {"post-small": POST_SMALL, "pre-small": PRE_SMALL, "b2t-small": B2T_SMALL}
 
 
 EVERY = 10  # steps between two points of a curve

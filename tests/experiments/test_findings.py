@@ -344,6 +344,14 @@ FINDINGS = {
             > means("topic_share")["share 1, BatchNorm"] + 0.1
         ),
     ),
+    "small_pre_ln": (
+        "the small initial weights that put Post-LN ahead of Pre-LN do not lower Pre-LN's own best "
+        "loss; with them Post-LN ends 0.07 below Pre-LN",
+        lambda rows: (
+            min(rows.values()) > 0.1
+            and round(rows["0 steps of warm-up"] - means("remedies")["post-small"], 2) == 0.07
+        ),
+    ),
     "update_size_rates": (
         "at the rate 0.004 Post-LN's first step moves the output no farther than Pre-LN's, and its "
         "tokens stay alike for 200 steps; at 0.002 they become as alike and come apart on three of "

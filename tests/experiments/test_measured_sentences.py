@@ -31,6 +31,7 @@ from normtutor.experiments import (
     remedies,
     scale_and_rate,
     sgd_map,
+    small_pre_ln,
     small_starts,
     tanh_starts,
     text_stability,
@@ -833,6 +834,12 @@ def wirings_at_their_best(depth: int):
     return remedies.at_best_rate(post)[0] - remedies.at_best_rate(pre)[0]
 
 
+def small_pre(*warmups: int):
+    """Test loss of Pre-LN with small weights, at the best rate of these warm-ups."""
+    saved = experiments.load("small_pre_ln")
+    return remedies.at_best_rate(small_pre_ln.losses(saved, *warmups))[0]
+
+
 def warmed(wiring: str):
     return sorted_best(wiring, 60) - sorted_best("pre", 60)
 
@@ -986,6 +993,23 @@ SENTENCES = {
         lambda: (
             f"*small below* is {said(either('post-small'), 3)} ahead of Pre-LN, Fixup "
             f"{said(either('fixup'), 3)}, B2T {said(either('b2t'), 3)}"
+        ),
+    ),
+    "Pre-LN with small weights": (
+        "07_pre_ln_and_post_ln",
+        lambda: (
+            f"{said(sorted_best('post-small', 0) - sorted_best('pre', 60), 3)} nats below Pre-LN's "
+            f"with warm-up and {said(sorted_best('post-small', 0) - small_pre(0, 60), 3)} below "
+            "Pre-LN's with the same weights"
+        ),
+    ),
+    "Pre-LN with small weights, in depth": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            f"it ends at {said(small_pre(0), 3)} without warm-up and {said(small_pre(60), 3)} with "
+            f"it: at its best {said(small_pre(0, 60) - sorted_best('pre', 0, 60), 3)} behind "
+            "Pre-LN with usual weights, and "
+            f"{said(small_pre(0, 60) - sorted_best('post-small', 0, 60), 3)} behind *small below*"
         ),
     ),
     "twice the warm-up": (
