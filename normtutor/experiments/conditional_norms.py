@@ -5,12 +5,12 @@ Class and noise level reach it not at all, added to the stream once at the input
 every block, or through AdaLN-Zero, whose blocks start as the identity.
 
 Control: the same embedding of class and noise level serves all ways, data, noise and order are the
-same, and each way has the better of two learning rates by the loss on validation images. AdaLN and
-AdaLN-Zero have more parameters; "added at the input, wider" has as many and no conditional norm. An
-eleventh seed, 40, run afterwards and not on record, lies where the ten expect it in all four rows.
-In five times as many steps it helps at the input, too
-(:mod:`normtutor.experiments.conditional_norms_longer`). Not checked: the condition added in every
-block without a norm, so telling every block may be what counts.
+same, and each way has the better of two learning rates by the loss on validation images, the larger
+for all. AdaLN and AdaLN-Zero have more parameters; "added at the input, wider" has as many and no
+conditional norm. An eleventh seed, 40, run afterwards and not on record, lies where the ten expect
+it in all four rows. In five times as many steps, with rates chosen for them, it helps at the input,
+too (:mod:`normtutor.experiments.conditional_norms_longer`). Not checked: larger rates in 300 steps,
+and the condition added in every block without a norm, so telling every block may be what counts.
 """
 
 import math

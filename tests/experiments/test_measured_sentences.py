@@ -12,6 +12,7 @@ from normtutor.experiments import (
     batch_composition,
     batch_composition_longer,
     conditional_norms,
+    conditional_norms_longer,
     deep_last_norm,
     digit_batches,
     effective_rate,
@@ -195,10 +196,11 @@ def adaln_minus_zero():
     return rows["AdaLN"] - rows["AdaLN-Zero"]
 
 
-def for_longer(way: str, than: str):
+def for_longer(way: str, than: str, rate: float | None = None):
+    """How far a way ends above another, which is at its best rate or at this one."""
     saved = experiments.load("conditional_norms_longer")
-    assert {record["rate"] for run in saved.runs for record in run["records"]} == {0.01}
-    return saved.values("loss", way=way) - saved.values("loss", way=than)
+    losses = conditional_norms_longer.losses
+    return losses(saved, way, rate) - losses(saved, than)
 
 
 def with_qk_norm(rate: float):
@@ -1743,6 +1745,14 @@ SENTENCES = {
         lambda: (
             f"AdaLN-Zero ends {said(for_longer('AdaLN-Zero', 'AdaLN'), 3)} *above* AdaLN, and "
             f"{said(for_longer('AdaLN-Zero', 'AdaLN-Zero, gates from one'), 3)} above itself"
+        ),
+    ),
+    "AdaLN-Zero, for longer, at the rate of the others": (
+        "in_depth/09_norms_at_work",
+        lambda: (
+            "at 0.01, the rate of the others, the distances are "
+            f"{said(for_longer('AdaLN-Zero', 'AdaLN', 0.01), 3)} and "
+            f"{said(for_longer('AdaLN-Zero', 'AdaLN-Zero, gates from one', 0.01), 3)}"
         ),
     ),
     "gates from one": (
