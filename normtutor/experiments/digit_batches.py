@@ -11,14 +11,15 @@ Control: BatchNorm could lead because its rate suits it better, so every norm is
 batch size; or because it sees more, so every run sees the same number of images. A smaller batch
 then means more steps, which is why norms are compared at one batch size and never across them. A
 network without a norm runs alongside; all start from He's weights, which it needs with ReLU. Those
-could hold the norms back, which also train from torch's. BatchNorm's losses changed with the start
-no more than seeds differ. With one and two images GroupNorm and LayerNorm gained by He's weights;
-with 32, at the same rate and with torch's output layer, not on record, GroupNorm ended lower on all
-five seeds, still far behind BatchNorm, and the network without a norm may be held back as well, so
-there none of the three is compared with another. A sixth seed, 40, run afterwards and not on
-record, lies where the five expect it in all twelve rows. After fifteen epochs at the same rates, on
-two seeds and not on record, BatchNorm still leads with 8 images; with 2 it is undecided. Not
-checked: that output layer with rates of its own, and longer training with 32.
+could hold the norms back, which also train from torch's. From torch's, five seeds, each at a rate
+of its own and no longer on record, BatchNorm's losses could not be told from those here, and with
+one and two images GroupNorm and LayerNorm ended higher. With 32, at the same rate and with torch's
+output layer, not on record, GroupNorm ended lower on all five seeds, still far behind BatchNorm,
+and the network without a norm may be held back as well, so there none of the three is compared with
+another. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in all
+twelve rows. After fifteen epochs at the same rates, on two seeds and not on record, BatchNorm still
+leads with 8 images; with 2 it is undecided. Not checked: that output layer with rates of its own,
+and longer training with 32.
 """
 
 from dataclasses import dataclass
