@@ -31,6 +31,7 @@ from normtutor.experiments import (
     qk_norm,
     remedies,
     scale_and_rate,
+    scale_and_rate_longer,
     sgd_map,
     small_pre_ln,
     small_starts,
@@ -744,6 +745,27 @@ def times_the_largest_rate() -> dict[str, str]:
     return {norm: words[round(largest[norm] / largest["none"])] for norm in ("batch", "layer")}
 
 
+def right_in_1500(norm: str, scale: float) -> np.ndarray:
+    """Percent of the test images right after 1,500 steps, at the best rate."""
+    return scale_and_rate_longer.best(experiments.load("scale_and_rate_longer"), norm, scale)
+
+
+def at_other_scales() -> str:
+    """What 1,500 steps give without a norm at 0.71 and 1.4 times He's scale, and at He's."""
+    found = [right_in_1500("none", scale).mean() for scale in (0.7071, 1.4142, 1.0)]
+    assert right_in_1500("none", scale_and_rate.TORCH).max() < 10.5
+    return "in 1,500 steps, rates chosen anew, {:.0f}% or {:.0f}% (He's: {:.0f}%).".format(*found)
+
+
+def in_1500_steps() -> str:
+    """The same in the control, with the least and the most of the seeds."""
+    less, more = (right_in_1500("none", scale) for scale in (0.7071, 1.4142))
+    return (
+        f"gets {less.mean():.0f} % right ({less.min():.0f} to {less.max():.0f}), 1.4 times "
+        f"{more.mean():.0f} % ({more.min():.0f} to {more.max():.0f}, at a rate of 0.0003)"
+    )
+
+
 def farthest_from_pre_ln() -> float:
     """The farthest end of an interval beside Pre-LN, all with 60 steps of warm-up, but ReZero."""
     wirings = set(warmed_remedies.rows(experiments.load("warmed_remedies"))) - {"rezero"}
@@ -1328,6 +1350,19 @@ SENTENCES = {
             f"Fixup, best at a quarter, loses {said(fixup_at(1 / 16), 3)} at a sixteenth and "
             f"{said(fixup_at(1.0), 3)} at the usual size, where it is "
             f"{said(sizes('Pre-LN')[1.0] - sizes('no norm, Fixup')[1.0], 2)} *ahead*"
+        ),
+    ),
+    "other scales, for longer": ("01_internal_covariate_shift", at_other_scales),
+    "other scales, for longer, in depth": (
+        "in_depth/01_internal_covariate_shift",
+        in_1500_steps,
+    ),
+    "He's scale, for longer, in depth": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            "no norm then comes to {:.0f} %, LayerNorm to {:.0f} and BatchNorm to {:.0f}.".format(
+                *(right_in_1500(norm, 1.0).mean() for norm in ("none", "layer", "batch"))
+            )
         ),
     ),
     "Fixup where layers pay": (

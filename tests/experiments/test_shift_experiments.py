@@ -34,6 +34,7 @@ NAMES = (
     "gradient_parts",
     "statistics_outside",
     "scale_and_rate",
+    "scale_and_rate_longer",
 )
 
 
