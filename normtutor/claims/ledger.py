@@ -7,9 +7,10 @@ where it does. The others are told for context. From the judged findings the ver
 
 - **true** if the claim's predictions all came out as it says;
 - **false** if none did;
-- **half** if some did and some did not: the claim leaves out a condition;
-- **open** if a finding's interval reaches over the end of the range, or if the function says that
-  something is unsettled: the evidence does not decide.
+- **half** if some did and some did not, whatever is undecided beside them: the claim leaves out a
+  condition;
+- **open** otherwise, if a finding's interval reaches over the end of the range; and always if the
+  function says that something is unsettled: the evidence does not decide.
 """
 
 import math
@@ -162,15 +163,17 @@ def verdict_of(evidence: Iterable[Finding | Unsettled]) -> str:
     answers = {
         item.agrees for item in items if isinstance(item, Finding) and item.claimed is not None
     }
-    if None in answers or any(isinstance(item, Unsettled) for item in items):
+    if any(isinstance(item, Unsettled) for item in items):
         return OPEN
     if not answers:
         raise ValueError(
             "evidence needs a judged finding, or something unsettled: give a Finding the range "
             "that the claim implies (claimed=near(...), above(...) or below(...)) and its why."
         )
-    if len(answers) == 2:
+    if {True, False} <= answers:
         return HALF
+    if None in answers:
+        return OPEN
     return TRUE if True in answers else FALSE
 
 

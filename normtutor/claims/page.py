@@ -8,6 +8,7 @@ from html import escape
 from typing import NamedTuple
 
 from normtutor.claims.ledger import (
+    HALF,
     VERDICTS,
     Claim,
     Evidence,
@@ -71,8 +72,9 @@ def deciding(evidence: Evidence) -> str:
     if not findings:
         return "no number decides it yet"
     undecided = [finding for finding in findings if finding.agrees is None]
-    against = [finding for finding in findings if not finding.agrees]
-    one = (undecided or against or findings)[0]
+    against = [finding for finding in findings if finding.agrees is False]
+    first = against + undecided if verdict_of(evidence) == HALF else undecided + against
+    one = (first or findings)[0]
     partial = not undecided and any(isinstance(item, Unsettled) for item in evidence)
     line = f"{plain_text(one.what)}: {one.number}; by the claim: {one.prediction}"
     return f"so far: {line}" if partial else line
