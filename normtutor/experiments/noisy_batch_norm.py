@@ -8,8 +8,8 @@ shows, the training loss over the run.
 
 Control: weights that do not suit the networks without a norm, or the rate, could explain a
 difference. All networks start with He's weights, and they are also compared at equal rates. Over
-2,000 steps, on two seeds and not on record, about three quarters of the gain are left. A seventh
-seed, 40, run afterwards and not on record, lies where the six expect it in all three rows.
+1,000 steps 78 % of the gain are left (:mod:`normtutor.experiments.noisy_batch_norm_longer`). A
+seventh seed, 40, run afterwards and not on record, lies where the six expect it in all three rows.
 """
 
 import math

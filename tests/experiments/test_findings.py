@@ -230,6 +230,13 @@ FINDINGS = {
         "with noise behind BatchNorm inputs shift more than without a norm, and it is still fast",
         lambda rows: rows["noisy batch"] < rows["none"] / 5,
     ),
+    "noisy_batch_norm_longer": (
+        "over 1,000 steps 78 % of BatchNorm's gain in training loss stay when noise puts the shift "
+        "back",
+        lambda rows: (
+            rows["none"] > 0 and round(100 * (1 - rows["noisy batch"] / rows["none"])) == 78
+        ),
+    ),
     "norm_decay": (
         "decay on γ, β and biases as well shrinks γ; what it does to the test loss ten seeds "
         "hardly tell",
@@ -535,7 +542,7 @@ def test_what_a_run_is_said_to_find_is_what_is_on_record(name):
 
 
 def shorter(name):
-    """The best rates of 300 steps."""
+    """The best rates of the shorter runs."""
     return experiments.module_of(name).best_rates(experiments.load(name))
 
 
@@ -568,6 +575,14 @@ CHOSEN = {
         "half of it is as good",
         lambda best: all(
             rate == (0.005 if way == "AdaLN-Zero" else 0.01) for (way,), rate in best.items()
+        ),
+    ),
+    "noisy_batch_norm_longer_rates": (
+        "on one seed the best rates over 1,000 steps are those of 200: 0.1 without a norm, 1 with "
+        "BatchNorm, with noise or without",
+        lambda best: (
+            best == {("none",): 0.1, ("batch",): 1.0, ("noisy batch",): 1.0}
+            and best.items() <= {(k,): v for k, v in shorter("noisy_batch_norm").items()}.items()
         ),
     ),
     "digit_rates": (

@@ -26,6 +26,7 @@ from normtutor.experiments import (
     logit_remedies,
     more_tokens,
     noisy_batch_norm,
+    noisy_batch_norm_longer,
     norm_decay,
     power_statistics,
     qk_norm,
@@ -751,6 +752,24 @@ def times_the_largest_rate() -> dict[str, str]:
     return {norm: words[round(largest[norm] / largest["none"])] for norm in ("batch", "layer")}
 
 
+def kept_in_1000() -> np.ndarray:
+    """Percent of BatchNorm's gain that noise behind it leaves over 1,000 steps."""
+    return noisy_batch_norm_longer.kept(experiments.load("noisy_batch_norm_longer"))
+
+
+def noisy_in_1000() -> str:
+    saved = experiments.load("noisy_batch_norm_longer")
+    mean, half = t_interval(kept_in_1000())
+    shift = saved.values("shift", norm="noisy batch") / saved.values("shift", norm="none")
+    end = {norm: saved.values("curve", norm=norm).mean(axis=1) for norm in ("none", "noisy batch")}
+    assert max(values.max() for values in end.values()) < 0.005 and round(shift.mean()) == 10
+    return (
+        f"keeps {mean:.0f}% ± {half:.0f}% of the gain, averaged over the run, with ten times the "
+        "shift of the network without a norm. At the end all three losses are below 0.005; the "
+        f"noisy network's minus that without a norm is {said(end['noisy batch'] - end['none'], 4)}"
+    )
+
+
 def right_in_1500(norm: str, scale: float) -> np.ndarray:
     """Percent of the test images right after 1,500 steps, at the best rate."""
     return scale_and_rate_longer.best(experiments.load("scale_and_rate_longer"), norm, scale)
@@ -1358,6 +1377,15 @@ SENTENCES = {
             f"{said(sizes('Pre-LN')[1.0] - sizes('no norm, Fixup')[1.0], 2)} *ahead*"
         ),
     ),
+    "noise, for longer": (
+        "01_internal_covariate_shift",
+        lambda: f"over 200 steps is left (in 1,000, {kept_in_1000().mean():.0f}%).",
+    ),
+    "noise, for longer, in the answers": (
+        "questions",
+        lambda: f"over 200 steps stayed ({kept_in_1000().mean():.0f}% over 1,000)",
+    ),
+    "noise, for longer, in depth": ("in_depth/01_internal_covariate_shift", noisy_in_1000),
     "other scales, for longer": ("01_internal_covariate_shift", at_other_scales),
     "other scales, for longer, in depth": (
         "in_depth/01_internal_covariate_shift",

@@ -18,6 +18,7 @@ from normtutor.experiments import (
     input_drift,
     loss_landscape,
     noisy_batch_norm,
+    noisy_batch_norm_longer_rates,
     rates,
     scale_and_rate,
     statistics_outside,
@@ -29,6 +30,7 @@ NAMES = (
     "input_drift",
     "learning_rate_sweep",
     "noisy_batch_norm",
+    "noisy_batch_norm_longer",
     "covariate_shift_gradients",
     "loss_landscape",
     "gradient_parts",
@@ -48,6 +50,12 @@ def test_the_saved_run_belongs_to_the_code(name):
         assert len(run["records"]) == len(module.CONFIG.conditions)
     rows = module.rows(saved)
     assert all(len(values) >= 5 for values in rows.values())
+
+
+def test_every_rate_with_noise_for_longer_has_a_worse_one_on_either_side():
+    module = noisy_batch_norm_longer_rates
+    best = module.best_rates(experiments.load("noisy_batch_norm_longer_rates"))
+    assert all(min(module.RATES[n]) < rate < max(module.RATES[n]) for (n,), rate in best.items())
 
 
 def test_descent_is_torchs_sgd():
