@@ -91,7 +91,9 @@ def test_learning_rates_are_those_that_tuning_chose(name):
     assert {cell[-1] for cell in used.keys() - best.keys()} <= set(batch_composition.UNTUNED)
 
 
-@pytest.mark.parametrize("name", ["batch_composition", "conditional_norms", "topic_share"])
+@pytest.mark.parametrize(
+    "name", ["batch_composition", "conditional_norms", "rms_against_layer", "topic_share"]
+)
 def test_every_rate_of_longer_training_has_a_worse_one_on_either_side(name):
     saved = experiments.load(f"{name}_longer_rates")
     tried: dict = {}

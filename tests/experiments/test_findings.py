@@ -286,6 +286,11 @@ FINDINGS = {
             and abs(rows["no norm, 0.41×"] - 10) < 0.5
         ),
     ),
+    "rms_against_layer_longer": (
+        "in 1,500 steps, tied, with a norm at the end and the usual embeddings, RMSNorm and "
+        "LayerNorm are equivalent within 2% of perplexity",
+        lambda rows: abs(rows["RMSNorm"]) < 0.01,
+    ),
     "sgd_map": (
         "under SGD, too, Post-LN stalls at rates at which Pre-LN trains, and warm-up helps it",
         lambda rows: rows["12 layers"] > 0.2 and -0.1 < rows["6 layers"] < 0.1,
@@ -493,7 +498,11 @@ BESIDE = {
     ),
 }
 # These say that something is small, whatever its sign: what would be noticed is a large one.
-SMALL = {"larger_batches": "Pre-BatchNorm", "norm_decay": "BatchNorm, decay 1"}
+SMALL = {
+    "rms_against_layer_longer": "RMSNorm",
+    "larger_batches": "Pre-BatchNorm",
+    "norm_decay": "BatchNorm, decay 1",
+}
 
 
 def means(name: str) -> dict[str, float]:
@@ -552,6 +561,14 @@ CHOSEN = {
         "on one seed the best rate differs by at most a factor of 2 between norms and between "
         "kinds of batches",
         lambda best: max(best.values()) <= 2 * min(best.values()),
+    ),
+    "rms_against_layer_longer_rates": (
+        "at 1,500 steps the best rate of LayerNorm and of RMSNorm is half of that of 300",
+        lambda best: all(
+            rate == shorter("rms_rates")[cell] / 2
+            for cell, rate in best.items()
+            if cell != ("none",)
+        ),
     ),
     "batch_composition_longer_rates": (
         "on one seed LayerNorm and PowerNorm have the best rates that they have in 300 steps, "
