@@ -9,8 +9,8 @@ Control: a smaller rate would also keep logits small, so both models are trained
 of either model lies inside this grid. Nothing else protects the runs: no clipping, no weight decay.
 Such remedies are compared in :mod:`normtutor.experiments.logit_remedies`. An eleventh seed,
 40, run afterwards and not on record, lies where the ten expect it in five of six rows; rate 0.004:
-0.0159, expected 0.0044 to 0.0155. In 1,000 steps, two seeds tried and not on record, QK-norm ends
-0.002 lower and 0.008 higher at 0.016. Not checked: larger models, for which the norm was proposed.
+0.0159, expected 0.0044 to 0.0155. For 1,000 steps see :mod:`normtutor.experiments.qk_norm_longer`.
+Not checked: larger models, for which the norm was proposed.
 """
 
 import math

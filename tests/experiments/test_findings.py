@@ -368,6 +368,11 @@ FINDINGS = {
             > means("topic_share")["share 1, BatchNorm"] + 0.1
         ),
     ),
+    "qk_norm_longer": (
+        "in 1,000 steps QK-norm makes no visible difference at the best rate, and costs about 0.01 "
+        "at half of it",
+        lambda rows: abs(rows["rate 0.016"]) < 0.006 and round(rows["rate 0.008"], 2) == 0.01,
+    ),
     "small_pre_ln": (
         "the small initial weights that put Post-LN ahead of Pre-LN do not lower Pre-LN's own best "
         "loss; with them Post-LN ends 0.07 below Pre-LN",

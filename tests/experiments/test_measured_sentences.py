@@ -30,6 +30,7 @@ from normtutor.experiments import (
     norm_decay,
     power_statistics,
     qk_norm,
+    qk_norm_longer,
     remedies,
     rms_against_layer_longer,
     scale_and_rate,
@@ -208,6 +209,26 @@ def for_longer(way: str, than: str, rate: float | None = None):
 
 def with_qk_norm(rate: float):
     return qk_norm.rows(experiments.load("qk_norm"))[f"rate {rate:g}"]
+
+
+def with_qk_norm_longer(rate: float):
+    """The same after 1,000 steps, in which the best rate of both models is 0.016."""
+    saved = experiments.load("qk_norm_longer")
+    for norm in ("none", "rms"):
+        losses = {
+            tried: saved.values("validation", qk_norm=norm, learning_rate=tried).mean()
+            for tried in qk_norm_longer.RATES
+        }
+        assert min(losses, key=losses.__getitem__) == 0.016
+    return qk_norm.rows(saved)[f"rate {rate:g}"]
+
+
+def largest_in_1000_steps() -> float:
+    saved = experiments.load("qk_norm_longer")
+    return max(
+        saved.values("largest", qk_norm="none", learning_rate=rate).max()
+        for rate in qk_norm_longer.RATES
+    )
 
 
 def wiring(name: str):
@@ -1786,7 +1807,8 @@ SENTENCES = {
     "QK-norm at the best rate and below": (
         "08_after_2020",
         lambda: (
-            f"difference shows (+{said(with_qk_norm(0.032), 3)}), and at the smaller ones it "
+            f"difference shows (+{said(with_qk_norm(0.032), 3)}; in 1,000 steps "
+            f"{signed(with_qk_norm_longer(0.016), 4)}), and at the smaller ones it "
             f"*costs* about 0.01: {said(with_qk_norm(0.016), 3)} at 0.016"
         ),
     ),
@@ -1854,6 +1876,15 @@ SENTENCES = {
             "mean square ends at a "
             + {0.25: "quarter", 0.5: "half"}[round(end_of_stream_with_ln_scaling(), 2)]
             + f", the loss {said(wiring('ln-scaling'), 3)} nats lower"
+        ),
+    ),
+    "QK-norm in 1,000 steps": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"QK-norm minus none is {signed(with_qk_norm_longer(0.016), 4)} there, "
+            f"{signed(with_qk_norm_longer(0.008))} at 0.008 and "
+            f"{signed(with_qk_norm_longer(0.032))} at 0.032; no logit passes "
+            f"{np.ceil(largest_in_1000_steps()):.0f} without the norm"
         ),
     ),
     "QK-norm on five seeds and on ten": (
