@@ -268,13 +268,32 @@ def norm_replaced():
     return saved.values("loss_without_centring", norm="layer") - before
 
 
-def errors_under_decay(norm: str = "batch", strength: float = 1.0):
+def errors_under_decay(
+    norm: str = "batch", strength: float = 1.0, run: str = "norm_decay", key: str = "test_error"
+):
     """Test error with decay on all parameters minus on matrices alone."""
-    saved = experiments.load("norm_decay")
+    saved = experiments.load(run)
     everywhere, matrices = (
-        saved.values("test_error", norm=norm, decay=strength, on=on) for on in ("all", "matrices")
+        saved.values(key, norm=norm, decay=strength, on=on) for on in ("all", "matrices")
     )
     return everywhere - matrices
+
+
+def errors_under_long_decay() -> str:
+    """After 1,500 steps, where no difference of loss or errors leaves out zero."""
+    for norm in ("layer", "batch"):
+        for strength in (0.1, 1.0):
+            for key in ("test_loss", "test_error"):
+                mean, half = t_interval(
+                    errors_under_decay(norm, strength, "norm_decay_longer", key)
+                )
+                assert abs(mean) < half
+    return said(errors_under_decay(run="norm_decay_longer"), 1, 100)
+
+
+def gain_after_long_decay(norm: str):
+    saved = experiments.load("norm_decay_longer")
+    return saved.values("gain", norm=norm, decay=1.0, on="all")
 
 
 def of_gru(norm: str, other: str = "layer"):
@@ -1836,6 +1855,33 @@ SENTENCES = {
     "decay on γ": (
         "09_norms_at_work",
         lambda: f"{said(with_decay_on_all('LayerNorm', 0.1), 3)}, LayerNorm's at λ = 0.1",
+    ),
+    "decay on γ for 1,500 steps": (
+        "09_norms_at_work",
+        lambda: f"(five seeds) the difference is {errors_under_long_decay()} points, and no other",
+    ),
+    "γ after 1,500 steps of decay": (
+        "09_norms_at_work",
+        lambda: "after 1,500 at {:.2f} (LayerNorm) and {:.2f} (BatchNorm)".format(
+            *(gain_after_long_decay(norm).mean() for norm in ("layer", "batch"))
+        ),
+    ),
+    "γ after 1,500 steps of decay, in depth": (
+        "in_depth/09_norms_at_work",
+        lambda: (
+            f"|γ| of {said(gain_after_long_decay('layer'), 3)} with LayerNorm and "
+            f"{said(gain_after_long_decay('batch'), 3)} with BatchNorm. No difference leaves out "
+            "zero there, of loss or of errors; BatchNorm's errors at λ = 1 differ by "
+            f"{errors_under_long_decay()} points"
+        ),
+    ),
+    "decay on γ for 1,500 steps, asked": (
+        "questions",
+        lambda: f"after 1,500 steps that was {errors_under_long_decay()} points",
+    ),
+    "decay on γ for 1,500 steps, in the guide": (
+        "which_norm",
+        lambda: f"*with* it, after 1,500 steps {errors_under_long_decay()} (",
     ),
     "AdaLN-Zero": (
         "in_depth/09_norms_at_work",
