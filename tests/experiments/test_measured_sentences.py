@@ -23,6 +23,7 @@ from normtutor.experiments import (
     larger_batches,
     last_norm_parts,
     learning_rate_sweep,
+    learning_rate_sweep_longer,
     logit_remedies,
     more_tokens,
     noisy_batch_norm,
@@ -816,6 +817,19 @@ def noisy_in_1000() -> str:
     )
 
 
+def sigmoids_in_1000(norm: str, scale: float, optimizer: str) -> np.ndarray:
+    """Percent of errors after 1,000 steps, at the best rate."""
+    optimizers = {"sgd": "SGD", "adamw": "Adam"}
+    what = "BatchNorm" if norm == "batch" else f"no norm, weights {scale:g}×"
+    rows = learning_rate_sweep_longer.rows(experiments.load("learning_rate_sweep_longer"))
+    return rows[f"{what}, {optimizers[optimizer]}"]
+
+
+def sigmoids_below() -> str:
+    """What no seed exceeds from the larger weights after 1,000 steps of SGD, in whole percent."""
+    return f"in 1,000 steps below {np.ceil(sigmoids_in_1000('none', 4.0, 'sgd').max()):.0f}%; Adam"
+
+
 def right_in_1500(norm: str, scale: float) -> np.ndarray:
     """Percent of the test images right after 1,500 steps, at the best rate."""
     return scale_and_rate_longer.best(experiments.load("scale_and_rate_longer"), norm, scale)
@@ -1421,6 +1435,21 @@ SENTENCES = {
             f"Fixup, best at a quarter, loses {said(fixup_at(1 / 16), 3)} at a sixteenth and "
             f"{said(fixup_at(1.0), 3)} at the usual size, where it is "
             f"{said(sizes('Pre-LN')[1.0] - sizes('no norm, Fixup')[1.0], 2)} *ahead*"
+        ),
+    ),
+    "sigmoids, for longer": (
+        "01_internal_covariate_shift",
+        lambda: f"(after 1,000, {sigmoids_in_1000('none', 1.0, 'adamw').mean():.0f}%)",
+    ),
+    "sigmoids from larger weights, for longer": ("01_internal_covariate_shift", sigmoids_below),
+    "sigmoids, for longer, in depth": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            f"in 1,000 Adam brings it to {said(sigmoids_in_1000('none', 1.0, 'adamw'), 1)}% and "
+            "SGD, at 0.3 and 1, still not to train (`learning_rate_sweep_longer`, five seeds; from "
+            "weights four times as large SGD comes to "
+            f"{said(sigmoids_in_1000('none', 4.0, 'sgd'), 1)}%, BatchNorm to "
+            f"{said(sigmoids_in_1000('batch', 1.0, 'sgd'), 1)}%)"
         ),
     ),
     "noise, for longer": (

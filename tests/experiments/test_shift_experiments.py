@@ -29,6 +29,7 @@ from normtutor.models import MLP
 NAMES = (
     "input_drift",
     "learning_rate_sweep",
+    "learning_rate_sweep_longer",
     "noisy_batch_norm",
     "noisy_batch_norm_longer",
     "covariate_shift_gradients",
