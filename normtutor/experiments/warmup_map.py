@@ -10,9 +10,8 @@ cannot be learned at this depth in so few steps, for which Pre-LN is the control
 sublayers, sequences and steps, and it learns. The gradients before training and the change of the
 output are recorded in the same runs, so that both explanations of warm-up are held against the same
 facts. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in three of
-four rows; Post-LN, 6 layers: -1.6918, expected -2.1775 to -2.0773. In 800 steps, two seeds
-tried and not on record, 12 layers of Post-LN without warm-up stay at chance at 0.004 and 0.008, and
-Pre-LN with 60 steps of it gets more than 99.9% of the digits right. Not checked: clipping, larger
+four rows; Post-LN, 6 layers: -1.6918, expected -2.1775 to -2.0773. More steps for the stall at
+0.004 are in :mod:`normtutor.experiments.warmup_map_longer`. Not checked: clipping, larger
 embeddings, and text.
 """
 

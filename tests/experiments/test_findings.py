@@ -388,6 +388,10 @@ FINDINGS = {
         "at half of it",
         lambda rows: abs(rows["rate 0.016"]) < 0.006 and round(rows["rate 0.008"], 2) == 0.01,
     ),
+    "warmup_map_longer": (
+        "in 800 steps without warm-up twelve layers of Post-LN stay at chance at the rate 0.004",
+        lambda rows: abs(rows["rate 0.004"] - np.log(10)) < 0.02,
+    ),
     "small_pre_ln": (
         "the small initial weights that put Post-LN ahead of Pre-LN do not lower Pre-LN's own best "
         "loss; with them Post-LN ends 0.07 below Pre-LN",

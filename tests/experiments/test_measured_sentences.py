@@ -2262,5 +2262,11 @@ def test_swaps_cost_most_in_post_ln_and_show_no_order_among_the_other_wirings():
     assert abs(mean) < half
 
 
+def test_post_ln_without_warm_up_is_stuck_and_not_slow():
+    losses = experiments.load("warmup_map_longer").values("loss", learning_rate=4e-3)
+    assert abs(losses - np.log(10)).max() < 0.02
+    assert "at 0.004 it still is after 800 steps" in text_of("in_depth/07_pre_ln_and_post_ln")
+
+
 def test_a_wrong_number_is_found():
     assert said([1.0, 1.0, 1.0], 2) == "1.00 ± 0.00" != said([1.01, 1.01, 1.01], 2)
