@@ -25,6 +25,7 @@ from normtutor.experiments import (
     learning_rate_sweep,
     learning_rate_sweep_longer,
     logit_remedies,
+    loss_landscape_longer,
     more_tokens,
     noisy_batch_norm,
     noisy_batch_norm_longer,
@@ -830,6 +831,35 @@ def sigmoids_below() -> str:
     return f"in 1,000 steps below {np.ceil(sigmoids_in_1000('none', 4.0, 'sgd').max()):.0f}%; Adam"
 
 
+def curvature_after_400(words: str) -> str:
+    """The words, if ηλ without a norm is below 1 at every look from step 400 on, on every seed."""
+    saved = experiments.load("loss_landscape_longer")
+    assert all(
+        (rate * loss_landscape_longer.curvature(saved, "none", rate)).max() < 1
+        for rate in loss_landscape_longer.RATES
+    )
+    return words
+
+
+def curvature_at_equal_rates() -> str:
+    rows = loss_landscape_longer.rows(experiments.load("loss_landscape_longer"))
+    times = " and ".join(f"{10 ** values.mean():.1f}" for values in rows.values())
+    return curvature_after_400(
+        "from step 400 to 1,000 $\\eta\\lambda$ is below 1 on all five seeds, and at equal rates "
+        f"$\\lambda$ {times} times as large without a norm"
+    )
+
+
+def ended_lower(rate: float) -> str:
+    saved = experiments.load("loss_landscape_longer")
+    return signed(loss_landscape_longer.ended_lower(saved, rate), 1)
+
+
+def a_quarter_after_1000() -> str:
+    assert ended_lower(0.1).startswith("−2.0")
+    return "(0.019 against 0.037), after 1,000 a quarter."
+
+
 def right_in_1500(norm: str, scale: float) -> np.ndarray:
     """Percent of the test images right after 1,500 steps, at the best rate."""
     return scale_and_rate_longer.best(experiments.load("scale_and_rate_longer"), norm, scale)
@@ -1451,6 +1481,19 @@ SENTENCES = {
             f"{said(sigmoids_in_1000('none', 4.0, 'sgd'), 1)}%, BatchNorm to "
             f"{said(sigmoids_in_1000('batch', 1.0, 'sgd'), 1)}%)"
         ),
+    ),
+    "curvature after 400 steps": (
+        "01_internal_covariate_shift",
+        lambda: curvature_after_400("after 400 it is below 1."),
+    ),
+    "curvature after 400 steps, in depth": (
+        "in_depth/01_internal_covariate_shift",
+        curvature_at_equal_rates,
+    ),
+    "smoother and slower, for longer": ("01_internal_covariate_shift", a_quarter_after_1000),
+    "smoother and slower, for longer, in depth": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: f"after 1,000 a quarter ({ended_lower(0.1)}; at rate 0.3 {ended_lower(0.3)})",
     ),
     "noise, for longer": (
         "01_internal_covariate_shift",

@@ -34,6 +34,7 @@ NAMES = (
     "noisy_batch_norm_longer",
     "covariate_shift_gradients",
     "loss_landscape",
+    "loss_landscape_longer",
     "gradient_parts",
     "statistics_outside",
     "scale_and_rate",
