@@ -26,12 +26,12 @@ modes, so the same test batches are scored in both, and its running statistics a
 plain averages; from topics that become rarer, but every sentence is drawn equally often whatever
 the share; or from a LayerNorm model that trains badly, as it does with Post-LN, so the norms stand
 inside the branches. LayerNorm is scored on other test sentences than BatchNorm in its two modes;
-trained again, not on record, and scored on the same ones, it predicts end marks less well than
-BatchNorm's training mode on all five seeds, too. A sixth seed, 40, run afterwards and not on
-record, lies where the five expect it in all nineteen rows. Shuffled batches and equal lengths have
-1,500 steps in :mod:`normtutor.experiments.batch_composition_longer`; on one-topic batches, tried on
-two seeds and not on record, BatchNorm stayed within 0.03 in them. Not checked: a second text, and
-another warm-up of PowerNorm's statistic.
+on the same ones, of equal length, it predicts end marks less well than BatchNorm's training mode,
+too (:mod:`normtutor.experiments.batch_composition_ends`). A sixth seed, 40, run afterwards and not
+on record, lies where the five expect it in all nineteen rows. Shuffled batches and equal lengths
+have 1,500 steps in :mod:`normtutor.experiments.batch_composition_longer`; on one-topic batches,
+tried on two seeds and not on record, BatchNorm stayed within 0.03 in them. Not checked: a second
+text, and another warm-up of PowerNorm's statistic.
 """
 
 from collections.abc import Iterable, Iterator

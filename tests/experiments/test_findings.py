@@ -25,6 +25,16 @@ FINDINGS = {
             and all(abs(value) < 0.02 for name, value in rows.items() if "RMSNorm" in name)
         ),
     ),
+    "batch_composition_ends": (
+        "on the same batches of equal length BatchNorm with the batch's statistics predicts end "
+        "marks better than LayerNorm on every seed, and on shuffled ones it does not",
+        lambda rows: (
+            rows["equal length, batch statistics"]
+            < -0.2
+            < -0.05
+            < rows["shuffled, batch statistics"]
+        ),
+    ),
     "batch_composition_longer": (
         "in 1,500 steps BatchNorm, PowerNorm and no norm are within 0.03 of LayerNorm on shuffled "
         "batches; with equal lengths BatchNorm is 0.7 behind at its best rate, further at that "

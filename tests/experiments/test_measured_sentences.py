@@ -10,6 +10,7 @@ import pytest
 from normtutor import experiments
 from normtutor.experiments import (
     batch_composition,
+    batch_composition_ends,
     batch_composition_longer,
     conditional_norms,
     conditional_norms_longer,
@@ -353,10 +354,11 @@ def times_chance() -> np.ndarray:
 
 
 def end_marks():
-    saved = experiments.load("batch_composition")
-    return saved.values("batch_end", norm="masked batch", kind="length") - saved.values(
-        "end", norm="layer", kind="length"
-    )
+    """BatchNorm's loss with the batch's statistics minus LayerNorm's, on the same batches."""
+    rows = batch_composition_ends.rows(experiments.load("batch_composition_ends"))
+    mean, half = t_interval(rows["shuffled, batch statistics"])
+    assert mean + half > 0 and (rows["equal length, batch statistics"] < 0).all()
+    return rows["equal length, batch statistics"]
 
 
 def composed(norm: str, other: str, kind: str):
@@ -1677,6 +1679,10 @@ SENTENCES = {
     "end marks in batches of equal length": (
         "03_batch_norm_vs_layer_norm",
         lambda: f"better than LayerNorm, by {said(end_marks(), 2)} nats",
+    ),
+    "end marks on the same batches": (
+        "in_depth/03_batch_norm_vs_layer_norm",
+        lambda: f"than LayerNorm does, by {said(end_marks(), 2)} on the same test batches",
     ),
     "equal lengths with the batch's statistics": (
         "03_batch_norm_vs_layer_norm",
