@@ -1940,7 +1940,9 @@ SENTENCES = {
     ),
     "decay on γ for 1,500 steps": (
         "09_norms_at_work",
-        lambda: f"(five seeds) the difference is {errors_under_long_decay()} points, and no other",
+        lambda: (
+            f"(five seeds) it is {errors_under_long_decay()} points, and none of the differences"
+        ),
     ),
     "γ after 1,500 steps of decay": (
         "09_norms_at_work",
