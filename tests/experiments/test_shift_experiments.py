@@ -21,6 +21,7 @@ from normtutor.experiments import (
     noisy_batch_norm_longer_rates,
     rates,
     scale_and_rate,
+    scale_and_rate_longer,
     statistics_outside,
 )
 from normtutor.experiments.records import Saved
@@ -52,6 +53,13 @@ def test_the_saved_run_belongs_to_the_code(name):
         assert len(run["records"]) == len(module.CONFIG.conditions)
     rows = module.rows(saved)
     assert all(len(values) >= 5 for values in rows.values())
+
+
+def test_every_best_rate_in_1500_steps_lies_inside_its_grid():
+    saved = experiments.load("scale_and_rate_longer")
+    for (norm, scale), tried in scale_and_rate_longer.GRID.items():
+        best = scale_and_rate_longer.right(saved, norm, scale).mean(axis=0).argmax()
+        assert scale == scale_and_rate.TORCH or 0 < best < len(tried) - 1
 
 
 def test_every_rate_with_noise_for_longer_has_a_worse_one_on_either_side():
