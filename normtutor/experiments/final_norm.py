@@ -17,20 +17,22 @@ one, on another seed. Twelve layers are in :mod:`normtutor.experiments.deep_last
 Control: the last norm could cost something because of the rate, so every condition is trained at
 four, and the best lies inside the grid at scale 1; because of the embeddings, to which a tied
 output binds it, so the output is also untied; or because of their scale, so they are also larger:
-with the best scale LayerNorm's tied model is no longer worse with the last norm than without it
-at the usual one. With the largest embeddings the best rate is the largest of the four, so a norm
-could still gain. No norm, which has nothing after the last layer either, runs alongside, from
-ordinary weights; from Fixup's it is ahead of both norms at the usual embeddings
-(:mod:`normtutor.experiments.small_starts`, which also has LayerNorm with small gains). Which part
-of the last norm costs a tied model with the usual embeddings what it does is the subject of
-:mod:`normtutor.experiments.last_norm_parts`. A sixth seed, 40, run afterwards and not on record,
-lies where the five expect it in all 12 rows. It is a matter of 300 steps: after 1,500, on seed 20
-and not on record, at the usual embeddings and the best of two or three rates, LayerNorm's tied
-model with the last norm is level with no norm (0.002 behind), and the last norm costs 0.056 tied
-and 0.006 untied. Dynamic tanh's lead is one of 300 steps, too: after 1,000, same seed, embeddings
-and choice of rates, it is ahead of LayerNorm by 0.027 (tied) and 0.017 (untied) without the last
-norm, with it 0.006 ahead untied and 0.030 behind tied. Not checked: larger embeddings for dynamic
-tanh.
+with the best scale LayerNorm's tied model is no longer worse with the last norm than without it at
+the usual one. With the largest embeddings the best rate is the largest of the four; on another seed
+a rate twice as large is worse (:mod:`normtutor.experiments.tanh_embeddings_rates`), and still
+larger embeddings gain LayerNorm 0.007 untied and nothing tied. No norm, which has nothing after the
+last layer either, runs alongside, from ordinary weights; from Fixup's it is ahead of both norms at
+the usual embeddings (:mod:`normtutor.experiments.small_starts`, which also has LayerNorm with small
+gains). Which part of the last norm costs a tied model with the usual embeddings what it does is the
+subject of :mod:`normtutor.experiments.last_norm_parts`. A sixth seed, 40, run afterwards and not on
+record, lies where the five expect it in all 12 rows. It is a matter of 300 steps: after 1,500, on
+seed 20 and not on record, at the usual embeddings and the best of two or three rates, LayerNorm's
+tied model with the last norm is level with no norm (0.002 behind), and the last norm costs 0.056
+tied and 0.006 untied. Dynamic tanh's lead is one of 300 steps, too: after 1,000, same seed,
+embeddings and choice of rates, it is ahead of LayerNorm by 0.027 (tied) and 0.017 (untied) without
+the last norm, with it 0.006 ahead untied and 0.030 behind tied. Larger embeddings for dynamic tanh
+are in :mod:`normtutor.experiments.tanh_embeddings`. Not checked: such embeddings for RMSNorm beyond
+64 times the usual ones.
 """
 
 import dataclasses

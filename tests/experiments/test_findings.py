@@ -381,6 +381,11 @@ FINDINGS = {
             and rows["small gains, tied"] < -0.04
         ),
     ),
+    "tanh_embeddings": (
+        "at three layers larger embeddings for both do not change who is ahead: tied dynamic tanh, "
+        "untied LayerNorm",
+        lambda rows: rows["tied"] < -0.05 and rows["untied"] > 0.04,
+    ),
     "topic_share": (
         "in 300 steps one-topic batches set BatchNorm back, and PowerNorm about half as far in "
         "five seeds, as far in a sixth",

@@ -41,6 +41,7 @@ from normtutor.experiments import (
     sgd_map,
     small_pre_ln,
     small_starts,
+    tanh_embeddings,
     tanh_starts,
     text_stability,
     topic_doses,
@@ -585,9 +586,14 @@ def large_embeddings(tied: bool) -> str:
 
 def tanh_at_three(tied: bool) -> str:
     """Test loss of dynamic tanh minus LayerNorm's, each at its best, three layers."""
-    saved = experiments.load("final_norm")
-    tanh, layer = (final_norm.chosen(saved, norm=n, tied=tied)["test"] for n in ("tanh", "layer"))
+    tanh, layer = (tanh_embeddings.at_best(norm, tied) for norm in ("tanh", "layer"))
     return said(tanh - layer, 3)
+
+
+def tanh_with_larger_embeddings() -> str:
+    """Test loss of dynamic tanh, untied, with larger embeddings minus that of its best model."""
+    larger = experiments.load("tanh_embeddings").values("test", norm="tanh")
+    return said(larger - tanh_embeddings.at_best("tanh", False), 3)
 
 
 def with_more_tokens(build: str, against: str = "Pre-LN"):
@@ -2128,6 +2134,17 @@ SENTENCES = {
             f"untied model is {tanh_at_three(False)} ahead of DyT's best, its tied one "
             f"{tanh_at_three(True)} behind"
         ),
+    ),
+    "dynamic tanh at three layers, in the chapter": (
+        "08_after_2020",
+        lambda: (
+            f"DyT is {tanh_at_three(True)} nats ahead with a tied output and "
+            f"{tanh_at_three(False)} behind with an untied one"
+        ),
+    ),
+    "dynamic tanh with larger embeddings": (
+        "in_depth/08_after_2020",
+        lambda: f"level with that ({tanh_with_larger_embeddings()} higher)",
     ),
     "the low start at twelve layers, in depth": (
         "in_depth/08_after_2020",

@@ -22,6 +22,8 @@ from normtutor.experiments import (
     more_tokens_rates,
     rates,
     records,
+    tanh_embeddings,
+    tanh_embeddings_rates,
     tanh_starts,
     text_stability,
     text_stability_rates,
@@ -330,6 +332,54 @@ def test_who_is_ahead_when_all_are_tuned_depends_on_the_output():
         best = [final_norm.chosen(saved, norm=norm, tied=tied) for norm in ("tanh", "layer")]
         assert (sign * (best[0]["test"] - best[1]["test"])).mean() > 0
     assert best[0]["final"] is False and best[1]["scale"] == 64
+
+
+def test_larger_embeddings_of_dynamic_tanh_on_one_seed():
+    tried, usual = experiments.load("tanh_embeddings_rates"), experiments.load("tanh_starts")
+    assert tried.seeds == usual.seeds
+    validation = {}
+    for saved in (tried, usual):
+        for r in saved.runs[0]["records"]:
+            lower = {0.5: 1.0, 0.125: 4.0, 0.03125: 16.0}.get(r["alpha"], 64.0)
+            key = r["norm"], r["final"], r["tied"], r["scale"], lower if r["scale"] > 1 else 1.0
+            validation.setdefault(key, {}).setdefault(r["learning_rate"], []).append(
+                r["validation"]
+            )
+    least = {key: min(map(min, losses.values())) for key, losses in validation.items()}
+    for tied in (True, False):
+        without = least["tanh", False, tied, 1.0, 1.0]
+        larger = min(least["tanh", False, tied, 4.0, lower] for lower in (1.0, 4.0))
+        assert round(larger - without, 2) == 0.12
+    for tied, gain in ((True, 0.14), (False, 0.05)):
+        usual_last, lower = (least["tanh", True, tied, s, s] for s in (1.0, 4.0))
+        assert round(usual_last - lower, 2) == gain
+        assert min(least["tanh", True, tied, s, s] for s in (16.0, 64.0)) > usual_last
+    assert round(least["tanh", True, True, 4.0, 4.0] - least["tanh", False, True, 1.0, 1.0], 2) == (
+        0.18
+    )
+    gain = least["tanh", False, False, 1.0, 1.0] - least["tanh", True, False, 4.0, 4.0]
+    assert round(gain, 3) == 0.017
+    assert round(least["layer", True, False, 64.0, 1.0], 3) - 0.007 == pytest.approx(
+        round(least["layer", True, False, 256.0, 1.0], 3), abs=6e-4
+    )
+
+
+def test_larger_embeddings_are_trained_as_was_best_on_another_seed():
+    best = tanh_embeddings_rates.best(experiments.load("tanh_embeddings_rates"))
+    for condition in tanh_embeddings.CONFIG.conditions:
+        found = best[condition.norm, condition.final, condition.tied]
+        assert {key: found[key] for key in vars(condition)} == vars(condition)
+    assert best["layer", True, True]["scale"] == 64
+    assert not set(tanh_embeddings.SEEDS) & set(tanh_embeddings_rates.SEEDS)
+
+
+def test_the_best_of_two_runs_is_taken_by_the_validation_loss():
+    saved, there = experiments.load("tanh_embeddings"), experiments.load("final_norm")
+    assert_allclose(
+        tanh_embeddings.at_best("layer", False, saved), saved.values("test", norm="layer")
+    )
+    tanh = final_norm.chosen(there, norm="tanh", tied=False)["test"]
+    assert_allclose(tanh_embeddings.at_best("tanh", False, saved), tanh)
 
 
 def test_the_figures_get_what_they_need():
