@@ -7,9 +7,10 @@ stands apart; LayerNorm is trained anew, so that every difference is within one 
 Control: that of topic_share, that topics become neither rarer nor harder, holds here as well. The
 rate could favour a norm, so LayerNorm and PowerNorm have the two rates that were best for them at
 the neighbouring shares, and the better one is chosen on two other seeds; BatchNorm was best at one
-rate at all three shares, the largest of its grid, and has that one. An eighth seed, 40, run
-afterwards and not on record, lies where the seven expect it in all four rows. Not checked: larger
-rates, and norms that take only one statistic from the batch.
+rate at all three shares and has that one; twice that rate is worse at all three
+(:mod:`normtutor.experiments.topic_rates_wider`). An eighth seed, 40, run afterwards and not on
+record, lies where the seven expect it in all four rows. Not checked: other rates at these two
+shares, and norms that take only one statistic from the batch.
 """
 
 import numpy as np

@@ -5,10 +5,10 @@ are used nowhere else. The rate with the smallest loss in evaluation mode, avera
 is taken.
 
 Control: rates are chosen on other seeds. All norms share one grid of three rates, and many of the
-chosen ones lie at an end of it: without one-topic batches every norm might prefer a larger rate;
-with nothing else, BatchNorm a larger one, and RMSNorm a smaller one. LayerNorm and PN lose more
-than half a nat there at 0.003, half the smallest rate (one seed, not on record). The grid favours
-no norm by design, and is narrow for all of them.
+chosen ones lie at an end of it. For LayerNorm, BatchNorm and PowerNorm
+:mod:`normtutor.experiments.topic_rates_wider` tries the next rate beyond each of these ends, and it
+is worse. The grid favours no norm by design. Not checked: rates beyond it for RMSNorm and for the
+norms that take only one statistic from the batch.
 """
 
 from typing import Any

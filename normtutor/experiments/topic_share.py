@@ -12,13 +12,14 @@ other seeds. The shares between, a quarter and three quarters, are in
 Control: a deficit could come from topics that become rarer or harder, but every topic stays as
 frequent as before and the chains do not change. LayerNorm and RMSNorm, which cannot see who shares
 a batch, are the control; norms that take only one of the two statistics from the batch show what
-each does alone. Topics here have no symbol in common. Those of a real text share most of
-their words, and :mod:`normtutor.experiments.batch_composition` repeats the experiment with them. A
-sixth seed, 40, run afterwards and not on record, lies where the five expect it in 14 of 15 rows; in
-the last, PowerNorm with nothing but one-topic batches, it is at 0.29, beyond their 0.00 to 0.22 and
-no better than BatchNorm. How far PowerNorm is set back in 300 steps is thus not settled; in 1,500,
-in :mod:`normtutor.experiments.topic_share_longer`, it hardly is. Not checked: another warm-up of
-its statistic.
+each does alone. Topics here have no symbol in common. Those of a real text share most of their
+words, and :mod:`normtutor.experiments.batch_composition` repeats the experiment with them. All
+models are Post-LN with a tied output; :mod:`normtutor.experiments.topic_share_pre` has the two ends
+with Pre-LN and an untied one. A sixth seed, 40, run afterwards and not on record, lies where the
+five expect it in 14 of 15 rows; in the last, PowerNorm with nothing but one-topic batches, it is at
+0.29, beyond their 0.00 to 0.22 and no better than BatchNorm. How far PowerNorm is set back in 300
+steps is thus not settled; in 1,500, in :mod:`normtutor.experiments.topic_share_longer`, it hardly
+is. Not checked: another warm-up of its statistic.
 """
 
 from collections.abc import Iterator
@@ -123,6 +124,11 @@ class Config:
     steps: int = 300
     test_batches: int = 20
 
+    @property
+    def build(self) -> dict[str, Any]:
+        """How the model is built beyond its size; as it is, Post-LN with a tied output."""
+        return {}
+
 
 # The learning rates that topic_rates chose; a test compares them with its saved run.
 CONFIG = Config(
@@ -211,6 +217,7 @@ def train_condition(
         max_length=config.length,
         norm=NORMS[condition.norm],
         dropout=0.0,
+        **config.build,
     )
     history = train(
         model,

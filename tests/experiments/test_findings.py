@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from normtutor import experiments
-from normtutor.experiments import fine_tuning, package_chunks, variance_growth
+from normtutor.experiments import (
+    fine_tuning,
+    package_chunks,
+    topic_rates_wider,
+    topic_share_pre_rates,
+    topic_share_pre_rates_mixed,
+    variance_growth,
+)
 from normtutor.experiments.records import Saved
 
 # Each sentence that a saved run reports, and what must hold of its rows for the sentence to be
@@ -420,6 +427,17 @@ FINDINGS = {
             and round(rows["0 steps of warm-up"] - means("remedies")["post-small"], 2) == 0.07
         ),
     ),
+    "topic_share_pre": (
+        "with Pre-LN and an untied output, too, nothing but one-topic batches set BatchNorm back "
+        "in 300 steps, a norm with the batch's mean alone nine tenths as far, PowerNorm a fifth "
+        "as far",
+        lambda rows: (
+            max(abs(value) for name, value in rows.items() if "share 0," in name) < 0.01
+            and rows["share 1, BatchNorm"] > 0.2
+            and round(rows["share 1, batch mean, RMSNorm"] / rows["share 1, BatchNorm"], 1) == 0.9
+            and round(rows["share 1, PN"] / rows["share 1, BatchNorm"], 1) == 0.2
+        ),
+    ),
     "update_size_rates": (
         "at the rate 0.004 Post-LN's first step moves the output no farther than Pre-LN's, and its "
         "tokens stay alike for 200 steps; at 0.002 they become as alike and come apart on three of "
@@ -649,6 +667,31 @@ CHOSEN = {
         lambda best: (
             best == {("none",): 0.1, ("batch",): 1.0, ("noisy batch",): 1.0}
             and best.items() <= {(k,): v for k, v in shorter("noisy_batch_norm").items()}.items()
+        ),
+    ),
+    "topic_rates_wider": (
+        "with Post-LN every rate beyond that grid is worse than the best one in it, for LayerNorm, "
+        "BatchNorm and PowerNorm",
+        lambda best: all(
+            topic_rates_wider.best_rates(topic_rates_wider.grids())[cell] == within
+            and rate in (2 * within, within / 2)
+            for cell, rate in best.items()
+            for within in (shorter("topic_rates")[cell],)
+        ),
+    ),
+    "topic_share_pre_rates": (
+        "with Pre-LN and an untied output every best rate is two or four times that of "
+        "topic_rates, whose grid ends at 0.024",
+        lambda best: all(
+            round(rate / shorter("topic_rates")[cell], 6) in (2, 4) for cell, rate in best.items()
+        ),
+    ),
+    "topic_share_pre_rates_mixed": (
+        "on mixed batches LayerNorm and PowerNorm lose at rates beyond 0.096, with Pre-LN",
+        lambda best: all(
+            0.096 == topic_share_pre_rates.best_rates(topic_share_pre_rates.grids())[cell] < rate
+            and rate == min(topic_share_pre_rates_mixed.RATES)
+            for cell, rate in best.items()
         ),
     ),
     "digit_rates": (

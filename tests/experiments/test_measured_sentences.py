@@ -47,6 +47,7 @@ from normtutor.experiments import (
     topic_doses,
     topic_share,
     topic_share_longer,
+    topic_share_pre,
     update_size_rates,
     warmed_remedies,
 )
@@ -434,6 +435,33 @@ def one_language_by_mode() -> str:
     return (
         f"BatchNorm is {said(training, 2)} behind in training mode, and evaluation costs it "
         f"another {said(evaluation, 2)}"
+    )
+
+
+def one_language_pre(norm: str, key: str = "loss", share: float = 1.0):
+    """A norm minus LayerNorm with Pre-LN, an untied output, and one-language batches alone."""
+    return topic_share_pre.against_layer(experiments.load("topic_share_pre"), norm, share, key)
+
+
+def evaluation_costs_pre():
+    """What the switch to evaluation costs BatchNorm with Pre-LN on one-language batches."""
+    return one_language_pre("batch", "own") - one_language_pre("batch", "own_batch")
+
+
+def one_language_pre_in_depth() -> str:
+    saved = experiments.load("topic_share_pre")
+    floor = topic_share.languages(topic_share_pre.CONFIG).entropy
+    above = [saved.values("loss", norm="layer", share=s).mean() - floor for s in (0.0, 1.0)]
+    assert above[0] < 0.09 and 0.1 < above[1] < 0.15
+    post = experiments.load("topic_share").values("loss", norm="layer", share=1.0).mean() - floor
+    for norm in ("batch", "power"):
+        mean, half = t_interval(one_language_pre(norm, share=0.0))
+        assert abs(mean) + half < 0.006
+    return (
+        f"where it was {post:.2f} above it. BatchNorm ends {said(one_language_pre('batch'), 3)} "
+        f"behind it there, the norm that takes only its mean "
+        f"{said(one_language_pre('batch mean, rms'), 3)}, PN-V "
+        f"{said(one_language_pre('power-v'), 3)} and PN {said(one_language_pre('power'), 3)}."
     )
 
 
@@ -1197,14 +1225,16 @@ SENTENCES = {
             "{numref}`fig-pn-real-topics`) and neighbouring sentences "
             f"({signed(composed('masked batch', 'layer', 'document'), 2)}) did not measurably. "
             f"With one made-up language per batch it was {said(of_mixed(1.0), 2)} behind "
-            f"({{numref}}`fig-pn-topics`; in 1,500, {said(one_language('batch'), 2)})."
+            f"({{numref}}`fig-pn-topics`; in 1,500, {said(one_language('batch'), 2)}; in 300 of "
+            f"Pre-LN, {said(one_language_pre('batch'), 2)})."
         ),
     ),
     "two domains, in the questions": (
         "questions",
         lambda: (
-            f"ended {said(of_mixed(1.0), 2)} nats per token behind LayerNorm after 300 steps and "
-            f"{said(one_language('batch'), 2)} after 1,500"
+            f"ended {said(of_mixed(1.0), 2)} nats per token behind LayerNorm after 300 steps of "
+            f"Post-LN, {said(one_language('batch'), 2)} after 1,500 ({{numref}}`fig-pn-topics`) "
+            f"and {said(one_language_pre('batch'), 2)} after 300 of Pre-LN"
         ),
     ),
     "Post-LN with larger batches, in the guide": (
@@ -1883,6 +1913,39 @@ SENTENCES = {
             f"PN ends {said(one_language('power'), 3)} behind it, BatchNorm "
             f"{said(one_language('batch'), 2)}, at its rate of 300 steps "
             f"{said(one_language('batch', rate=topic_share_longer.OF_300_STEPS), 2)}"
+        ),
+    ),
+    "one-language batches, Pre-LN": (
+        "06_power_norm",
+        lambda: (
+            f"set BatchNorm back by {said(one_language_pre('batch'), 2)} in 300 steps, PowerNorm "
+            f"by {said(one_language_pre('power'), 2)}"
+        ),
+    ),
+    "one-language batches by mode, Pre-LN": (
+        "06_power_norm",
+        lambda: (
+            f"with Pre-LN {said(one_language_pre('batch', 'own_batch'), 2)} and "
+            f"{said(evaluation_costs_pre(), 2)}."
+        ),
+    ),
+    "PowerNorm against BatchNorm, Pre-LN": (
+        "06_power_norm",
+        lambda: (
+            f"with Pre-LN {said(one_language_pre('batch') - one_language_pre('power'), 2)}), 0.42"
+        ),
+    ),
+    "one-language batches, Pre-LN, in depth": (
+        "in_depth/06_power_norm",
+        one_language_pre_in_depth,
+    ),
+    "one-language batches by mode, Pre-LN, in depth": (
+        "in_depth/06_power_norm",
+        lambda: (
+            f"BatchNorm is {said(one_language_pre('batch', 'own_batch'), 3)} behind in training "
+            f"mode, and evaluation costs it another {said(evaluation_costs_pre(), 3)}; PN-V is not "
+            "ahead in training mode, but "
+            f"{said(one_language_pre('power-v', 'own_batch'), 3)} behind"
         ),
     ),
     "one-language batches by mode, for longer": ("in_depth/06_power_norm", one_language_by_mode),

@@ -6,12 +6,19 @@ import torch
 from numpy.testing import assert_allclose
 
 from normtutor import data, experiments, layers, models, norms, training
-from normtutor.experiments import batch_composition, power_statistics, topic_rates, topic_share
+from normtutor.experiments import (
+    batch_composition,
+    power_statistics,
+    topic_rates,
+    topic_share,
+    topic_share_pre,
+    topic_share_pre_rates,
+)
 
 # --- what the book reports ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["power_statistics", "topic_share"])
+@pytest.mark.parametrize("name", ["power_statistics", "topic_share", "topic_share_pre"])
 def test_results_rest_on_enough_fresh_seeds(name):
     assert len(experiments.load(name).seeds) >= 5
     assert not set(topic_rates.SEEDS) & set(experiments.module_of(name).SEEDS)
@@ -21,6 +28,30 @@ def test_learning_rates_are_those_that_tuning_chose():
     best = topic_rates.best_rates(experiments.load("topic_rates"))
     used = {(c.norm, c.share): c.learning_rate for c in topic_share.CONFIG.conditions}
     assert used == best
+
+
+def test_rates_with_pre_ln_are_those_that_tuning_chose_with_a_worse_one_on_either_side():
+    grids = topic_share_pre_rates.grids()
+    best = topic_share_pre_rates.best_rates(grids)
+    used = {(c.norm, c.share): c.learning_rate for c in topic_share_pre.CONFIG.conditions}
+    assert used == best
+    tried: dict = {}
+    for record in (record for run in grids.runs for record in run["records"]):
+        tried.setdefault((record["norm"], record["share"]), set()).add(record["learning_rate"])
+    assert all(min(tried[cell]) < rate < max(tried[cell]) for cell, rate in best.items())
+
+
+def test_the_models_of_topics_differ_in_wiring_and_output_alone(monkeypatch):
+    built = []
+    monkeypatch.setattr(
+        topic_share, "TransformerLM", lambda *args, **options: built.append((args, options))
+    )
+    monkeypatch.setattr(topic_share, "train", lambda *args, **options: training.History([0.0]))
+    for config in (topic_share.CONFIG, topic_share_pre.CONFIG):
+        topic_share.train_condition(config, topic_share.Condition("layer", 0.0, 1e-3), 0)
+    (post_sizes, post), (pre_sizes, pre) = built
+    assert post_sizes == pre_sizes
+    assert pre == post | {"wiring": "pre", "tied": False}
 
 
 def test_a_diverged_rate_cannot_be_chosen():
