@@ -19,7 +19,7 @@ from normtutor.experiments.topic_rates import Condition, best_rates, fingerprint
 __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "grids", "run"]
 
 CHAPTER = topic_rates.CHAPTER
-FIGURE = "none: it chooses the learning rates of topic_share"
+FIGURE = "none: it chooses, with topic_rates, the learning rates of topic_share"
 FINDING = (
     "with Post-LN every rate beyond that grid is worse than the best one in it, for LayerNorm, "
     "BatchNorm and PowerNorm"

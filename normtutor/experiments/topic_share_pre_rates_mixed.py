@@ -13,7 +13,7 @@ from normtutor.experiments.topic_rates import Condition, best_rates, fingerprint
 __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
 CHAPTER = topic_share_pre_rates.CHAPTER
-FIGURE = "none: it chooses the learning rates of topic_share_pre"
+FIGURE = "none: it chooses, with topic_share_pre_rates, the learning rates of topic_share_pre"
 FINDING = "on mixed batches LayerNorm and PowerNorm lose at rates beyond 0.096, with Pre-LN"
 SEEDS = topic_share_pre_rates.SEEDS
 RATES = (192e-3, 384e-3)
