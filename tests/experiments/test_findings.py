@@ -388,6 +388,15 @@ FINDINGS = {
             and rows["small gains, tied"] < -0.04
         ),
     ),
+    "swapped_norms": (
+        "after 100 steps on other text a LayerNorm model that got RMSNorm is level with one that "
+        "kept LayerNorm; with PowerNorm it is behind by 0.06 nats, with BatchNorm by 0.14",
+        lambda rows: (
+            abs(rows["RMSNorm"]) < 0.005
+            and 0.055 < rows["PN"] < 0.065
+            and 0.13 < rows["BatchNorm"] < 0.145
+        ),
+    ),
     "tanh_embeddings": (
         "at three layers larger embeddings for both do not change who is ahead: tied dynamic tanh, "
         "untied LayerNorm",
@@ -648,6 +657,10 @@ CHOSEN = {
                 {("masked batch", "shuffled"): 0.5, ("masked batch", "length"): 4}.get(cell, 1),
             )
         ),
+    ),
+    "swapped_norms_rates": (
+        "on one seed LayerNorm, RMSNorm, BatchNorm and PowerNorm have the same best rate of five",
+        lambda best: len(best) == 4 and set(best.values()) == {16e-3},
     ),
     "topic_share_longer_rates": (
         "the best rate is the same for LayerNorm, BatchNorm and PowerNorm, a quarter of what is "

@@ -273,6 +273,12 @@ def norm_replaced():
     return saved.values("loss_without_centring", norm="layer") - before
 
 
+def swapped(norm: str, key: str = "loss"):
+    """Loss of a LayerNorm model that got another norm minus that of one that kept its own."""
+    saved = experiments.load("swapped_norms")
+    return saved.values(key, norm=norm) - saved.values(key, norm="layer")
+
+
 def errors_under_decay(
     norm: str = "batch", strength: float = 1.0, run: str = "norm_decay", key: str = "test_error"
 ):
@@ -1438,6 +1444,27 @@ SENTENCES = {
     "LayerNorm replaced by RMSNorm before fine-tuning": (
         "questions",
         lambda: f"lost {said(norm_replaced(), 4)} nats before any fine-tuning",
+    ),
+    "LayerNorm replaced by RMSNorm, after fine-tuning": (
+        "questions",
+        lambda: f"kept LayerNorm ({said(swapped('rms'), 3)} apart)",
+    ),
+    "LayerNorm replaced by norms with running statistics": (
+        "questions",
+        lambda: (
+            f"With BatchNorm they began {said(swapped('batch', 'before'), 1)} behind and ended "
+            f"{said(swapped('batch'), 3)} behind, with PowerNorm "
+            f"{said(swapped('power', 'before'), 1)} and {said(swapped('power'), 3)} "
+        ),
+    ),
+    "swapped norms, in depth": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            f"level with it ({said(swapped('rms'), 3)} apart), PowerNorm "
+            f"{said(swapped('power'), 3)} and BatchNorm {said(swapped('batch'), 3)} behind; before "
+            f"the first of these steps they were {said(swapped('rms', 'before'), 4)}, "
+            f"{said(swapped('power', 'before'), 1)} and {said(swapped('batch', 'before'), 1)} "
+        ),
     ),
     "scale-aware smoothness": (
         "in_depth/01_internal_covariate_shift",
