@@ -428,6 +428,11 @@ FINDINGS = {
         "in 800 steps without warm-up twelve layers of Post-LN stay at chance at the rate 0.004",
         lambda rows: abs(rows["rate 0.004"] - np.log(10)) < 0.02,
     ),
+    "detach_norm_longer": (
+        "in 900 steps at one rate a detached scale still ends far behind no norm, which is within "
+        "0.001 of LayerNorm",
+        lambda rows: rows["scale detached"] > 0.1 and abs(rows["no norm"]) < 0.001,
+    ),
     "small_pre_ln": (
         "the small initial weights that put Post-LN ahead of Pre-LN do not lower Pre-LN's own best "
         "loss; with them Post-LN ends 0.07 below Pre-LN",

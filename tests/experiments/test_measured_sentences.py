@@ -15,6 +15,7 @@ from normtutor.experiments import (
     conditional_norms,
     conditional_norms_longer,
     deep_last_norm,
+    detach_norm_longer,
     digit_batches,
     effective_rate,
     embedding_sizes,
@@ -148,6 +149,11 @@ def made_up(share: float):
     return saved.values("own", norm="batch", share=share) - saved.values(
         "own", norm="layer", share=share
     )
+
+
+def longer_than_300(norm: str):
+    """Test loss minus LayerNorm's after 900 steps at the rate 0.002."""
+    return detach_norm_longer.behind(experiments.load("detach_norm_longer"), norm)
 
 
 def undivided(rate: float):
@@ -2102,6 +2108,13 @@ SENTENCES = {
             "mean square ends at a "
             + {0.25: "quarter", 0.5: "half"}[round(end_of_stream_with_ln_scaling(), 2)]
             + f", the loss {said(wiring('ln-scaling'), 3)} nats lower"
+        ),
+    ),
+    "detached and no norm in 900 steps": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            f"still ends {said(longer_than_300('scale detached'), 2)} behind LayerNorm. No norm is "
+            f"{said(longer_than_300('no norm'), 4)} behind, of {said(undivided(0.002), 3)} in 300"
         ),
     ),
     "QK-norm in 1,000 steps": (
