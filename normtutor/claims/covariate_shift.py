@@ -267,6 +267,7 @@ def dimension_and_gradient() -> Evidence:
     met=f"{REVIEW}, and {TUTORIALS} since {{cite:t}}`santurkar2018`",
     place=Place(CHAPTER, "Third explanation: a smoother loss"),
     recorded="half",
+    scope="at our scale",
     condition="At the same learning rate the largest curvature is much smaller with BatchNorm, "
     "whether or not one allows for the weights' scale; the sum of all curvatures falls far less, "
     "and {cite:t}`yao2020` report that BatchNorm does not necessarily smooth the loss, above all "
@@ -476,6 +477,7 @@ def _shift_of_last_input(hidden: int, width: int, seed: int, rate: float) -> flo
     met=EXPLANATION,
     place=Place(CHAPTER, "Does covariate shift get worse as networks grow?", in_depth=True),
     recorded="half",
+    scope="at our scale",
     condition="It grows with depth, at one learning rate. With four times the width it grows by "
     "less than a factor of two in four layers, and in twelve at half the rate by more.",
 )
@@ -520,6 +522,7 @@ def shift_grows_with_the_network() -> Evidence:
     met=f"{TUTORIALS}, after figure 1 of {{cite:t}}`ioffe2015`",
     place=Place(CHAPTER, "Does BatchNorm stop the drift?"),
     recorded="half",
+    scope="at our scale",
     condition="What leaves BatchNorm has mean β and spread |γ|, and in our sigmoid network on "
     "digits, at its best rate, β moves little. What enters BatchNorm there drifts all the same.",
 )
@@ -704,6 +707,7 @@ def constant_statistics() -> Evidence:
     met="summaries of the theorem of {cite:t}`santurkar2018`",
     place=Place(CHAPTER, "What the norms of a network take out of the gradient", in_depth=True),
     recorded="half",
+    scope="at our scale",
     condition="The factor γ²/σ² in front decides ({prf:ref}`thm-ics-norm`). BatchNorm shrinks "
     "every gradient where its input spreads more than |γ|, and can magnify it where its input "
     "spreads less. Both occur in one network.",
@@ -866,6 +870,7 @@ def _small_set(
     met="the abstract of {cite:t}`ioffe2015`",
     place=Place("03_batch_norm_vs_layer_norm", "Images", in_depth=True),
     recorded="half",
+    scope="at our scale",
     condition="In training the other examples of the batch add noise; that of ten restrained our "
     "fit and cost test loss in 150 steps at the rate 0.03. After 600 steps at a tenth of that rate "
     "the fit was *closer* with it. What it does to the test loss there, and after 600 steps at the "

@@ -35,6 +35,7 @@ CHAPTER = "08_after_2020"
     met=f"{ASSISTANT}, and {TUTORIALS}",
     place=Place("07_pre_ln_and_post_ln", "What helps"),
     recorded="half",
+    scope="at our scale",
     condition="True of some deep models that are merely stripped of their norms. With an "
     "initialisation made for it one trains; with Xavier's weights and many tokens a little, to "
     "0.06 nats below a model without layers.",

@@ -598,6 +598,7 @@ def _error_over(norm: str, other: str, view: str) -> Interval:
     met=ASSISTANT,
     place=IMAGES,
     recorded="half",
+    scope="at our scale",
     condition="On small images BatchNorm makes fewer errors than LayerNorm once they are shifted. "
     "But normalizing each pixel by itself is not the reason: with the whole image in one "
     "statistic, or without a norm, shifts cost about as many errors, and a norm per pixel commutes "

@@ -138,6 +138,7 @@ def _gradients_on_text(seed: int, steps: int = 20) -> tuple[float, float]:
     met="summaries of {cite:t}`shen2020`",
     place=Place(CHAPTER, "Is its gradient smaller than BatchNorm's?", in_depth=True),
     recorded="half",
+    scope="at our scale",
     condition="True for nearly all random gradients where the mean of a feature over n values is a "
     "few times its standard deviation divided by the root of n, and for most features of our small "
     "language model after 20 steps; there the whole "
@@ -179,6 +180,7 @@ def smaller_gradients_than_batch_norm() -> Evidence:
     met=f"{EXPLANATION}, and {REVIEW}",
     place=Place(CHAPTER, "Does text fluctuate more than images?"),
     recorded="half",
+    scope="at our scale",
     condition="True in the first norm, by factors of 6.5 and 7.8 raw. Of that nothing is "
     "left for shuffled text in the same unit, with equally many values and in the same "
     "architecture. Later norms depend on the comparison: after 200 steps the mean of the second "
@@ -324,6 +326,7 @@ def better_than_layer_norm() -> Evidence:
     met=f"{EXPLANATION}, {REVIEW}, and {{cite:t}}`wang2022bn`",
     place=Place(CHAPTER, "The mean or the scale?"),
     recorded="half",
+    scope="at our scale",
     condition="With batches of equal length the gap is most of the loss in 300 steps; in 1,500 "
     "half of it at the rate that is best in evaluation, nearly all at a quarter of it. Where "
     "batches in one made-up language and mixed ones alternate, BatchNorm is behind in training "

@@ -179,6 +179,7 @@ def bias_to_the_identity() -> Evidence:
     met=f"{TUTORIALS}, after {{cite:t}}`zhang2019dsinit` and others",
     place=Place(CHAPTER, "Do Post-LN's gradients vanish?"),
     recorded="half",
+    scope="at our scale",
     condition="Before training they vanish in the decoder of a deep encoder-decoder, where "
     "cross-attention leads part of the gradient into the encoder. In stacks of self-attention they "
     "do not. From gradients that vanish there Adam with warm-up trains twelve layers at the "
@@ -276,6 +277,7 @@ def weakened_identity() -> Evidence:
     met=f"{NOTES}, after {{cite:t}}`su2022pre`",
     place=SHALLOW,
     recorded="half",
+    scope="at our scale",
     condition="Its relative increments fall with depth, before training and, over the lower half, "
     "after it, and its upper layers can be exchanged at less cost than Post-LN's. But their "
     "order counts: reversed, the upper half loses 13 points, Post-LN's 37.",
@@ -343,6 +345,7 @@ TRAINED = 1.15  # nats a digit: half of chance
     met=f"{TUTORIALS}, after {{cite:t}}`xiong2020`",
     place=MAP,
     recorded="half",
+    scope="at our scale",
     condition="True at large learning rates, with twelve layers from a smaller rate on than with "
     "six. On sorting it trains at a small rate without any. On text, in 1,000 steps of 256 tokens, "
     "twelve layers hardly start, with warm-up and without; with 1,024 they do, and warm-up takes "
@@ -457,6 +460,7 @@ def no_warm_up_for_pre_ln() -> Evidence:
     met="summaries of {cite:t}`xiong2020`",
     place=Place(CHAPTER, "The usual explanation: large gradients"),
     recorded="half",
+    scope="at our scale",
     condition="With SGD the size of a gradient is the size of the step, and smaller gradients "
     "keep the tokens apart for the six steps tried. Adam divides the size out: with gradients a "
     "hundredth as large the same model fails in the same way. {cite:t}`wang2022` put in its place "

@@ -139,6 +139,7 @@ def padding_shifts() -> Evidence:
     met=f"{EXPLANATION}, and {REVIEW}",
     place=Place(CHAPTER, "Running averages", in_depth=True),
     recorded="half",
+    scope="at our scale",
     condition="What fluctuates depends on how many independent values each batch pools, and the "
     "gap on how batches are composed: the same text has none when it is shuffled, and a large one "
     "in batches of equal length. After 300 steps five seeds leave the size of that one open.",
@@ -418,6 +419,7 @@ def outliers() -> Evidence:
     met=f"{NOTES}, and {REVIEW}",
     place=Place(CHAPTER, "Sentences of different length", in_depth=True),
     recorded="half",
+    scope="at our scale",
     condition="One statistic for all steps does not fit a state that starts at zero and settles; "
     "the first attempt reports no help between the states {cite:p}`laurent2016`. With statistics "
     "of its own for every step, and γ starting at 0.1, BatchNorm worked there, too "
@@ -451,6 +453,7 @@ def recurrent_networks() -> Evidence:
     met=f"{EXPLANATION}, and {ASSISTANT}",
     place=MEASURED,
     recorded="half",
+    scope="at our scale",
     condition="With 16 sentences per batch, shuffled, of one topic or neighbours, and a mask it "
     "cannot be told from LayerNorm, in 300 steps of two layers. With equal lengths it falls behind "
     "in every seed, in 1,500 steps by far; after 300, 0.20 ± 0.19, five seeds leave open whether "
@@ -544,6 +547,7 @@ def fails_on_text() -> Evidence:
     met="bug trackers and forums",
     place=MEASURED,
     recorded="half",
+    scope="at our scale",
     condition="A mask mends what padding does, and nothing else. Shuffled, BatchNorm with a mask "
     "cannot be told from LayerNorm. With equal lengths there is nothing to mask, and BatchNorm "
     "falls far behind LayerNorm in 1,500 steps (after 300 five seeds leave open whether by a tenth "
@@ -655,6 +659,7 @@ def writing_without_a_batch() -> Evidence:
     met=TUTORIALS,
     place=Place(CHAPTER, "Images", in_depth=True),
     recorded="half",
+    scope="at our scale",
     condition="Reported for a full training on ImageNet with 2 images a device. On digits, in a "
     "short training, it had the lowest test loss of three norms with 2 and 8 images; with 1 five "
     "seeds leave it open.",
@@ -767,6 +772,7 @@ def small_batches_in_language() -> Evidence:
     met=ASSISTANT,
     place=Place(CHAPTER, "Attention's range", in_depth=True),
     recorded="half",
+    scope="at our scale",
     condition="In a causal model the tokens that attention adds differ much in length, because the "
     "first ones average over few values and the last over many. Without the mask "
     "they differ about as much as the feed-forward network's, and in size attention adds less. "

@@ -76,11 +76,18 @@ def test_an_entry_says_what_a_reader_needs(name):
         any(isinstance(item, Unsettled) for item in evidence)
         or (None in answers and len(answers) < 3)
     )
+    sides = [[f for f in findings(name) if f.agrees is answer] for answer in (True, False)]
+    if verdict == "half" and any(all(map(of_our_runs, side)) for side in sides):
+        assert claim.scope, "one side rests on our small models alone: say so beside the verdict"
     for item in evidence:
         if isinstance(item, Unsettled):
             assert len(item.would_settle) >= 40, "say what experiment would settle it"
         elif item.claimed is not None:
             assert item.why.rstrip().endswith("."), item.what
+
+
+def of_our_runs(finding: Finding) -> bool:
+    return isinstance(finding.value, Interval) and not finding.reported
 
 
 def test_the_page_says_by_how_much_the_shift_grows():
