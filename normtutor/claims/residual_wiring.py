@@ -603,8 +603,8 @@ def post_ln_ends_better() -> Evidence:
             for depth in text
         ),
         Unsettled(
-            "Reports go both ways: comparable {cite:p}`xiong2020`; Pre-LN together with other norms "
-            "and smaller weights better on small translation tasks, alone worse on a large one "
+            "Reports go both ways: comparable {cite:p}`xiong2020`; Pre-LN with other norms and "
+            "smaller weights better on small translation tasks, alone worse on a large one "
             "{cite:p}`nguyen2019`; Post-LN better in shallow models {cite:p}`takase2023`.",
             "Train both at several depths and sizes, each with its own learning rate and enough "
             "warm-up, until the loss no longer falls, and compare paired by seed.",
