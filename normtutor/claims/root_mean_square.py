@@ -1,13 +1,10 @@
 """Claims about RMSNorm; chapter 5 explains them."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
-from torch import nn
 
 from normtutor import experiments, norms
-from normtutor.claims.covariate_shift import small_fit
 from normtutor.claims.ledger import (
     ASSISTANT,
     GUIDE,
@@ -30,6 +27,7 @@ from normtutor.experiments import (
     detach_norm_longer,
     embedding_sizes,
     final_norm,
+    hundred_digits,
     more_tokens,
     rms_against_layer_longer,
     swapped_norms,
@@ -755,14 +753,14 @@ def norm_replaced() -> Evidence:
     "training loss further.",
 )
 def gain_and_bias_overfit() -> Evidence:
-    def losses(affine: bool, rate: float) -> np.ndarray:
-        """Training loss and test loss on 100 digits, a row each, by seed."""
-        norm = partial(nn.LayerNorm, elementwise_affine=affine)
-        return np.array([small_fit(norm, seed, rate) for seed in range(24)]).T
+    fits = experiments.load("hundred_digits")
 
     def differences() -> Iterator[tuple[str, np.ndarray]]:
         for rate in (0.01, 0.03):
-            training, test = losses(True, rate) - losses(False, rate)
+            full, plain = ({"norm": norm, "rate": rate} for norm in ("layer", "plain layer"))
+            training, test = (
+                hundred_digits.change(fits, key, full, plain) for key in ("training", "test")
+            )
             yield f"gap between test and training loss, learning rate {rate}", test - training
             yield f"training loss, learning rate {rate}", training
             yield f"test loss, learning rate {rate}", test

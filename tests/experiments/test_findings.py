@@ -268,6 +268,12 @@ FINDINGS = {
             rows["none"] > 0 and round(100 * (1 - rows["noisy batch"] / rows["none"])) == 78
         ),
     ),
+    "hundred_digits": (
+        "on 100 digits LayerNorm fits less closely at one rate and more closely at three times "
+        "that, its γ and β fit more closely, and BatchNorm's noise less in 150 steps at its rate, "
+        "more in 600 at a tenth",
+        lambda rows: rows["γ and β, rate 0.03"] > 0 and rows["BatchNorm's noise, 150 steps"] > 0,
+    ),
     "norm_decay": (
         "decay on γ, β and biases as well shrinks γ; what it does to the test loss ten seeds "
         "hardly tell",
@@ -557,6 +563,16 @@ BESIDE = {
     "norm_decay_longer": lambda of: all(
         round(of("gain", norm=norm, decay=1.0, on="all"), 1) == gain
         for norm, gain in (("layer", 0.1), ("batch", 0.3))
+    ),
+    "hundred_digits": lambda of: (
+        of("training", norm="layer", rate=0.03)
+        < of("training", norm="none")
+        < of("training", norm="layer", rate=0.01)
+        < of("training", norm="plain layer", rate=0.01)
+        and of("training", norm="batch", steps=150, company=100)
+        < of("training", norm="batch", steps=150, company=10)
+        and of("training", norm="batch", steps=600, company=10, rate=0.003)
+        < of("training", norm="batch", steps=600, company=100, rate=0.003)
     ),
     # A model that knows how often each piece occurs and nothing else ends at 6.00.
     "post_ln_larger_batches": lambda of: (
