@@ -265,9 +265,9 @@ def pre_ln_with_rms_norm() -> Evidence:
     recorded="open",
     condition="Its authors report level or slightly better results from images to language, with "
     "one of three diffusion models worse; a later report has a gain with little text and a loss "
-    "with more. In our small models, with rates, embeddings and, on one seed, the start of α "
-    "tuned, it ends behind in twelve layers and in three with an untied output; in three with a "
-    "tied one it is ahead of LayerNorm.",
+    "with more. After 300 steps of our small models, with rates, embeddings and, on one seed, "
+    "the start of α tuned, it is behind in twelve layers and in three with an untied output, ahead "
+    "of LayerNorm in three with a tied one.",
 )
 def dynamic_tanh() -> Evidence:
     tuned, deep = experiments.load("final_norm"), experiments.load("deep_last_norm")

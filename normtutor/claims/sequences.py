@@ -460,7 +460,8 @@ def recurrent_networks() -> Evidence:
     "by the tenth of a nat that was fixed beforehand. On shuffled text without padding, in small "
     "batches, where layers hardly pay, it is ahead with two, six and twelve layers and embeddings "
     "of the best size; with twelve and a smaller size that suits neither norm it ends 0.18 ± 0.04 "
-    "behind. Reports on larger models go both ways {cite:p}`shen2020,wang2022bn`.",
+    "behind, level in larger batches. Reports on larger models go both ways "
+    "{cite:p}`shen2020,wang2022bn`.",
 )
 def fails_on_text() -> Evidence:
     fresh, larger = experiments.load("text_stability"), experiments.load("larger_batches")
@@ -525,15 +526,16 @@ def fails_on_text() -> Evidence:
             )
         ),
         Finding(
-            "12 layers, 32 such chunks: the same difference (nats per token)",
+            "12 layers, 32 such chunks, embeddings four times the usual size: the same difference "
+            "(nats per token)",
             over_seeds(larger_batches.rows(larger)["Pre-BatchNorm"]),
             above(0.1),
             why,
             form=".3f",
         ),
         Finding(
-            "12 layers, 8 such chunks, embeddings a 64th as large as the best for both: test loss "
-            "minus LayerNorm's (nats per token)",
+            "12 layers, 8 such chunks, the same embeddings, a 64th as large as the best for both "
+            "(nats per token)",
             over_seeds(sizes["Pre-BatchNorm"][4.0] - sizes["Pre-LN"][4.0]),
             above(0.1),
             why,

@@ -19,10 +19,8 @@ first; so LayerNorm also stands there with gains that start small
 (:mod:`normtutor.experiments.deep_small_gains`), and these take away most of what it loses without
 the last norm. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in
 all 14 rows. In these 300 steps the best of these networks do no better than none of their layers
-would (:mod:`normtutor.experiments.text_stability`). In 1,000 steps of 1,024 tokens, untied, rate
-0.016, tried on two seeds and not on record, either norm gains at most 0.03 by the last norm and the
-embeddings that suit it, over none and the usual embeddings; without it RMSNorm ends 0.02 and 0.01
-ahead of LayerNorm. Not checked: such gains for RMSNorm.
+would (:mod:`normtutor.experiments.text_stability`). More tokens take most of the gain away
+(:mod:`normtutor.experiments.more_tokens_last_norm`). Not checked: such gains for RMSNorm.
 """
 
 from collections.abc import Sequence

@@ -27,9 +27,9 @@ __all__ = ["CONFIG", "SEEDS", "fingerprint", "rows", "run"]
 CHAPTER = update_size.CHAPTER
 FIGURE = "none: a control of update_size, which chapter 7 cites"
 FINDING = (
-    "at the rate 0.004 Post-LN's first step moves the output no farther than Pre-LN's, and its "
-    "tokens stay alike for 200 steps; at 0.002 they become as alike and come apart on three of "
-    "five seeds"
+    "at the rate 0.004, where the measure saturates, Post-LN's first step moves the output no "
+    "farther than Pre-LN's, and its tokens stay alike for 200 steps; at 0.002 they become as alike "
+    "and come apart on three of five seeds"
 )
 XLABEL = "first step's change of the output, Post-LN over Pre-LN (log2)"
 SEEDS = update_size.SEEDS

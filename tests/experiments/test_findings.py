@@ -274,6 +274,15 @@ FINDINGS = {
         "more in 600 at a tenth",
         lambda rows: rows["γ and β, rate 0.03"] > 0 and rows["BatchNorm's noise, 150 steps"] > 0,
     ),
+    "more_tokens_last_norm": (
+        "in 1,000 steps of 1,024 tokens, untied, LayerNorm gains nothing visible by a last norm "
+        "and RMSNorm a hundredth of a nat; without it they are level",
+        lambda rows: (
+            abs(rows["LN, without the last norm minus with it"]) < 0.01
+            and round(rows["RMSNorm, without the last norm minus with it"], 2) == 0.01
+            and abs(rows["RMSNorm minus LN, both without it"]) < 0.01
+        ),
+    ),
     "norm_decay": (
         "decay on γ, β and biases as well shrinks γ; what it does to the test loss ten seeds "
         "hardly tell",
@@ -459,9 +468,9 @@ FINDINGS = {
         ),
     ),
     "update_size_rates": (
-        "at the rate 0.004 Post-LN's first step moves the output no farther than Pre-LN's, and its "
-        "tokens stay alike for 200 steps; at 0.002 they become as alike and come apart on three of "
-        "five seeds",
+        "at the rate 0.004, where the measure saturates, Post-LN's first step moves the output no "
+        "farther than Pre-LN's, and its tokens stay alike for 200 steps; at 0.002 they become as "
+        "alike and come apart on three of five seeds",
         lambda rows: abs(rows["rate 0.004"]) < 0.2 and rows["rate 1e-06"] > 1.5,
     ),
     "update_size": (
