@@ -270,8 +270,8 @@ FINDINGS = {
     ),
     "hundred_digits": (
         "on 100 digits LayerNorm fits less closely at one rate and more closely at three times "
-        "that, its γ and β fit more closely, and BatchNorm's noise less in 150 steps at its rate, "
-        "more in 600 at a tenth",
+        "that, its γ and β fit more closely, and BatchNorm's noise less in 150 steps at 0.03, "
+        "more in 600 at 0.003",
         lambda rows: rows["γ and β, rate 0.03"] > 0 and rows["BatchNorm's noise, 150 steps"] > 0,
     ),
     "more_tokens_last_norm": (
@@ -371,15 +371,15 @@ FINDINGS = {
         ),
     ),
     "more_tokens": (
-        "where layers pay, twelve of them end lowest with a norm, a little higher from Fixup's "
-        "weights, higher still from Xavier's",
+        "where layers pay, twelve of them end lowest with a norm, a little higher with Fixup, "
+        "higher still from Xavier's weights",
         lambda rows: (
             0.01 < rows["no norm, Fixup"] - max(rows["Pre-LN"], rows["Pre-RMSNorm"]) < 0.05
             and rows["no norm, Fixup"] + 0.05 < rows["no norm"] < 0
         ),
     ),
     "text_stability": (
-        "of three ways to start twelve layers without a norm only Fixup's comes near RMSNorm",
+        "of three ways to train twelve layers without a norm only Fixup comes near RMSNorm",
         lambda rows: (
             rows["no norm, 12 layers"] > 0.5
             and rows["no norm, scaled weights, 12 layers"] > 0.2
@@ -387,8 +387,8 @@ FINDINGS = {
         ),
     ),
     "topic_doses": (
-        "with a quarter of one-topic batches neither BatchNorm nor PowerNorm is clearly behind, "
-        "with three quarters BatchNorm is about as far behind as with all",
+        "with a quarter of one-topic batches neither BatchNorm nor PowerNorm is more than 0.04 "
+        "behind, with three quarters BatchNorm is about as far behind as with all",
         lambda rows: (
             max(abs(value) for name, value in rows.items() if "0.25" in name) < 0.03
             and abs(rows["share 0.75, BatchNorm"] - means("topic_share")["share 1, BatchNorm"])

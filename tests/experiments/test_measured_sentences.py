@@ -145,6 +145,15 @@ def between(norm: str, share: float):
     return topic_doses.dose(experiments.load("topic_doses"), norm)[share]
 
 
+def between_at(rate: float, norm: str):
+    """A norm at a quarter of one-topic batches minus LayerNorm at another rate than its own."""
+    saved = experiments.load("topic_doses")
+    layer = saved.values("loss", norm="layer", share=0.25, learning_rate=rate)
+    difference = topic_doses.losses(saved, norm, 0.25) - layer[len(topic_doses.TUNING) :]
+    assert len(difference) == 5
+    return difference
+
+
 def made_up(share: float):
     saved = experiments.load("topic_share")
     return saved.values("own", norm="batch", share=share) - saved.values(
@@ -1596,36 +1605,37 @@ SENTENCES = {
     "Fixup where layers pay": (
         "01_internal_covariate_shift",
         lambda: (
-            "Where twelve layers beat none, Fixup's weights end "
+            "Where twelve layers beat none, Fixup ends "
             f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm,"
         ),
     ),
-    "careful initialization in fifteen minutes": (
+    "Fixup in fifteen minutes": (
         "fifteen_minutes",
         lambda: (
-            "Where twelve layers beat none, careful initialization, tuned less finely, ended "
+            "Where twelve layers beat none, Fixup, tuned less finely, ended "
             f"{np.mean(with_more_tokens('no norm, Fixup')):.2f} nats behind LayerNorm"
         ),
     ),
     "a careful start in place of LayerNorm": (
         "questions",
         lambda: (
-            "from Fixup's weights twelve layers without any norm end "
+            "a learned factor per branch twelve layers without any norm end "
             f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm on a million"
         ),
     ),
     "Fixup beside two norms that agree": (
         "questions",
         lambda: (
-            "on a million tokens Fixup's weights without a norm "
+            "on a million tokens Fixup without a norm "
             f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm"
         ),
     ),
     "Fixup where no norm is needed": (
         "questions",
         lambda: (
-            f"Fixup's careful weights ended {said(with_more_tokens('no norm, Fixup'), 3)} nats "
-            "behind LayerNorm in our Transformer of twelve layers on a million tokens"
+            "Fixup, careful weights and learned factors, ended "
+            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm in our "
+            "Transformer of twelve layers on a million tokens"
         ),
     ),
     "the noisy network at a large rate": (
@@ -1880,7 +1890,9 @@ SENTENCES = {
         "in_depth/06_power_norm",
         lambda: (
             f"BatchNorm is {said(between('batch', 0.25), 3)} behind LayerNorm and PN "
-            f"{said(between('power', 0.25), 3)}, with three quarters "
+            f"{said(between('power', 0.25), 3)} (LayerNorm at half that rate: "
+            f"{said(between_at(0.012, 'batch'), 3)} and {said(between_at(0.012, 'power'), 3)}), "
+            "with three quarters "
             f"{said(between('batch', 0.75), 3)} and {said(between('power', 0.75), 3)}"
         ),
     ),
@@ -2224,7 +2236,7 @@ SENTENCES = {
     "Fixup at three layers": (
         "05_rms_norm",
         lambda: (
-            f"leads in all four cases, by {said(behind_quiet_layer(True), 3)} (tied) and "
+            f"leads there in all four, by {said(behind_quiet_layer(True), 3)} (tied) and "
             f"{said(behind_quiet_layer(False), 3)} (untied)"
         ),
     ),
