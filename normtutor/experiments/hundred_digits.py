@@ -12,6 +12,7 @@ two lengths and two rates. Networks without BatchNorm start from He's weights, t
 torch's. Not checked: other sizes of the network or of the training set.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,7 +40,7 @@ FINDING = (
 )
 XLABEL = "change of the test loss (nats/image)"
 SEEDS = tuple(range(24))
-NORMS = {
+NORMS: dict[str, str | Callable[[int], nn.Module]] = {
     "none": "none",
     "layer": "layer",
     "plain layer": partial(nn.LayerNorm, elementwise_affine=False),

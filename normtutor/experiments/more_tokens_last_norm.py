@@ -16,7 +16,7 @@ import numpy as np
 
 from normtutor.experiments import deep_last_norm, more_tokens
 from normtutor.experiments.deep_last_norm import Condition, Config, run, run_seeds
-from normtutor.experiments.package_chunks import fingerprint
+from normtutor.experiments.package_chunks import Size, fingerprint
 from normtutor.experiments.records import Saved, load
 
 __all__ = ["CONFIG", "SEEDS", "fingerprint", "gained", "rows", "run", "run_seeds"]
@@ -35,7 +35,11 @@ CONFIG = Config(
     ),
     size=more_tokens.CONFIG.size,
 )
-REDUCED = {**deep_last_norm.REDUCED, "conditions": deep_last_norm.REDUCED["conditions"][2:3]}
+REDUCED = {
+    "conditions": (Condition("Pre-LN", False, False, 1.0, 1e-3),),
+    "depth": 2,
+    "size": Size(width=8, heads=2, steps=5, warmup=2, held_out_chunks=64, clip=1.0),
+}
 
 
 def gained(saved: Saved, build: str) -> np.ndarray:
