@@ -6,7 +6,7 @@ Control: a failure could come from the rate, so each network without a norm has 
 falls to zero at the end, as in 200 steps. Adam's best from Xavier's weights lies inside its three;
 SGD's from the larger weights, 0.3, is the largest tried, and at 0.1 the error is about the same.
 Networks, images, order and measurements are those of 200 steps, rates are compared on the seeds
-that are reported, and BatchNorm stands beside them at the rate that was best there. Not checked:
+that are reported, and BatchNorm is run at the rate that was best there. Not checked:
 other rates of BatchNorm, still larger ones without a norm, ReLU, and Adam from the larger weights.
 """
 
