@@ -184,9 +184,9 @@ def smaller_gradients_than_batch_norm() -> Evidence:
     place=Place(CHAPTER, "Does text fluctuate more than images?"),
     recorded="half",
     scope="at our scale",
-    condition="True in the first norm, by factors of 6.5 and 7.8 raw. Of that nothing is "
-    "left for shuffled text in the same unit, with equally many values and in the same "
-    "architecture. Later norms depend on the comparison: after 200 steps the mean of the second "
+    condition="True in the first norm, by factors of 6.5 and 7.8 raw. Of that none "
+    "shows for shuffled text in the same unit, with equally many values and in the same "
+    "Transformer. Later norms depend on the comparison: after 200 steps the mean of the second "
     "fluctuates less than in the images' ResNet, that of the last almost twice as much as with "
     "pixels in the same model.",
 )
@@ -352,9 +352,9 @@ def better_than_layer_norm() -> Evidence:
     scope="at our scale",
     condition="With batches of equal length the gap is most of the loss in 300 steps; in 1,500 "
     "half of it at the rate that is best in evaluation, nearly all at a quarter of it. Where "
-    "every second batch is in one made-up language, or every one, with Post-LN or Pre-LN, "
-    "BatchNorm is behind in training mode already; there the mean that it subtracts says which "
-    "language the batch is in.",
+    "every second batch is in one made-up language, with Post-LN, or every one, with Post-LN or "
+    "Pre-LN, BatchNorm is behind in training mode already; there the mean that it subtracts says "
+    "which language the batch is in.",
 )
 def trouble_of_batch_norm() -> Evidence:
     text = experiments.load("batch_composition")

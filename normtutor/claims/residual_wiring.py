@@ -137,7 +137,7 @@ def larger_at_the_bottom() -> Evidence:
     place=OVER_LAYERS,
     recorded="false",
     condition="The bottom layers are not the identity branch, which runs through every layer. "
-    "DeepNorm leans far more on the identity, and its gradients are level.",
+    "DeepNorm leans far more on the identity, and before training its gradients are level.",
 )
 def bias_to_the_identity() -> Evidence:
     ratio = _bottom_over_top("deepnorm", 12) - _bottom_over_top("pre", 12)
@@ -406,7 +406,7 @@ def warm_up_for_post_ln() -> Evidence:
     scope="at our scale",
     condition="It trains without, on sorting over a factor of 16 in the rate, and on text. But on "
     "sorting twelve layers end better with 60 steps, at the largest rate by 0.20, at best rates by "
-    "0.04, which is weak evidence; six there, and twelve on text, show no gain.",
+    "0.04, which is weak evidence; six there, at best rates, and twelve on text, show no gain.",
 )
 def no_warm_up_for_pre_ln() -> Evidence:
     saved = experiments.load("warmup_map")
@@ -464,7 +464,7 @@ def no_warm_up_for_pre_ln() -> Evidence:
     condition="With SGD the size of a gradient is the size of the step, and smaller gradients "
     "keep the tokens apart for the six steps tried. Adam divides the size out: with gradients a "
     "hundredth as large the same model fails in the same way. {cite:t}`wang2022` put in its place "
-    "how far the first steps move the output; that alone does not decide it either.",
+    "how far the first steps move the output; over two steps that does not decide it either.",
 )
 def large_gradients_and_warm_up() -> Evidence:
     def likeness(optimizer: str, rate: float, factor: float) -> Interval:

@@ -46,8 +46,8 @@ from normtutor.training import classification_loss, language_model_loss, start, 
 CHAPTER = "06_power_norm"
 FIGURE = "fig-pn-four"
 FINDING = (
-    "in the first norm the contrast between shuffled text and images is unit, sample count and "
-    "model"
+    "in the first norm the contrast between shuffled text and images is unit, sample count, "
+    "model and task"
 )
 XLABEL = "n times the squared fluctuation"
 REFERENCE = 1.0  # independent values

@@ -302,8 +302,8 @@ FINDINGS = {
         ),
     ),
     "power_statistics": (
-        "in the first norm the contrast between shuffled text and images is unit, sample count "
-        "and model",
+        "in the first norm the contrast between shuffled text and images is unit, sample count, "
+        "model and task",
         # Once all three are alike, shuffled text moves no more than images do.
         lambda rows: (
             0 < 3 * rows["ResNet, 64 digits"] < rows["text, shuffled"]
@@ -502,7 +502,8 @@ FINDINGS = {
         ),
     ),
     "warmup_map": (
-        "sorting, Post-LN needs warm-up or a small rate, the more so the deeper; Pre-LN neither",
+        "in 200 steps of sorting Post-LN needs warm-up or a small rate, twelve layers more so than "
+        "six; Pre-LN neither",
         # At the largest rate sixty steps of warm-up still mend six layers, and no longer twelve.
         lambda rows: (
             rows["Post-LN, 6 layers"] < -1 < -0.3 < rows["Post-LN, 12 layers"]

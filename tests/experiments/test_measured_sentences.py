@@ -1065,6 +1065,15 @@ def warmup_of_six(wiring: str = "pre") -> str:
     return signed(warm - cold)
 
 
+def warmup_of_six_at(position: int) -> np.ndarray:
+    """What 60 steps of warm-up take off the loss of six layers of Pre-LN at one rate."""
+    saved = experiments.load("warmup_map")
+    cold, warm = (
+        remedies.losses_by_rate(saved, wiring="pre", depth=6, warmup=warmup) for warmup in (0, 60)
+    )
+    return (cold - warm)[:, position]
+
+
 def as_far_as_pre_ln(rate: float | None = None) -> list[str]:
     """How many times as far as Pre-LN's Post-LN's first step goes at 32 layers, with interval."""
     if rate is None:
@@ -1166,6 +1175,10 @@ SENTENCES = {
     "warm-up of six layers of Pre-LN": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: f"With six it changes the best loss by {warmup_of_six()}.",
+    ),
+    "warm-up of six layers of Pre-LN at the largest rate": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: f"At the largest rate it lowers the loss, by {said(warmup_of_six_at(-1), 3)}.",
     ),
     "failing is stalling": (
         "in_depth/07_pre_ln_and_post_ln",
@@ -1970,6 +1983,12 @@ SENTENCES = {
         lambda: (
             f"set BatchNorm back by {said(one_language_pre('batch'), 2)} in 300 steps, PowerNorm "
             f"by {said(one_language_pre('power'), 2)}"
+        ),
+    ),
+    "only the scale from one-language batches, Pre-LN": (
+        "06_power_norm",
+        lambda: (
+            f"its interval includes zero (Pre-LN: {said(one_language_pre('power-v'), 2)} behind"
         ),
     ),
     "one-language batches by mode, Pre-LN": (
