@@ -599,7 +599,7 @@ def _error_over(norm: str, other: str, view: str) -> Interval:
     place=IMAGES,
     recorded="half",
     scope="at our scale",
-    condition="On small images BatchNorm makes fewer errors than LayerNorm once they are shifted. "
+    condition="On shifted digits BatchNorm makes fewer errors than LayerNorm after ten epochs. "
     "But normalizing each pixel by itself is not the reason: with the whole image in one "
     "statistic, or without a norm, shifts cost about as many errors, and a norm per pixel commutes "
     "with shifts. In ConvNeXt it replaces BatchNorm without loss {cite:p}`liu2022`.",
@@ -667,8 +667,8 @@ def layer_norm_at_each_pixel() -> Evidence:
     met=ASSISTANT,
     place=Place(CHAPTER, "Three norms on images of digits", in_depth=True),
     recorded="open",
-    condition="On digits, ten seeds cannot tell the errors that noise adds with BatchNorm from "
-    "those that it adds with GroupNorm(1) or without a norm, from He's weights.",
+    condition="On digits, after ten epochs, ten seeds cannot tell the errors that noise adds with "
+    "BatchNorm from those that it adds with GroupNorm(1) or without a norm, from He's weights.",
 )
 def robust_to_noise() -> Evidence:
     saved = experiments.load("image_norms")
