@@ -103,8 +103,9 @@ def _fixup(layer: int, depth: int) -> tuple[float, float, float]:
 #: - "b2t": Post-LN; a second shortcut leads from the bottom of a layer to the sum before its last
 #:   norm :cite:p:`takase2023`. The authors' code also divides all initial weights by √depth;
 #: - "rezero": no norm, a learned factor on the branch that starts at 0 :cite:p:`bachlechner2021`;
-#: - "fixup": no norm, small initial weights, zero in the last matrix of the branch
-#:   :cite:p:`zhang2019fixup`. The biases that our sublayers have stand for Fixup's own.
+#: - "fixup": no norm, small initial weights, zero in the last matrix of the branch, and a learned
+#:   factor on the branch that starts at 1 :cite:p:`zhang2019fixup`. The biases that our sublayers
+#:   have stand for Fixup's own.
 WIRINGS: dict[str, Wiring] = {
     "none": Wiring(()),
     "post": Wiring(("stream",)),

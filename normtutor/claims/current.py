@@ -36,9 +36,9 @@ CHAPTER = "08_after_2020"
     place=Place("07_pre_ln_and_post_ln", "What helps"),
     recorded="half",
     scope="at our scale",
-    condition="True of some deep models that are merely stripped of their norms. With an "
-    "initialisation made for it one trains; with Xavier's weights and many tokens a little, to "
-    "0.06 nats below a model without layers.",
+    condition="True of some deep models that are merely stripped of their norms. With Fixup, "
+    "initial weights made for it and a learned factor per branch, one trains; with Xavier's "
+    "weights and many tokens a little, to 0.06 nats below a model without layers.",
 )
 def without_normalization() -> Evidence:
     remedies = experiments.load("remedies")
@@ -72,7 +72,7 @@ def without_normalization() -> Evidence:
             form=".1f",
         ),
         Finding(
-            "loss of 12 layers without a norm, Fixup's initialisation",
+            "loss of 12 layers without a norm, Fixup",
             over_seeds(best("fixup")),
             above(1.15),
             why,
@@ -95,8 +95,7 @@ def without_normalization() -> Evidence:
             form=".3f",
         ),
         Finding(
-            "on as many tokens, Fixup's initialisation: test loss minus that with RMSNorm (nats "
-            "per token)",
+            "on as many tokens, Fixup: test loss minus that with RMSNorm (nats per token)",
             over_seeds(longer["no norm, Fixup"] - longer["Pre-RMSNorm"]),
             above(0.1),
             "Not to train is to be far behind a model that does.",

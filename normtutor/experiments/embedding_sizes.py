@@ -5,7 +5,7 @@ branches add to it at first. The settings and the seeds are those of
 :mod:`normtutor.experiments.text_stability`; the sizes and, for each size, the rate are those of its
 grid (:mod:`normtutor.experiments.text_stability_rates`), so the best size has its whole range of
 rates behind it and the others three. The norms stand in Pre-LN's places; RMSNorm has three of the
-sizes. Without a norm the weights are Fixup's.
+sizes. The network without a norm is Fixup's.
 
 Control: a size could look bad because of the rate, so each has the best of three, mostly the
 largest, in factors of 6.3; at the best sizes a finer grid gained at most a few thousandths of a

@@ -21,7 +21,7 @@ with the best scale LayerNorm's tied model is no longer worse with the last norm
 the usual one. With the largest embeddings the best rate is the largest of the four; on another seed
 a rate twice as large is worse (:mod:`normtutor.experiments.tanh_embeddings_rates`), and still
 larger embeddings gain LayerNorm 0.007 untied and nothing tied. No norm, which has nothing after the
-last layer either, runs alongside, from ordinary weights; from Fixup's it is ahead of both norms at
+last layer either, runs alongside, from ordinary weights; with Fixup it is ahead of both norms at
 the usual embeddings (:mod:`normtutor.experiments.small_starts`, which also has LayerNorm with small
 gains). Which part of the last norm costs a tied model with the usual embeddings what it does is the
 subject of :mod:`normtutor.experiments.last_norm_parts`. A sixth seed, 40, run afterwards and not on
@@ -36,6 +36,7 @@ are in :mod:`normtutor.experiments.tanh_embeddings`. Not checked: such embedding
 """
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -143,11 +144,18 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 
 def train_cell(config: Config, cell: Cell, seed: int) -> list[dict[str, Any]]:
     """Train a cell at all learning rates; a record for each."""
+    return train_runs(config.size, config.depth, cell, [(seed, rate) for rate in config.rates])
+
+
+def train_runs(
+    size: Size, depth: int, cell: Cell, runs: Sequence[tuple[int, float]]
+) -> list[dict[str, Any]]:
+    """Train a cell with each pair of a seed and a rate; a record for each."""
     trained = train_models(
-        config.size,
-        [(seed, rate) for rate in config.rates],
+        size,
+        runs,
         adjust=partial(start_alpha, cell) if cell.norm == "tanh" else None,
-        depth=config.depth,
+        depth=depth,
         norm=cell.norm,
         wiring="none" if cell.norm == "none" else "pre",
         final_norm=cell.final,
@@ -155,8 +163,8 @@ def train_cell(config: Config, cell: Cell, seed: int) -> list[dict[str, Any]]:
         embedding_scale=cell.scale,
     )
     return [
-        {**vars(cell), "learning_rate": rate, **measured(config.size, model, history)}
-        for rate, (model, history) in zip(config.rates, trained, strict=True)
+        {**vars(cell), "learning_rate": rate, **measured(size, model, history)}
+        for (_, rate), (model, history) in zip(runs, trained, strict=True)
     ]
 
 

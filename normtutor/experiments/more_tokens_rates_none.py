@@ -1,16 +1,16 @@
 """Which rate and which size of the embeddings suit a million tokens without a norm.
 
 The grid of :mod:`normtutor.experiments.more_tokens_rates`, whose text says how it is laid out, for
-a model without layers and for twelve layers with Xavier's weights and with Fixup's.
+a model without layers and for twelve layers with Xavier's weights and with Fixup.
 
 The records are part of a run of both; the times are those of this part run again alone, on another
 processor.
 
-Control: a network could look bad because of its rate or the size of its embeddings. Fixup's weights
-and the model without layers have two sizes, of which the smaller is best, and Xavier's weights one.
-Each has two rates or more. Run again on another processor, not on record, it chose the same. Not
-checked: a second seed; smaller sizes for Fixup's weights and without layers; other sizes for
-Xavier's weights; rates in between.
+Control: a network could look bad because of its rate or the size of its embeddings. Fixup and the
+model without layers have two sizes, of which the smaller is best, and Xavier's weights one. Each
+has two rates or more. Run again on another processor, not on record, it chose the same. Not
+checked: a second seed; smaller sizes for Fixup and without layers; other sizes for Xavier's
+weights; rates in between.
 """
 
 import dataclasses

@@ -80,10 +80,10 @@ def smallest(losses: Mapping[float, Iterable[float | None]]) -> float | None:
     return min(means, key=lambda rate: (means[rate], rate), default=None)
 
 
-def best_rates(saved: Saved) -> dict[tuple[Any, ...], float]:
+def best_rates(saved: Saved, key: str = "loss") -> dict[tuple[Any, ...], float]:
     """Each condition apart from its rate -> the rate with the smallest mean loss over the seeds.
 
-    A condition that diverged at every rate has no entry.
+    ``key`` names the loss in the records. A condition that diverged at every rate has no entry.
 
     >>> conditions = [{"norm": "rms", "learning_rate": rate} for rate in (1.0, 2.0, 4.0)]
     >>> losses = (math.nan, 0.7, 0.5)
@@ -94,7 +94,7 @@ def best_rates(saved: Saved) -> dict[tuple[Any, ...], float]:
     tried: dict[tuple[Any, ...], dict[float, Iterable[float | None]]] = {}
     for condition in saved.config["conditions"]:
         cell = tuple(value for key, value in condition.items() if key != "learning_rate")
-        losses = saved.values("loss", **condition)
+        losses = saved.values(key, **condition)
         tried.setdefault(cell, {})[condition["learning_rate"]] = losses
     chosen = {cell: smallest(losses) for cell, losses in tried.items()}
     return {cell: rate for cell, rate in chosen.items() if rate is not None}

@@ -1,10 +1,10 @@
 """Three layers that start with quiet branches: Fixup without a norm, LayerNorm with small gains.
 
 Two baselines for :mod:`normtutor.experiments.final_norm`, in the same models on the same seeds and
-sequences. There the network without a norm starts from ordinary weights; here it starts from
-Fixup's. There dynamic tanh hands its branches a smaller input than LayerNorm does; here LayerNorm,
-without the last norm, starts with gains of 0.1. Nothing is clipped. As there, every seed trains all
-learning rates, and that of a condition is chosen by the mean validation loss over the seeds.
+sequences. There the network without a norm starts from ordinary weights; here it has Fixup. There
+dynamic tanh hands its branches a smaller input than LayerNorm does; here LayerNorm, without the
+last norm, starts with gains of 0.1. Nothing is clipped. As there, every seed trains all learning
+rates, and that of a condition is chosen by the mean validation loss over the seeds.
 
 Control: a lead of Fixup could come from its rate, so it has three, those of final_norm but one; the
 best lies between the other two. Its branches have a learned factor more than those of a norm, and

@@ -1,13 +1,13 @@
 """Two to twenty-four layers with a norm and without one, on fresh seeds, at rates tuned for each.
 
 The builds of :mod:`normtutor.experiments.text_stability_rates`: no norm with Xavier's weights, with
-scaled residual weights and with Fixup's, Pre-LN, Pre-RMSNorm, Post-LN, and BatchNorm and PowerNorm
-in Pre-LN's places. Each has the learning rate and the embedding scale that were best there, and six
+scaled residual weights and with Fixup, Pre-LN, Pre-RMSNorm, Post-LN, and BatchNorm and PowerNorm in
+Pre-LN's places. Each has the learning rate and the embedding scale that were best there, and six
 seeds that were used nowhere else. Twenty-four layers are trained with the builds that decide: no
-norm with scaled weights and with Fixup's, Pre-LN and Pre-RMSNorm. Losses are those of the test
-part. Gradients are clipped at length 1 for all, and the share of clipped steps is recorded:
-clipping hides how unstable a network is, and here it helps those without a norm. A model without
-any layer, embeddings and an output matrix, says what layers are worth in these steps.
+norm with scaled weights and with Fixup, Pre-LN and Pre-RMSNorm. Losses are those of the test part.
+Gradients are clipped at length 1 for all, and the share of clipped steps is recorded: clipping
+hides how unstable a network is, and here it helps those without a norm. A model without any layer,
+embeddings and an output matrix, says what layers are worth in these steps.
 
 Pre-LN is held against Pre-RMSNorm in an equivalence test. Its margin was fixed before the first of
 these runs of Pre-LN, at 2 % of perplexity, the margin of the shallow comparison in
@@ -23,8 +23,9 @@ ends 0.02 nats behind the best of them, so what is compared is how well each kee
 way; where layers pay is another experiment (:mod:`normtutor.experiments.more_tokens`). BatchNorm
 and PowerNorm could lose because running averages do not fit, so each loss is also taken with the
 statistics of the batch: the same to 0.005. A seventh seed, 40, run afterwards and not on record,
-lies where the six expect it in 23 of 24 rows; Post-LN with two layers ends 0.01 above. Not checked:
-more than 300 steps; batches of more than 256 tokens but for BatchNorm
+lies where the six expect it in 23 of 24 rows; Post-LN with two layers ends 0.01 above. Fixup
+without its learned factor is in :mod:`normtutor.experiments.fixup_factor`. Not checked: more than
+300 steps; batches of more than 256 tokens but for BatchNorm
 (:mod:`normtutor.experiments.larger_batches`) and Post-LN, which they help
 (:mod:`normtutor.experiments.post_ln_larger_batches`); and training without clipping.
 """

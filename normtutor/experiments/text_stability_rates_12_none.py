@@ -1,7 +1,7 @@
 """Which learning rates train twelve layers without a norm.
 
 The grid of :mod:`normtutor.experiments.text_stability_rates`, whose text says how it is laid out,
-at twelve layers, for three ways to start a network without a norm.
+at twelve layers, for three ways to train a network without a norm.
 
 The records are part of a run of all builds; the times are those of this part run again alone, on
 another processor.
@@ -20,7 +20,7 @@ __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "none: it chooses the learning rates of text_stability"
-FINDING = "of three ways to start twelve layers without a norm only Fixup's trains well"
+FINDING = "of three ways to train twelve layers without a norm only Fixup does well"
 SEEDS = text_stability_rates.SEEDS
 CONFIG = dataclasses.replace(
     text_stability_rates.CONFIG,

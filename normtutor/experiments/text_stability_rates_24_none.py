@@ -1,7 +1,7 @@
 """Which learning rates train twenty-four layers without a norm.
 
 The grid of :mod:`normtutor.experiments.text_stability_rates`, whose text says how it is laid out,
-for the weights that decide: scaled ones and Fixup's.
+for the builds that decide: scaled weights and Fixup.
 
 Control: that of the grid at two and six layers: initial weights, embeddings, rates and clipping.
 Not checked: Xavier's weights, more steps, and a second seed of the grid.
@@ -16,7 +16,7 @@ __all__ = ["CONFIG", "SEEDS", "best_rates", "fingerprint", "run"]
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "none: it chooses the learning rates of text_stability"
-FINDING = "of two ways to start twenty-four layers without a norm Fixup's is better"
+FINDING = "of two ways to train twenty-four layers without a norm Fixup is better"
 SEEDS = text_stability_rates.SEEDS
 CONFIG = dataclasses.replace(
     text_stability_rates.CONFIG,

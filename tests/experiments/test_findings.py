@@ -386,6 +386,13 @@ FINDINGS = {
             and abs(rows["no norm, Fixup, 12 layers"]) < 0.02
         ),
     ),
+    "fixup_factor": (
+        "in 300 clipped steps twelve layers with Fixup's weights end 0.28 nats higher without the "
+        "learned factor, each at its best rate, 0.09 at one rate, and diverge at Fixup's best",
+        lambda rows: (
+            round(rows["best rate of each"], 2) == 0.28 and round(rows["both at 0.016"], 2) == 0.09
+        ),
+    ),
     "topic_doses": (
         "with a quarter of one-topic batches neither BatchNorm nor PowerNorm is more than 0.04 "
         "behind, with three quarters BatchNorm is about as far behind as with all",
@@ -601,6 +608,10 @@ BESIDE = {
         and of("loss", depth=12, wiring="post", warmup=60, learning_rate=0.064) < 1.5
         and of("loss", depth=12, wiring="pre", warmup=0, learning_rate=0.064) < 0.5
     ),
+    "fixup_factor": lambda of: (
+        of("diverged", build="no norm, Fixup, factor fixed", learning_rate=4e-2) == 1
+        and of("diverged", build="no norm, Fixup, factor fixed", learning_rate=1.6e-2) == 0
+    ),
     "update_size": lambda of: (
         of("likeness", part="trace", wiring="post", warmup=0, learning_rate=4e-3) > 0.99
         and of("bottom", part="trace", wiring="post", warmup=0, learning_rate=4e-3) < 1e-4
@@ -687,6 +698,14 @@ CHOSEN = {
             for times in (
                 {("masked batch", "shuffled"): 0.5, ("masked batch", "length"): 4}.get(cell, 1),
             )
+        ),
+    ),
+    "fixup_factor_rates": (
+        "without the learned factor Fixup's weights are best at a smaller rate than with it, and "
+        "worse",
+        lambda best: all(
+            rate < shorter("text_stability_rates_12_none")["no norm, Fixup", depth, scale]
+            for (_, depth, scale), rate in best.items()
         ),
     ),
     "swapped_norms_rates": (

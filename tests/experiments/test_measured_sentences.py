@@ -21,6 +21,7 @@ from normtutor.experiments import (
     embedding_sizes,
     final_norm,
     fine_tuning,
+    fixup_factor,
     input_drift,
     larger_batches,
     last_norm_parts,
@@ -644,6 +645,11 @@ def tanh_with_larger_embeddings() -> str:
     """Test loss of dynamic tanh, untied, with larger embeddings minus that of its best model."""
     larger = experiments.load("tanh_embeddings").values("test", norm="tanh")
     return said(larger - tanh_embeddings.at_best("tanh", False), 3)
+
+
+def without_factor(row: str):
+    """Fixup's weights without its learned factor: test loss minus Fixup's."""
+    return fixup_factor.rows(experiments.load("fixup_factor"))[row]
 
 
 def with_more_tokens(build: str, against: str = "Pre-LN"):
@@ -1615,6 +1621,14 @@ SENTENCES = {
             )
         ),
     ),
+    "Fixup without its factor": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            "twelve layers end "
+            f"{said(without_factor('best rate of each'), 3)} higher (both at 0.016: "
+            f"{said(without_factor('both at 0.016'), 3)})"
+        ),
+    ),
     "Fixup where layers pay": (
         "01_internal_covariate_shift",
         lambda: (
@@ -2248,8 +2262,8 @@ SENTENCES = {
     "quiet starts at three layers": (
         "in_depth/08_after_2020",
         lambda: (
-            f"ends {behind_tanh('small gains', True)} behind DyT, and without any norm Fixup's "
-            f"weights end {behind_tanh('Fixup', True)} behind it"
+            f"ends {behind_tanh('small gains', True)} behind DyT, and without any norm Fixup "
+            f"ends {behind_tanh('Fixup', True)} behind it"
         ),
     ),
     "Fixup at three layers": (
