@@ -245,6 +245,14 @@ def with_qk_norm_longer(rate: float):
     return qk_norm.rows(saved)[f"rate {rate:g}"]
 
 
+def lost_at_half_the_best_rate() -> float:
+    """What QK-norm costs there, in 300 steps and in 1,000: the same in whole hundredths."""
+    short, long = with_qk_norm(0.016), with_qk_norm_longer(0.008)
+    assert (short > 0).all() and (long > 0).all()
+    assert round(short.mean(), 2) == round(long.mean(), 2)
+    return float(short.mean())
+
+
 def largest_in_1000_steps() -> float:
     saved = experiments.load("qk_norm_longer")
     return max(
@@ -281,6 +289,16 @@ def tied(norm: str):
 def tied_longer(norm: str = "rms"):
     """How far it ends below LayerNorm after 1,500 steps, tied, three layers."""
     return -rms_against_layer_longer.difference(experiments.load("rms_against_layer_longer"), norm)
+
+
+def tied_and_large():
+    """RMSNorm minus LayerNorm in a tied model of three layers, embeddings 64 times as large."""
+    saved = experiments.load("final_norm")
+    rms, layer = (
+        final_norm.chosen(saved, norm=norm, final=True, tied=True, scale=64.0)["test"]
+        for norm in ("rms", "layer")
+    )
+    return rms - layer
 
 
 def norm_replaced():
@@ -1017,6 +1035,17 @@ def sorted_best(wiring: str, *warmups: int):
     return remedies.at_best_rate(np.concatenate(cells, axis=1))[0]
 
 
+def warmed_at_the_largest_rate():
+    """What 60 steps of warm-up gain twelve layers of Pre-LN on sorting at 0.016."""
+    cold, warm = (
+        remedies.losses_by_rate(
+            experiments.load("warmup_map"), wiring="pre", depth=12, warmup=steps
+        )[:, -1]
+        for steps in (0, 60)
+    )
+    return cold - warm
+
+
 def gained_by_longer_warmup(short: int, long: int):
     """Post-LN on sorting, each at its best rate: the loss with the shorter one minus the longer."""
     mean, half = t_interval(sorted_best("post", 60) - sorted_best("post", 120))
@@ -1285,7 +1314,7 @@ SENTENCES = {
     "Post-LN with larger batches, in the guide": (
         "which_norm",
         lambda: (
-            f"of 1,024 they reached {in_larger_batches(300).mean():.2f} nats (no layers: "
+            f"of 1,024 they reached {in_larger_batches(300).mean():.2f} nats (no layers, tuned: "
             f"{more_tokens.losses(experiments.load('more_tokens'))['no layers'].mean():.2f})"
         ),
     ),
@@ -1683,10 +1712,33 @@ SENTENCES = {
             f"a million tokens, Xavier's {with_more_tokens('no norm').mean():.2f} ("
         ),
     ),
+    "RMSNorm in tied models, in the guide": (
+        "which_norm",
+        lambda: (
+            f"Tied, three layers, 300 steps: {abs(tied('rms').mean()):.3f} ahead, with large "
+            f"embeddings {tied_and_large().mean():.3f} behind."
+        ),
+    ),
+    "QK-norm below the best rate, in the guide": (
+        "which_norm",
+        lambda: (
+            "no visible gain at the best learning rate, "
+            f"{lost_at_half_the_best_rate():.2f} nats lost at half of it"
+        ),
+    ),
+    "warm-up of Pre-LN, in the questions": (
+        "questions",
+        lambda: (
+            f"lowered the loss of twelve layers by {said(warmed_at_the_largest_rate(), 2)} at the "
+            "largest rate, and at best rates by "
+            f"{said(sorted_best('pre', 0) - sorted_best('pre', 60), 3)}, weak evidence"
+        ),
+    ),
     "how long to warm up, in the guide": (
         "which_norm",
         lambda: (
-            f"60 of 200 steps beat 20 by {said(gained_by_longer_warmup(20, 60), 2)}, 120 not 60"
+            f"60 of 200 steps beat 20 by {said(gained_by_longer_warmup(20, 60), 2)}; 120 "
+            "against 60 is undecided"
         ),
     ),
     "BatchNorm ahead, in chapter 3": (
@@ -2364,8 +2416,8 @@ SENTENCES = {
     "RMSNorm without the last norm, in the guide": (
         "which_norm",
         lambda: (
-            f"without that norm it ended {said(rms_without_last_norm(), 2)} nats behind in 300 "
-            "clipped steps"
+            f"without that norm RMSNorm ended {said(rms_without_last_norm(), 2)} nats behind in "
+            "300 clipped steps"
         ),
     ),
     "BatchNorm at its best, in depth": (
