@@ -234,10 +234,10 @@ def exponential_growth() -> Evidence:
     met=f"{TUTORIALS}",
     place=Place(CHAPTER, "What current models do"),
     recorded="false",
-    condition="RMSNorm, with one exception. 31 of the 44 newest are wired plainly as Pre-LN; "
-    "the others have a norm at the end of the branch, parallel branches or several streams. "
-    "Counted in published code, in one choice of decoders, for most of them by the defaults of a "
-    "class.",
+    condition="RMSNorm on the branches, with one exception. 31 of the 44 newest are wired plainly "
+    "as Pre-LN; the others have a norm at the end of the branch, parallel branches or several "
+    "streams. Counted in published code, in one choice of decoders, for most of them by the "
+    "defaults of a class.",
 )
 def pre_ln_with_rms_norm() -> Evidence:
     newest = [model for model in current_models.MODELS if model.year >= 2025]

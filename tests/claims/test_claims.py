@@ -550,7 +550,7 @@ def test_the_counts_of_current_models_are_those_of_the_chapter():
         [f.value for f in findings("pre-ln-with-rms-norm")],
         {f.claimed for f in findings("pre-ln-with-rms-norm")},
     )
-    assert f"{rms} of the 44 subtract no mean" in text
+    assert f"{rms} of the 44 have RMSNorm on their branches" in text
     assert all_of_them == near(44, 0)
     assert pre == 31
 
