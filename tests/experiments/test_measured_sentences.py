@@ -1716,7 +1716,7 @@ SENTENCES = {
         "which_norm",
         lambda: (
             f"Tied, three layers, 300 steps: {abs(tied('rms').mean()):.3f} ahead, with large "
-            f"embeddings {tied_and_large().mean():.3f} behind."
+            f"embeddings (half as wide) {tied_and_large().mean():.3f} behind."
         ),
     ),
     "QK-norm below the best rate, in the guide": (
