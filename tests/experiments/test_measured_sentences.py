@@ -1213,7 +1213,7 @@ SENTENCES = {
     ),
     "warm-up of six layers of Pre-LN at the largest rate": (
         "in_depth/07_pre_ln_and_post_ln",
-        lambda: f"At the largest rate it lowers the loss, by {said(warmup_of_six_at(-1), 3)}.",
+        lambda: f"At the largest rate six gain, too, by {said(warmup_of_six_at(-1), 3)}.",
     ),
     "failing is stalling": (
         "in_depth/07_pre_ln_and_post_ln",
