@@ -263,8 +263,8 @@ def _margin_per_character() -> float:
     "tied ones of three layers with the usual ones, where it is ahead after 300 steps and level "
     "after 1,500. Without that norm twelve layers end behind in 300 clipped steps, not in 1,000 "
     "larger ones. The margin leaves open three layers, untied with the usual embeddings or tied "
-    "with larger, and twelve tied. In a GRU it ends ahead. That large models work with RMSNorm is "
-    "no paired comparison.",
+    "with larger, and twelve tied. In a GRU it is ahead after 300 steps. That large models work "
+    "with RMSNorm is no paired comparison.",
 )
 def as_good() -> Evidence:
     saved = experiments.load("rms_against_layer")
@@ -302,7 +302,7 @@ def as_good() -> Evidence:
         ),
         *(
             Finding(
-                f"RMSNorm's test loss minus LayerNorm's, {words} (nats per piece of a word)",
+                f"RMSNorm's test loss minus LayerNorm's, {words}, 300 steps (nats per piece)",
                 over_seeds(deep["Pre-RMSNorm"] - deep["Pre-LN"]),
                 below(text_stability.MARGIN),
                 "2% of perplexity again, fixed before these seeds.",
@@ -365,7 +365,7 @@ def as_good() -> Evidence:
             )
         ),
         Finding(
-            "RMSNorm's test loss minus LayerNorm's, GRU (nats per character)",
+            "RMSNorm's test loss minus LayerNorm's, GRU, 300 steps (nats per character)",
             over_seeds(gru.values("loss", norm="rms") - gru.values("loss", norm="layer")),
             below(_margin_per_character()),
             "2% of perplexity per piece of a word, shared out over its characters; fixed before "
@@ -501,8 +501,8 @@ def forward_alone() -> Evidence:
     "with an output of their own, a last norm and embeddings of the best size. Without the last "
     "norm RMSNorm costs twelve layers in 300 clipped steps 0.15 nats untied, 0.07 tied; in 1,000 "
     "larger ones, untied, nothing visible. With a tied output and large embeddings three layers "
-    "leave it open. A model trained with LayerNorm keeps its loss when the centring is switched "
-    "off afterwards ({prf:ref}`prop-rms-blind`).",
+    "leave it open. Our Pre-LN models of three layers, whose loss does not see the mean "
+    "({prf:ref}`prop-rms-blind`), keep it when LayerNorm's centring is switched off afterwards.",
 )
 def centring_matters() -> Evidence:
     saved = experiments.load("detach_norm")
@@ -619,9 +619,9 @@ def centring_matters() -> Evidence:
     place=Place(CHAPTER, "pRMSNorm: the scale from a few entries", in_depth=True),
     recorded="open",
     condition="What counts is the number of entries, not the share "
-    "({prf:ref}`thm-rms-partial`). An estimate from 8 entries is off by about a quarter; "
-    "whether that costs quality is open. In our GRU, each norm at its own best rate, six seeds "
-    "show no loss against RMSNorm and do not exclude one of 2% of perplexity.",
+    "({prf:ref}`thm-rms-partial`). An estimate from 8 independent ones is off by about a quarter; "
+    "whether that costs quality is open. In 300 steps of our GRU, each norm at its own best rate, "
+    "six seeds show no loss against RMSNorm and do not exclude one of 2% of perplexity.",
 )
 def from_a_few_entries() -> Evidence:
     gru = experiments.load("gru_statistics")
@@ -669,9 +669,9 @@ def from_a_few_entries() -> Evidence:
     met="reports on trained models, for instance {cite:t}`gupta2024`",
     place=Place(CHAPTER, "Is there a mean to remove?"),
     recorded="open",
-    condition="In our LayerNorm models, whose loss has no gradient along the mean, its share of "
-    "the stream nearly vanishes. In our RMSNorm models it is among those of random directions, "
-    "and they end no worse.",
+    condition="In our LayerNorm models of three layers, whose loss has no gradient along the mean, "
+    "its share of the stream nearly vanishes. In our RMSNorm models it is among those of random "
+    "directions, and they end no worse.",
 )
 def no_mean_to_remove() -> Evidence:
     saved = experiments.load("rms_against_layer")

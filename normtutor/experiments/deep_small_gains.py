@@ -19,7 +19,7 @@ __all__ = ["CONFIG", "SEEDS", "fingerprint", "run"]
 
 CHAPTER = "05_rms_norm"
 FIGURE = "none: it chooses rates, gains and embeddings for deep_last_norm"
-FINDING = "without the last norm small gains in twelve layers lower the loss"
+FINDING = "in 300 clipped steps small gains lower the loss of twelve layers without the last norm"
 SEEDS = deep_last_norm_rates.SEEDS
 
 CONFIG = Config(

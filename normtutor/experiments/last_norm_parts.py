@@ -16,8 +16,8 @@ at the start that cost something; each has its variant, and none of them takes t
 is left in all of them is that the size of the last state is fixed, apart from the gain. The copied
 output starts as the tied one does, so that only sharing it in training differs. A sixth seed, 40,
 run afterwards and not on record, lies where the five expect it in all five rows. Not checked: what
-a constant backward pass costs by itself, why a fixed size costs, more than 300 steps, embeddings
-four times as large, and other norms.
+a constant backward pass costs by itself, whether a fixed size is what costs, more than 300 steps,
+embeddings four times as large, and other norms.
 """
 
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "Config", "fingerprint", "rows", "run
 CHAPTER = "05_rms_norm"
 FIGURE = "fig-last-norm-parts"
 FINDING = (
-    "at the end of a tied model of three layers one length for all tokens costs what LayerNorm "
-    "costs or more; sharing the matrix doubles it"
+    "in 300 steps, at the end of a tied model of three layers, one length for all tokens costs "
+    "what LayerNorm costs or more; sharing the matrix about doubles it"
 )
 XLABEL = "cost in test loss (nats/token)"
 SEEDS = final_norm.SEEDS

@@ -670,6 +670,14 @@ def without_factor(row: str):
     return fixup_factor.rows(experiments.load("fixup_factor"))[row]
 
 
+def last_norm_at_usual_size(tied: bool):
+    """Test loss of three layers of LayerNorm with the last norm, minus that without it."""
+    saved = experiments.load("final_norm")
+    cell = {"norm": "layer", "tied": tied, "scale": 1.0}
+    ends = [final_norm.chosen(saved, **cell, final=final)["test"] for final in (True, False)]
+    return ends[0] - ends[1]
+
+
 def with_more_tokens(build: str, against: str = "Pre-LN"):
     """Test loss of twelve layers on thirteen times the tokens minus another network's."""
     losses = more_tokens.losses(experiments.load("more_tokens"))
@@ -2439,8 +2447,28 @@ SENTENCES = {
     "the last norm on more tokens": (
         "05_rms_norm",
         lambda: (
-            f"In 1,000 larger steps, untied, it gains {said(gained_by_last_norm('Pre-LN'), 3)} "
+            "In 1,000 larger steps, untied, it gains at most "
+            f"{said(gained_by_last_norm('Pre-LN'), 3)} "
             f"(RMSNorm: {said(gained_by_last_norm('Pre-RMSNorm'), 3)})."
+        ),
+    ),
+    "the last norm on more tokens, in depth": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            f"the last norm gains at most {said(gained_by_last_norm('Pre-LN'), 3)} with LayerNorm "
+            f"and {said(gained_by_last_norm('Pre-RMSNorm'), 3)} with RMSNorm"
+        ),
+    ),
+    "RMSNorm on more tokens": (
+        "05_rms_norm",
+        lambda: f"RMSNorm ends {said(with_more_tokens('Pre-RMSNorm'), 3)} nats lower",
+    ),
+    "the last norm at three layers with the usual embeddings": (
+        "05_rms_norm",
+        lambda: (
+            "the last norm costs LayerNorm "
+            f"{np.mean(last_norm_at_usual_size(True)):.2f} nats tied, "
+            f"{np.mean(last_norm_at_usual_size(False)):.2f} untied"
         ),
     ),
     "the last norm on more tokens, in the questions": (
