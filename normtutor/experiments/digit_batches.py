@@ -4,8 +4,7 @@ Every run sees the same number of images, so a smaller batch means more steps. T
 each norm at each batch size was chosen by :mod:`normtutor.experiments.digit_rates` on other seeds
 and on the validation images; what is recorded here is measured on the test images.
 
-Tried and dropped: torch's own initial weights, which are 0.41 of He's. From 2 images on
-BatchNorm's test loss was below GroupNorm's and LayerNorm's from them, too.
+Tried and dropped: torch's own initial weights, which are 0.41 of He's.
 
 Control: BatchNorm could lead because its rate suits it better, so every norm is tuned at every
 batch size; or because it sees more, so every run sees the same number of images. A smaller batch
