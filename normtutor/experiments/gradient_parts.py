@@ -29,7 +29,7 @@ FIGURE = "fig-ics-parts"
 XLABEL = "share of the gradient's squared length along the mean, last norm, last step"
 FINDING = (
     "the last BatchNorm removes two to four times what chance would, the two below it about that "
-    "once training has begun"
+    "after 100 and 300 steps"
 )
 SEEDS = tuple(range(6))
 NORMS = ("batch", "layer", "rms")

@@ -32,7 +32,10 @@ from normtutor.training import image_scores, start
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-drift"
 XLABEL = "way of the mean of a sigmoid's input (standard deviations)"
-FINDING = "the sigmoids' inputs move far less with BatchNorm; the input of BatchNorm itself drifts"
+FINDING = (
+    "at the best rates the sigmoids' inputs move far less with BatchNorm; the input of BatchNorm "
+    "itself drifts"
+)
 TUNING = (0, 1)
 SEEDS = tuple(range(8))
 # The norm, and the factor on Xavier's initial weights.

@@ -34,8 +34,8 @@ FIGURE = "fig-ics-map"
 XLABEL = "cells of the map, of 25, in which the network trains"
 REFERENCE = 0.0
 FINDING = (
-    "in 150 steps without a norm one initial scale in five trains; with BatchNorm or LayerNorm all "
-    "five do"
+    "in 150 steps of plain gradient descent without a norm one initial scale in five trains; with "
+    "BatchNorm or LayerNorm all five do"
 )
 SEEDS = tuple(range(5))
 NORMS = ("none", "batch", "layer")

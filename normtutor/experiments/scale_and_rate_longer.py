@@ -9,7 +9,8 @@ the others at 95 to 97; 1.4 times He's scale comes to 62 % at 0.001 and to 86 % 
 one seed, and diverges there on others. With a norm He's scale alone is run, with a worse rate on
 both sides of the best. Networks, images, order and seeds are those of 150 steps, and rates are
 compared on the seeds that are reported. Not checked: 2.4 times He's scale, other scales with a
-norm, still more steps.
+norm, still more steps, and other optimizers: Adam at 0.001 takes torch's scale to 93 % in 1,000
+steps, on one seed and not on record.
 """
 
 import dataclasses
@@ -26,8 +27,8 @@ __all__ = ["CONFIG", "SEEDS", "best", "fingerprint", "right", "rows", "run"]
 CHAPTER = scale_and_rate.CHAPTER
 FIGURE = "none: a control of scale_and_rate, which chapter 1 cites"
 FINDING = (
-    "in 1,500 steps without a norm 0.7 times He's scale trains, too, 1.4 times gets less than half "
-    "of the images right, and torch's stays at guessing"
+    "in 1,500 steps of plain gradient descent without a norm 0.7 times He's scale trains, too, 1.4 "
+    "times gets less than half of the images right, and torch's stays at guessing"
 )
 XLABEL = "percent of test images right, at the best rate"
 REFERENCE = 10.0

@@ -51,7 +51,10 @@ __all__ = ["CONFIG", "SEEDS", "fingerprint", "rows", "run", "run_seeds"]
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-why-normalize"
-FINDING = "of three ways to train twelve layers without a norm only Fixup comes near RMSNorm"
+FINDING = (
+    "in 300 steps, of three ways to train twelve layers without a norm, only Fixup comes near "
+    "RMSNorm"
+)
 XLABEL = "test loss minus Pre-RMSNorm's (nats/token)"
 REFERENCE_BUILD = "Pre-RMSNorm"
 #: Of the equivalence test of Pre-LN and Pre-RMSNorm, in nats: 2 % of perplexity.

@@ -1008,13 +1008,27 @@ def likeness_of_post_ln(rate: float) -> np.ndarray:
     return experiments.load("update_size").values("likeness", **where)
 
 
+def drift_of(norm: str, rate: float, place: str, key: str) -> np.ndarray:
+    """How far the mean moves there, from row to row or from start to end."""
+    saved = experiments.load("input_drift")
+    assert input_drift.best_rates(saved)[norm, 1.0] == 1.0
+    _, reported = split(saved, input_drift.TUNING)
+    records = input_drift.chosen_records(reported, norm, 1.0, rate)
+    return np.array([record[place][key] for record in records])
+
+
 def way_behind_batch_norm(rate: float) -> float:
     """How far the mean of a sigmoid's input travels, in final standard deviations."""
-    saved = experiments.load("input_drift")
-    assert input_drift.best_rates(saved)["batch", 1.0] == 1.0
-    _, reported = split(saved, input_drift.TUNING)
-    records = input_drift.chosen_records(reported, "batch", 1.0, rate)
-    return float(np.mean([record["sigmoid"]["path_end"] for record in records]))
+    return float(drift_of("batch", rate, "sigmoid", "path_end").mean())
+
+
+def ends_before_batch_norm() -> str:
+    """How far from its start the mean ends where BatchNorm receives it, and without a norm."""
+    ends = [drift_of("batch", 1.0, "before", "moved"), drift_of("none", 1.0, "sigmoid", "moved")]
+    return (
+        f"ends {ends[0].mean():.2f} final ones from its start, without a norm "
+        f"{ends[1].mean():.2f} (difference −{said(ends[0] - ends[1], 2)})"
+    )
 
 
 def upper_layers_left_out(wiring: str):
@@ -1464,6 +1478,17 @@ SENTENCES = {
         lambda: (
             f"in units of $|\\gamma|$: {way_behind_batch_norm(1.0):.2f} final ones at the best "
             f"rate, {way_behind_batch_norm(3.0):.1f} at three times that rate"
+        ),
+    ),
+    "how far what BatchNorm receives ends from its start": (
+        "in_depth/01_internal_covariate_shift",
+        ends_before_batch_norm,
+    ),
+    "how far the mean moves in evaluation mode": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            "It goes to and fro: from step 60 to the end it moves "
+            f"{drift_of('batch', 1.0, 'evaluation', 'moved').mean():.2f}."
         ),
     ),
     "a larger gain in the last norm": (
