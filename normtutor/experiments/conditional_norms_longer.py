@@ -1,8 +1,8 @@
 """The denoiser of :mod:`normtutor.experiments.conditional_norms`, trained five times as long.
 
-In 300 steps a condition that is added to the stream once, at the input, does not help. Is it lost,
-or slow? And AdaLN-Zero has gates, which AdaLN has not: does it matter that they start at zero? Here
-are 1,500 steps, and AdaLN-Zero once more with gates that start at one.
+In 300 steps a condition that is added to the stream once, at the input, gains a quarter of what
+AdaLN gains. Does it catch up? And AdaLN-Zero has gates, which AdaLN has not: does it matter that
+they start at zero? Here are 1,500 steps, and AdaLN-Zero once more with gates that start at one.
 
 What is on record was run in two parts on one processor, AdaLN-Zero at its best rate after the rest;
 the times are of both, and of a rate of 0.003, which was tried in the first and never best.

@@ -57,14 +57,13 @@ FINDINGS = {
         lambda rows: rows["BatchNorm"] > 5 and abs(rows["LayerNorm"] - 1) < 0.01,
     ),
     "conditional_norms": (
-        "in 300 steps the condition lowers the loss by an eighth through the norms of every block, "
-        "and not if added once at the input, also in a wider network; AdaLN and AdaLN-Zero end "
-        "nearly level",
+        "in 300 steps, at its best rate, the condition lowers the loss by a tenth through the "
+        "norms of every block, and by a fortieth if added once at the input, in a wider network "
+        "by less; AdaLN and AdaLN-Zero cannot be told apart",
         lambda rows: (
-            rows["AdaLN"] < -0.03
-            and abs(rows["AdaLN"] - rows["AdaLN-Zero"]) < 0.005
-            and abs(rows["none"]) < 0.01
-            and abs(rows["at the input, wider"]) < 0.005
+            rows["AdaLN"] < -0.02
+            and abs(rows["AdaLN"] - rows["AdaLN-Zero"]) < 0.003
+            and 0.003 < rows["at the input, wider"] < rows["none"] - 0.003
         ),
     ),
     "conditional_norms_longer": (
@@ -536,7 +535,8 @@ FINDINGS = {
 # What a sentence says beside its rows: the values in a saved run, averaged over seeds.
 BESIDE = {
     "conditional_norms": lambda of: (
-        0.85 < of("loss", way="AdaLN") / of("loss", way="at the input") < 0.89
+        0.88 < of("loss", way="AdaLN") / of("loss", way="none") < 0.91
+        and 0.97 < of("loss", way="at the input") / of("loss", way="none") < 0.98
     ),
     "depth_on_text": lambda of: all(
         (of("likeness", wiring=wiring, warmup=warmup) > 0.8) == (wiring == "post")
