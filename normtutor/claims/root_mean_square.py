@@ -764,9 +764,9 @@ def norm_replaced() -> Evidence:
     place=Place(CHAPTER, "Nine norms in numbers", in_depth=True),
     recorded="open",
     condition="{cite:t}`xu2019` find LayerNorm better without them on half of their data sets, and "
-    "propose AdaNorm in their place. On 100 digits, 24 seeds, they widen the gap between test and "
-    "training loss: at the larger of two rates the test loss rises, at the smaller both fall, the "
-    "training loss further.",
+    "propose AdaNorm in their place. On 100 digits, in 150 steps, 24 seeds, they widen the gap "
+    "between test and training loss: at the larger of two rates the test loss rises, at the "
+    "smaller both fall, the training loss further.",
 )
 def gain_and_bias_overfit() -> Evidence:
     fits = experiments.load("hundred_digits")

@@ -270,9 +270,9 @@ FINDINGS = {
         ),
     ),
     "hundred_digits": (
-        "on 100 digits LayerNorm fits less closely at one rate and more closely at three times "
-        "that, its γ and β fit more closely, and BatchNorm's noise less in 150 steps at 0.03, "
-        "more in 600 at 0.003",
+        "on 100 digits, in 150 steps, LayerNorm fits less closely at one rate and more closely at "
+        "three times that, its γ and β fit more closely, and BatchNorm's noise less at 0.03, more "
+        "in 600 steps at 0.003",
         lambda rows: rows["γ and β, rate 0.03"] > 0 and rows["BatchNorm's noise, 150 steps"] > 0,
     ),
     "more_tokens_last_norm": (
