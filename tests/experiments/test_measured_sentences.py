@@ -2333,7 +2333,7 @@ SENTENCES = {
     "the last norm in chapter 5": (
         "05_rms_norm",
         lambda: (
-            f"it gains an untied model {np.mean(without_last_norm(False)):.2f} (RMSNorm: "
+            f"last norm gains an untied model {np.mean(without_last_norm(False)):.2f} (RMSNorm: "
             f"{np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f}) and a tied one "
             f"{np.mean(without_last_norm(True)):.2f} "
             f"({np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f}) "
