@@ -12,7 +12,9 @@ rate of its own in every condition, so that nothing but the normalized layers di
 Control: the predicted length is computed from the gradients of the same run, so agreement there
 could be circular. The predicted angle is not; it needs the rate and the weight decay alone. Correct
 labels are the case in which the assumption of steady gradients fails. A sixth seed, 40, run
-afterwards and not on record, lies where the five expect it in all nine rows.
+afterwards and not on record, lies where the five expect it in all nine rows. Not on record either:
+with a product of rate and decay ten times smaller or larger, on two seeds, SGD's angle was within
+1%, AdamW's 3 to 5% above the prediction.
 """
 
 from collections.abc import Callable, Iterator
