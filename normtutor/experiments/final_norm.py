@@ -28,11 +28,10 @@ subject of :mod:`normtutor.experiments.last_norm_parts`. A sixth seed, 40, run a
 record, lies where the five expect it in all 12 rows. It is a matter of 300 steps: after 1,500, on
 seed 20 and not on record, at the usual embeddings and the best of two or three rates, LayerNorm's
 tied model with the last norm is level with no norm (0.002 behind), and the last norm costs 0.056
-tied and 0.006 untied. Dynamic tanh's lead is one of 300 steps, too: after 1,000, same seed,
-embeddings and choice of rates, it is ahead of LayerNorm by 0.027 (tied) and 0.017 (untied) without
-the last norm, with it 0.006 ahead untied and 0.030 behind tied. Larger embeddings for dynamic tanh
-are in :mod:`normtutor.experiments.tanh_embeddings`. Not checked: such embeddings for RMSNorm beyond
-64 times the usual ones.
+tied and 0.006 untied. Dynamic tanh's lead after 1,000 is the subject of
+:mod:`normtutor.experiments.final_norm_longer`, larger embeddings for it that of
+:mod:`normtutor.experiments.tanh_embeddings`. Not checked: such embeddings for RMSNorm beyond 64
+times the usual ones.
 """
 
 import dataclasses

@@ -7,6 +7,8 @@ import pytest
 
 from normtutor import experiments
 from normtutor.experiments import (
+    final_norm,
+    final_norm_longer_rates,
     fine_tuning,
     package_chunks,
     topic_rates_wider,
@@ -389,6 +391,14 @@ FINDINGS = {
             and abs(rows["no norm, Fixup, 12 layers"]) < 0.02
         ),
     ),
+    "final_norm_longer": (
+        "in 1,000 steps, at the usual embeddings, dynamic tanh is ahead of LayerNorm by two "
+        "hundredths of a nat or less without the last norm, and behind tied with it",
+        lambda rows: (
+            all(-0.025 < rows[f"no final norm, {head}"] < -0.01 for head in ("tied", "untied"))
+            and rows["final norm, tied"] > 0.03
+        ),
+    ),
     "fixup_factor": (
         "in 300 clipped steps twelve layers with Fixup's weights end 0.28 nats higher without the "
         "learned factor, each at its best rate, 0.09 at one rate, and diverge at Fixup's best",
@@ -701,6 +711,20 @@ CHOSEN = {
             if cell[0] != "none"
             for times in (
                 {("masked batch", "shuffled"): 0.5, ("masked batch", "length"): 4}.get(cell, 1),
+            )
+        ),
+    ),
+    "final_norm_longer_rates": (
+        "on one seed all six models have the same best rate of three, half of that in 300 steps",
+        lambda best: (
+            len(best) == 6
+            and set(best.values()) == {sorted(final_norm_longer_rates.RATES)[1]}
+            and all(
+                final_norm.chosen(
+                    experiments.load("final_norm"), norm=norm, final=final, tied=tied, scale=scale
+                )["learning_rate"]
+                == 2 * rate
+                for (norm, final, tied, scale, *_), rate in best.items()
             )
         ),
     ),

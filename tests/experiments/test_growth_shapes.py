@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from normtutor import experiments
 from normtutor.experiments import growth_shapes
 
 LAYERS = np.arange(1, 25)
@@ -41,3 +42,13 @@ def test_the_judge_excludes_what_is_not_there(how):
 def test_an_unknown_way_of_holding_out_is_refused():
     with pytest.raises(ValueError, match='"between" or "beyond"; got "above"'):
         growth_shapes.held_out_error(GROWTHS["linear"], "linear", "above")
+
+
+def test_no_stream_on_record_levels_off_over_its_layers():
+    saved = experiments.load("variance_growth")
+    for condition in saved.config["conditions"]:
+        added = np.diff(saved.values("stream", **condition)[:, -1], axis=1)  # (seeds, layers)
+        assert (added > 0).all(), condition
+        if condition["wiring"] == "pre" and condition["learning_rate"] < 0.016:
+            quarters = [part.mean(axis=1) for part in np.array_split(added, 4, axis=1)]
+            assert (quarters[-1] > np.max(quarters[:-1], axis=0)).all(), condition

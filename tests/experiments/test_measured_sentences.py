@@ -20,6 +20,7 @@ from normtutor.experiments import (
     effective_rate,
     embedding_sizes,
     final_norm,
+    final_norm_longer,
     fine_tuning,
     fixup_factor,
     input_drift,
@@ -671,6 +672,12 @@ def tanh_with_larger_embeddings() -> str:
     """Test loss of dynamic tanh, untied, with larger embeddings minus that of its best model."""
     larger = experiments.load("tanh_embeddings").values("test", norm="tanh")
     return said(larger - tanh_embeddings.at_best("tanh", False), 3)
+
+
+def tanh_for_longer(place: str, sign: int = 1) -> str:
+    """Dynamic tanh's test loss minus LayerNorm's after 1,000 steps, in words."""
+    rows = final_norm_longer.rows(experiments.load("final_norm_longer"))
+    return said(sign * rows[place], 3)
 
 
 def without_factor(row: str):
@@ -2163,7 +2170,7 @@ SENTENCES = {
     "growth at three rates": (
         "08_after_2020",
         lambda: (
-            f"After 300 steps the stream grows faster than linearly at rates "
+            "After 300 steps the stream levels off nowhere and grows faster than linearly at rates "
             f"{faster_growth(True)}, not at {faster_growth(False)} (largest stream, lowest loss)."
         ),
     ),
@@ -2355,6 +2362,21 @@ SENTENCES = {
             f"{said(deep_tanh(True), 3)} tied"
         ),
     ),
+    "dynamic tanh after 1,000 steps": (
+        "08_after_2020",
+        lambda: (
+            f"after 1,000, ahead by at most {tanh_for_longer('no final norm, untied', -1)} without "
+            f"a last norm, tied with one {tanh_for_longer('final norm, tied')} behind."
+        ),
+    ),
+    "dynamic tanh after 1,000 steps, in depth": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"DyT is {tanh_for_longer('no final norm, tied', -1)} ahead tied and "
+            f"{tanh_for_longer('no final norm, untied', -1)} untied without the last place, and "
+            f"with it, tied, {tanh_for_longer('final norm, tied')} behind"
+        ),
+    ),
     "the low start at three layers": (
         "08_after_2020",
         lambda: f"gains starting at 0.1 leave at most {behind_tanh('small gains', True)}.",
@@ -2390,8 +2412,7 @@ SENTENCES = {
     "dynamic tanh at three layers, in the chapter": (
         "08_after_2020",
         lambda: (
-            f"DyT is {tanh_at_three(True)} nats ahead with a tied output and "
-            f"{tanh_at_three(False)} behind with an untied one"
+            f"DyT is {tanh_at_three(True)} nats ahead tied and {tanh_at_three(False)} behind untied"
         ),
     ),
     "dynamic tanh with larger embeddings": (
