@@ -21,12 +21,14 @@ from normtutor.experiments import (
     deep_last_norm,
     final_norm,
     final_norm_longer,
+    fixup_factor,
     growth_shapes,
     more_tokens,
     small_starts,
     tanh_embeddings,
     text_stability,
 )
+from normtutor.experiments.text_stability_rates import WITHOUT_FACTOR
 
 CHAPTER = "08_after_2020"
 
@@ -88,8 +90,21 @@ def without_normalization() -> Evidence:
             form=".3f",
         ),
         Finding(
-            "the same on thirteen times as many tokens: test loss minus that without any layer "
-            "(nats per token)",
+            "12 layers on text, Fixup's weights without its learned factor and no norm: test loss "
+            "minus that without any layer (nats per token)",
+            over_seeds(
+                fixup_factor.losses(
+                    experiments.load("fixup_factor"), WITHOUT_FACTOR, fixup_factor.WITHOUT
+                )
+                - bare[0]["no norm"]
+            ),
+            above(0),
+            without_layers,
+            form=".3f",
+        ),
+        Finding(
+            "Xavier's weights on thirteen times as many tokens: test loss minus that without any "
+            "layer (nats per token)",
             over_seeds(longer["no norm"] - longer[more_tokens.NO_LAYERS]),
             above(0),
             without_layers,

@@ -693,6 +693,13 @@ def last_norm_at_usual_size(tied: bool):
     return ends[0] - ends[1]
 
 
+def without_factor_behind_layer() -> float:
+    """The same minus Pre-LN's test loss, on average."""
+    behind = without_factor("best rate of each").mean()
+    at_twelve = text_stability.losses(experiments.load("text_stability"), 12)
+    return float(behind + (at_twelve["no norm, Fixup"] - at_twelve["Pre-LN"]).mean())
+
+
 def with_more_tokens(build: str, against: str = "Pre-LN"):
     """Test loss of twelve layers on thirteen times the tokens minus another network's."""
     losses = more_tokens.losses(experiments.load("more_tokens"))
@@ -1704,6 +1711,16 @@ SENTENCES = {
             "twelve layers end "
             f"{said(without_factor('best rate of each'), 3)} higher (both at 0.016: "
             f"{said(without_factor('both at 0.016'), 3)})"
+        ),
+    ),
+    "Fixup without its factor, in the main line": (
+        "01_internal_covariate_shift",
+        lambda: f"(twelve layers without the factors: {without_factor_behind_layer():.2f} behind)",
+    ),
+    "Fixup without its factor, in an answer": (
+        "questions",
+        lambda: (
+            f"it leaves them {said(without_factor('best rate of each'), 3)} higher in 300 clipped"
         ),
     ),
     "Fixup where layers pay": (
