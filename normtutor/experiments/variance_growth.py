@@ -9,10 +9,12 @@ Control: a stream can grow because contributions are large or because they point
 identity above splits every layer's growth into the two parts. The rate matters more than the
 wiring, so Pre-LN has three rates, and three depths at one of them. Shapes are judged on layers that
 no fit has seen, in :mod:`normtutor.experiments.growth_shapes`. Losses of the wirings are compared
-at one rate, which was tuned for none, and at which 48 layers learn least. The growth hardly changes
-over the last sixty steps, but the rate falls to zero there, so it need not have settled. A sixth
-seed, 40, run afterwards and not on record, lies where the five expect it in all six rows with 12
-and 24 layers. Not checked: more than 300 steps, and a rate of its own for each wiring and depth.
+at one rate, which was tuned for none; at larger ones their order is another
+(:mod:`normtutor.experiments.variance_growth_rates`). At that rate 48 layers learn least. The growth
+hardly changes over the last sixty steps, but the rate falls to zero there, so it need not have
+settled. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in all
+six rows with 12 and 24 layers. Not checked: more than 300 steps, and a rate of its own for each
+depth.
 """
 
 from collections.abc import Sequence

@@ -221,8 +221,8 @@ FINDINGS = {
         ),
     ),
     "logit_remedies": (
-        "QK-norm, weight decay and a cap keep logits below 60, clipping does not; decay ends "
-        "lowest",
+        "in 300 steps at eight times a good rate QK-norm, weight decay and a cap keep logits below "
+        "60, clipping does not; decay ends lowest",
         lambda rows: (
             rows["weight decay, rate 0.128"] < rows["QK-norm, rate 0.128"]
             and rows["QK-norm, rate 0.128"] < rows["soft cap, rate 0.128"] < 0
@@ -452,6 +452,15 @@ FINDINGS = {
             0.01 < rows["PN"] < 0.02
             and min(rows["BatchNorm"], rows["BatchNorm, rate of 300 steps"])
             > means("topic_share")["share 1, BatchNorm"] + 0.1
+        ),
+    ),
+    "variance_growth_rates": (
+        "Peri-LN, behind Pre-LN at 0.004, is ahead at larger rates; each at its best of three "
+        "rates Peri-LN leads by 0.47, LN scaling by 0.19",
+        lambda rows: (
+            max(rows.values()) < -0.1
+            and round(rows["Peri-LN, best rates"], 2) == -0.47
+            and round(rows["LN scaling, best rates"], 2) == -0.19
         ),
     ),
     "qk_norm_longer": (

@@ -53,6 +53,7 @@ from normtutor.experiments import (
     topic_share_longer,
     topic_share_pre,
     update_size_rates,
+    variance_growth_rates,
     warmed_remedies,
 )
 from normtutor.experiments.rates import split
@@ -368,14 +369,20 @@ def spread_of_gru_moves(norm: str) -> float:
     return float(np.mean(spread.max(axis=1) / spread.min(axis=1) - 1))
 
 
-def end_of_stream_with_ln_scaling() -> float:
-    """Mean square after the last of twelve layers, after training, over Pre-LN's."""
-    saved = experiments.load("variance_growth")
-    scaled, plain = (
-        saved.values("stream", wiring=wiring, depth=12, learning_rate=4e-3)[:, -1, -1].mean()
-        for wiring in ("ln-scaling", "pre")
-    )
-    return float(scaled / plain)
+def peri_beside_pre(key: str, rate: float) -> float:
+    """The stream's mean square at the end over Pre-LN's, or the loss minus Pre-LN's."""
+    saved = experiments.load("variance_growth_rates")
+    own, plain = (variance_growth_rates.values(saved, key, w, rate) for w in ("peri", "pre"))
+    if key == "stream":
+        return float(own[:, -1, -1].mean() / plain[:, -1, -1].mean())
+    return float((own - plain).mean())
+
+
+def wiring_at_best(name: str):
+    """Its test loss minus Pre-LN's, each at its best of three rates."""
+    saved = experiments.load("variance_growth_rates")
+    own, plain = (variance_growth_rates.at_its_best(saved, w)["test"] for w in (name, "pre"))
+    return own - plain
 
 
 def mean_over_spread_of_gru(norm: str) -> float:
@@ -2188,7 +2195,8 @@ SENTENCES = {
         "08_after_2020",
         lambda: (
             "After 300 steps the stream levels off nowhere and grows faster than linearly at rates "
-            f"{faster_growth(True)}, not at {faster_growth(False)} (largest stream, lowest loss)."
+            f"{faster_growth(True)}, not at {faster_growth(False)} (largest stream, lowest loss of "
+            "the three)."
         ),
     ),
     "Post-LN on text in larger batches, as means": (
@@ -2279,9 +2287,9 @@ SENTENCES = {
     "LN scaling": (
         "08_after_2020",
         lambda: (
-            "mean square ends at a "
-            + {0.25: "quarter", 0.5: "half"}[round(end_of_stream_with_ln_scaling(), 2)]
-            + f", the loss {said(wiring('ln-scaling'), 3)} nats lower"
+            "LN scaling and Peri-LN have smaller streams and end "
+            f"{said(wiring_at_best('ln-scaling'), 3)} and {said(wiring_at_best('peri'), 3)} nats "
+            "below Pre-LN"
         ),
     ),
     "detached and no norm in 900 steps": (
@@ -2305,6 +2313,22 @@ SENTENCES = {
         lambda: (
             f"gain at 0.128 is −{said(logit_remedy('QK-norm, rate 0.128'), 2)} on these five seeds "
             f"and −{said(with_qk_norm(0.128), 2)} on the ten above"
+        ),
+    ),
+    "Peri-LN's stream and loss at two rates": (
+        "which_norm",
+        lambda: (
+            f"at {peri_beside_pre('stream', 4e-3):.1f} times Pre-LN's mean square at the rate "
+            f"0.004 and {peri_beside_pre('stream', 16e-3):.2f} times at 0.016, its loss "
+            f"{peri_beside_pre('test', 4e-3):.2f} higher and "
+            f"{-peri_beside_pre('test', 16e-3):.2f} lower"
+        ),
+    ),
+    "three wirings at their best": (
+        "in_depth/08_after_2020",
+        lambda: (
+            f"Peri-LN ends {said(wiring_at_best('peri'), 3)} and LN scaling "
+            f"{said(wiring_at_best('ln-scaling'), 3)} ahead of Pre-LN"
         ),
     ),
     "two wirings": (
