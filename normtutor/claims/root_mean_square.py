@@ -27,6 +27,7 @@ from normtutor.experiments import (
     detach_norm_longer,
     embedding_sizes,
     final_norm,
+    from_start_norms,
     hundred_digits,
     more_tokens,
     rms_against_layer_longer,
@@ -712,12 +713,13 @@ def no_mean_to_remove() -> Evidence:
     "LayerNorm's gain and bias loses next to nothing, before fine-tuning and after 100 steps of "
     "it. PowerNorm and BatchNorm begin far behind; after these steps they are below the loss with "
     "which the model that kept LayerNorm began, and still behind the one with which it ended. "
-    "Whether such models would be behind without a swap, too, was not tried, nor BatchNorm "
-    "replaced by GroupNorm, nor any norm in Post-LN.",
+    "In models that had it from the start, for as many steps, BatchNorm ends less far behind, "
+    "PowerNorm further. BatchNorm replaced by GroupNorm was not tried, nor any norm in Post-LN.",
     scope="at our scale",
 )
 def norm_replaced() -> Evidence:
     trained, tuned = experiments.load("rms_against_layer"), experiments.load("swapped_norms")
+    from_start = from_start_norms.rows(experiments.load("from_start_norms"))
     before = trained.values("loss", norm="layer")
     kept, rows = tuned.values("before", norm="layer"), swapped_norms.rows(tuned)
     names = {"rms": "RMSNorm and its bias", "power": "PowerNorm", "batch": "BatchNorm"}
@@ -754,6 +756,15 @@ def norm_replaced() -> Evidence:
             for norm, name in names.items()
             if norm != "rms"
             for key, when in (("before", "before fine-tuning"), ("loss", "after fine-tuning"))
+        ),
+        *(
+            Finding(
+                f"{names[norm]} from the start, for as many steps in all: test loss minus that of "
+                "the model that kept LayerNorm",
+                over_seeds(from_start[f"{name} from the start, minus LN"]),
+                form=".3f",
+            )
+            for norm, name in from_start_norms.NAMES.items()
         ),
     ]
 

@@ -10,9 +10,9 @@ package's held-out modules.
 Control: a deficit could come from a rate of fine-tuning that suits LayerNorm alone, so each norm
 has its own, chosen on another seed (:mod:`normtutor.experiments.swapped_norms_rates`); it is the
 same for all four. It could come from statistics that start at 0 and 1, so these are measured first;
-or from other weights, gains or sentences, which are the same. BatchNorm and PowerNorm may be behind
-in these models without any swap, too. Not checked: models trained with those norms from the start,
-more steps of fine-tuning, larger batches than 256 tokens, and Post-LN.
+or from other weights, gains or sentences, which are the same. From the start BatchNorm is behind in
+these models less far, PowerNorm further (:mod:`normtutor.experiments.from_start_norms`). Not
+checked: more steps of fine-tuning, larger batches than 256 tokens, and Post-LN.
 """
 
 import copy

@@ -10,7 +10,9 @@ from normtutor.experiments import (
     final_norm,
     final_norm_longer_rates,
     fine_tuning,
+    from_start_norms_rates,
     package_chunks,
+    swapped_norms,
     topic_rates_wider,
     topic_share_pre_rates,
     topic_share_pre_rates_mixed,
@@ -391,6 +393,16 @@ FINDINGS = {
             and abs(rows["no norm, Fixup, 12 layers"]) < 0.02
         ),
     ),
+    "from_start_norms": (
+        "with BatchNorm from the start these models end less far behind LayerNorm than after a "
+        "swap, with PowerNorm further",
+        lambda rows: (
+            rows["BatchNorm from the start, minus LN"] > 0.03
+            and rows["BatchNorm, swapped minus from the start"] > 0.03
+            and rows["PN from the start, minus LN"] > 0.03
+            and rows["PN, swapped minus from the start"] < -0.03
+        ),
+    ),
     "final_norm_longer": (
         "in 1,000 steps, at the usual embeddings, dynamic tanh is ahead of LayerNorm by two "
         "hundredths of a nat or less without the last norm, and behind tied with it",
@@ -721,6 +733,16 @@ CHOSEN = {
             for times in (
                 {("masked batch", "shuffled"): 0.5, ("masked batch", "length"): 4}.get(cell, 1),
             )
+        ),
+    ),
+    "from_start_norms_rates": (
+        "on one seed BatchNorm and PowerNorm have the same best rate of four, half LayerNorm's",
+        lambda best: (
+            set(best.values()) == {swapped_norms.CONFIG.learning_rate / 2}
+            and len(best) == 2
+            and min(from_start_norms_rates.RATES)
+            < min(best.values())
+            < max(from_start_norms_rates.RATES)
         ),
     ),
     "final_norm_longer_rates": (

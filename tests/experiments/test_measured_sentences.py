@@ -23,6 +23,7 @@ from normtutor.experiments import (
     final_norm_longer,
     fine_tuning,
     fixup_factor,
+    from_start_norms,
     input_drift,
     larger_batches,
     last_norm_parts,
@@ -679,6 +680,12 @@ def tanh_with_larger_embeddings() -> str:
     """Test loss of dynamic tanh, untied, with larger embeddings minus that of its best model."""
     larger = experiments.load("tanh_embeddings").values("test", norm="tanh")
     return said(larger - tanh_embeddings.at_best("tanh", False), 3)
+
+
+def from_start(row: str, sign: int = 1) -> str:
+    """A norm from the start minus LayerNorm's test loss, or a swapped one minus it, in words."""
+    rows = from_start_norms.rows(experiments.load("from_start_norms"))
+    return said(sign * rows[row], 3)
 
 
 def tanh_for_longer(place: str, sign: int = 1) -> str:
@@ -1585,6 +1592,22 @@ SENTENCES = {
             f"With BatchNorm they began {said(swapped('batch', 'before'), 1)} behind and ended "
             f"{said(swapped('batch'), 3)} behind, with PowerNorm "
             f"{said(swapped('power', 'before'), 1)} and {said(swapped('power'), 3)} "
+        ),
+    ),
+    "norms from the start, beside swapped ones": (
+        "questions",
+        lambda: (
+            f"ended {from_start('BatchNorm from the start, minus LN')} and "
+            f"{from_start('PN from the start, minus LN')} behind"
+        ),
+    ),
+    "norms from the start, in depth": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            f"BatchNorm ends {from_start('BatchNorm from the start, minus LN')} behind LayerNorm, "
+            f"{from_start('BatchNorm, swapped minus from the start')} lower than after the swap, "
+            f"and PowerNorm {from_start('PN from the start, minus LN')} behind, "
+            f"{from_start('PN, swapped minus from the start', -1)} higher than after the swap"
         ),
     ),
     "swapped norms, in depth": (
