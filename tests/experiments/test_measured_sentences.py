@@ -2711,5 +2711,23 @@ def test_post_ln_without_warm_up_is_stuck_and_not_slow():
     assert "at 0.004 it still is after 800 steps" in text_of("in_depth/07_pre_ln_and_post_ln")
 
 
+def factor_of_a_random_feature(one_in: int, batches: int = 200_000) -> float:
+    """Mean logarithm of the size of ν's factor, over the batches in which a feature is active."""
+    alpha, square, logarithms = 0.9, 1 / one_in, []
+    for active in np.random.default_rng(one_in).random(batches) < 1 / one_in:
+        if active:
+            logarithms.append(np.log(abs(1 - (1 - alpha) / square)))
+        square = alpha * square + (1 - alpha) * active
+    return float(np.mean(logarithms))
+
+
+def test_a_feature_that_is_rare_at_random_needs_to_be_rarer():
+    assert factor_of_a_random_feature(12) < factor_of_a_random_feature(13) < -0.1
+    assert factor_of_a_random_feature(15) > 0.1
+    assert "between one in thirteen and one in fifteen (simulated" in text_of(
+        "in_depth/06_power_norm"
+    )
+
+
 def test_a_wrong_number_is_found():
     assert said([1.0, 1.0, 1.0], 2) == "1.00 ± 0.00" != said([1.01, 1.01, 1.01], 2)
