@@ -8,9 +8,10 @@ fairly. Post-LN and Pre-LN also get 120 of 200 steps of warm-up.
 Control: the fair comparison is each wiring at its own best rate *and* warm-up, chosen for a seed on
 the other seeds. B2T comes with its shortcut alone and with the smaller initial weights of its
 authors' code, because the two could do the same. A sixth seed, 40, run afterwards and not on
-record, lies where the five expect it in all nine rows. Not checked: more than 200 steps, so a
-warm-up of 120 leaves 80 for the decay; smaller rates, other depths, remedies with more warm-up,
-larger embeddings, and text.
+record, lies where the five expect it in all nine rows. Not checked: more than 200 steps
+but for Post-LN and Pre-LN (:mod:`normtutor.experiments.wiring_longer`), so a warm-up of 120 leaves
+80 for the decay; smaller rates, other depths, remedies with more warm-up, larger embeddings, and
+text.
 """
 
 from collections.abc import Sequence

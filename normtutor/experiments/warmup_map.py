@@ -11,8 +11,8 @@ sublayers, sequences and steps, and it learns. The gradients before training and
 output are recorded in the same runs, so that both explanations of warm-up are held against the same
 facts. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in three of
 four rows; Post-LN, 6 layers: -1.6918, expected -2.1775 to -2.0773. More steps for the stall at
-0.004 are in :mod:`normtutor.experiments.warmup_map_longer`. Not checked: clipping, larger
-embeddings, and text.
+0.004 are in :mod:`normtutor.experiments.warmup_map_longer`, for twelve layers with warm-up in
+:mod:`normtutor.experiments.wiring_longer`. Not checked: clipping, larger embeddings, and text.
 """
 
 from dataclasses import dataclass, field

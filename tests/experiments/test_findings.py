@@ -480,6 +480,11 @@ FINDINGS = {
         "at half of it",
         lambda rows: abs(rows["rate 0.016"]) < 0.006 and round(rows["rate 0.008"], 2) == 0.01,
     ),
+    "wiring_longer": (
+        "after 800 steps of sorting, 240 of them warm-up, twelve layers of Post-LN end 0.004 "
+        "behind Pre-LN",
+        lambda rows: round(rows["Post-LN"] - rows["Pre-LN"], 3) == 0.004,
+    ),
     "warmup_map_longer": (
         "in 800 steps without warm-up twelve layers of Post-LN stay at chance at the rate 0.004",
         lambda rows: abs(rows["rate 0.004"] - np.log(10)) < 0.02,

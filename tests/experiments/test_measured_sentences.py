@@ -56,6 +56,7 @@ from normtutor.experiments import (
     update_size_rates,
     variance_growth_rates,
     warmed_remedies,
+    wiring_longer,
 )
 from normtutor.experiments.rates import split
 from normtutor.intervals import t_interval
@@ -1146,6 +1147,23 @@ def longer(wiring: str):
     return sorted_best(wiring, 120) - sorted_best(wiring, 60)
 
 
+def after_800(wiring: str) -> float:
+    """Twelve layers' mean loss on sorting after 800 steps, at the best rate."""
+    saved = experiments.load("wiring_longer")
+    return wiring_longer.ends(saved, wiring).mean()
+
+
+def behind_after_800() -> np.ndarray:
+    """By how much Post-LN is behind Pre-LN then; both have learned, at their best rates."""
+    saved = experiments.load("wiring_longer")
+    for wiring, rates in (("post", (4e-3,)), ("pre", (8e-3, 16e-3))):
+        for rate in rates:
+            assert saved.values("accuracy", wiring=wiring, learning_rate=rate).mean() > 0.999
+    behind = wiring_longer.ends(saved, "post") - wiring_longer.ends(saved, "pre")
+    assert behind.min() > 0
+    return behind
+
+
 def warmup_of_six(wiring: str = "pre") -> str:
     """What 60 steps of warm-up change in the best loss of six layers on sorting."""
     saved = experiments.load("warmup_map")
@@ -1330,7 +1348,17 @@ SENTENCES = {
         "07_pre_ln_and_post_ln",
         lambda: (
             "With 120 steps of warm-up twelve layers of Post-LN are still behind, by "
-            f"{said(sorted_best('post', 120) - sorted_best('pre', 120), 3)}. But"
+            f"{said(sorted_best('post', 120) - sorted_best('pre', 120), 3)}; "
+            f"after 800, 240 of them warm-up, by {said(behind_after_800(), 3)}."
+        ),
+    ),
+    "twelve layers of both wirings for longer, in depth": (
+        "in_depth/07_pre_ln_and_post_ln",
+        lambda: (
+            "After 800 steps, 240 of them warm-up, both wirings with twelve layers get more than "
+            f"99.9% of the digits right at their best rates, and Post-LN ends "
+            f"{said(behind_after_800(), 3)} nats behind ({after_800('post'):.4f} against "
+            f"{after_800('pre'):.4f}; behind on all five seeds; `wiring_longer`)"
         ),
     ),
     "Post-LN with smaller lower weights, in the questions": (
@@ -1343,7 +1371,8 @@ SENTENCES = {
         "questions",
         lambda: (
             f"ended {said(wirings_at_their_best(6), 3)} nats ahead with six layers, which is weak "
-            f"evidence, and {said(wirings_at_their_best(12), 3)} behind with twelve"
+            f"evidence, and {said(wirings_at_their_best(12), 3)} behind with twelve "
+            f"({{numref}}`fig-wiring-ends`; after 800, {said(behind_after_800(), 3)})"
         ),
     ),
     "batches of one kind, in the questions": (
