@@ -9,6 +9,7 @@ import pytest
 
 from normtutor import experiments
 from normtutor.experiments import (
+    angles_elsewhere,
     batch_composition,
     batch_composition_ends,
     batch_composition_longer,
@@ -878,6 +879,13 @@ def noisy_errors(norm: str, other: str) -> str:
     return said(one - two, 1, 100)
 
 
+def too_far(where: str) -> str:
+    """By how much AdamW turns the weights further than predicted, in percent."""
+    rows = angles_elsewhere.rows(experiments.load("angles_elsewhere"))
+    (ratios,) = (values for name, values in rows.items() if "adamw" in name and where in name)
+    return said(ratios - 1, 1, 100)
+
+
 def shorter_than_predicted() -> str:
     """By how much the weights are shorter at equilibrium, in percent: alike for both optimizers."""
     saved = experiments.load("effective_rate")
@@ -1520,6 +1528,14 @@ SENTENCES = {
     "lengths under momentum and AdamW": (
         "in_depth/04_invariance",
         lambda: f"Under momentum and AdamW the weights are {shorter_than_predicted()}% shorter",
+    ),
+    "AdamW's angle with two hidden layers and with other decays": (
+        "in_depth/04_invariance",
+        lambda: (
+            f"{too_far('layer 1 of 2')}% above in the first and {too_far('layer 2 of 2')}% in the "
+            f"second, with one layer at ten times the decay {too_far('0.05,')}% and at a tenth "
+            f"{too_far('0.0005,')}%"
+        ),
     ),
     "lengths under momentum and AdamW, main line": (
         "04_invariance",
