@@ -1794,9 +1794,7 @@ SENTENCES = {
     ),
     "Fixup without its factor, in an answer": (
         "questions",
-        lambda: (
-            f"it leaves them {said(without_factor('best rate of each'), 3)} higher in 300 clipped"
-        ),
+        lambda: f"fixed at 1 they end {said(without_factor('best rate of each'), 3)} higher in 300",
     ),
     "Fixup where layers pay": (
         "01_internal_covariate_shift",
