@@ -43,6 +43,7 @@ from normtutor.experiments import (
     remedies,
     rms_against_layer_longer,
     scale_and_rate,
+    scale_and_rate_adam,
     scale_and_rate_longer,
     sgd_map,
     small_pre_ln,
@@ -1011,6 +1012,22 @@ def at_other_scales() -> str:
     return "in 1,500 steps, rates chosen anew, {:.0f}% or {:.0f}% (He's: {:.0f}%).".format(*found)
 
 
+def under_adam(norm: str, when: str, scale: float = scale_and_rate.TORCH) -> np.ndarray:
+    """Percent of the test images right, at the best rate; ``when``: "early" after 150 steps."""
+    saved = experiments.load("scale_and_rate_adam")
+    return scale_and_rate_adam.best(saved, norm, scale, when)
+
+
+def rescued_by_adam() -> str:
+    found = [
+        under_adam(norm, when).mean() for norm in ("none", "batch") for when in ("early", "test")
+    ]
+    return (
+        "Adam rescues the first network, too: {:.0f}% in 150 steps, {:.0f}% in 1,000 "
+        "(BatchNorm: {:.0f}%, {:.0f}%)."
+    ).format(*found)
+
+
 def in_1500_steps() -> str:
     """The same in the control, with the least and the most of the seeds."""
     less, more = (right_in_1500("none", scale) for scale in (0.7071, 1.4142))
@@ -1768,6 +1785,17 @@ SENTENCES = {
     ),
     "noise, for longer, in depth": ("in_depth/01_internal_covariate_shift", noisy_in_1000),
     "other scales, for longer": ("01_internal_covariate_shift", at_other_scales),
+    "the first network under Adam": ("01_internal_covariate_shift", rescued_by_adam),
+    "the first network under Adam, in the control": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: ("Adam takes torch's scale to {:.0f} % ({:.0f} to {:.0f}) in 1,000 steps").format(
+            *(f(under_adam("none", "test")) for f in (np.mean, np.min, np.max))
+        ),
+    ),
+    "the first network under Adam, in the questions": (
+        "questions",
+        lambda: f"Adam in 1,000 gets {under_adam('none', 'test').mean():.0f}% right",
+    ),
     "other scales, for longer, in depth": (
         "in_depth/01_internal_covariate_shift",
         in_1500_steps,

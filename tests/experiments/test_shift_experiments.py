@@ -21,6 +21,7 @@ from normtutor.experiments import (
     noisy_batch_norm_longer_rates,
     rates,
     scale_and_rate,
+    scale_and_rate_adam,
     scale_and_rate_longer,
     statistics_outside,
 )
@@ -39,6 +40,7 @@ NAMES = (
     "gradient_parts",
     "statistics_outside",
     "scale_and_rate",
+    "scale_and_rate_adam",
     "scale_and_rate_longer",
 )
 
@@ -60,6 +62,17 @@ def test_every_best_rate_in_1500_steps_lies_inside_its_grid():
     for (norm, scale), tried in scale_and_rate_longer.GRID.items():
         best = scale_and_rate_longer.right(saved, norm, scale).mean(axis=0).argmax()
         assert scale == scale_and_rate.TORCH or 0 < best < len(tried) - 1
+
+
+def test_adams_best_rates_from_torchs_scale_lie_inside_their_grids():
+    saved = experiments.load("scale_and_rate_adam")
+    for (norm, scale), tried in scale_and_rate_adam.GRID.items():
+        for when in ("early", "test"):
+            best = scale_and_rate_adam.right(saved, norm, scale, when).mean(axis=0).argmax()
+            last = len(tried) - 1
+            assert best == last if scale == 1.0 else 0 < best < last
+    late = scale_and_rate_adam.right(saved, "none", scale_and_rate.TORCH)[:, -1]
+    assert ((late > 60).sum(), (late < 15).sum()) == (2, 3)
 
 
 def test_every_rate_with_noise_for_longer_has_a_worse_one_on_either_side():
