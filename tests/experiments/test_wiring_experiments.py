@@ -13,6 +13,7 @@ from normtutor.experiments import (
     update_size,
     wide_and_shallow,
     wired_sorting,
+    wiring_longer,
 )
 from normtutor.experiments.wired_sorting import Task
 from normtutor.training import masked_language_model_loss
@@ -303,3 +304,12 @@ def test_in_sorting_the_depth_decides_which_wiring_ends_better():
             ends.append(remedies.at_best_rate(np.concatenate(rows, axis=1))[0])
         differences[depth] = interval(ends[0] - ends[1])
     assert differences[6][1] < 0 < differences[12][0]
+
+
+def test_post_lns_best_rate_in_800_steps_lies_inside_and_pre_lns_larger_two_are_alike():
+    saved = experiments.load("wiring_longer")
+    post, pre = (wiring_longer.losses(saved, wiring) for wiring in ("post", "pre"))
+    assert post.mean(axis=0).argmin() == 1
+    mean, half = plotting.t_interval(pre[:, 2] - pre[:, 1])
+    assert abs(mean) < half
+    assert pre[:, 0].min() > pre[:, 1:].max(axis=1).mean()
