@@ -11,10 +11,9 @@ that suits the factor, so they have their own of both, chosen on another seed be
 (:mod:`normtutor.experiments.fixup_factor_rates`): the size is Fixup's, the rate a smaller one. What
 stands there at Fixup's best rate was trained on another processor; at the smaller rate both were
 trained here. Clipping acts on a fifth of the steps without the factor and on at most 2 % with it,
-at that rate. By what the factor helps is not isolated. It may be a matter of few tokens: in the
-1,000 steps of :mod:`normtutor.experiments.more_tokens`, on the seed that chose the rates there and
-not on record, at the best of three rates, the validation loss is 0.013 above Fixup's. Not checked:
-other depths, training without clipping, more seeds with more tokens.
+at that rate. By what the factor helps is not isolated. More tokens are in
+:mod:`normtutor.experiments.fixup_factor_longer`. Not checked: other depths and training without
+clipping.
 """
 
 import numpy as np

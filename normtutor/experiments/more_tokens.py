@@ -10,9 +10,9 @@ Control: a difference could come from the rate, the size of the embeddings or cl
 two were tuned, LayerNorm over four sizes, Xavier's weights at one, the others over two, of which
 the smaller was better; the share of clipped steps is recorded. All have the same batches. A sixth
 seed, 40, run afterwards and not on record, lies where the five expect it in all four rows. Not
-checked: other depths, longer runs, other norms, a full grid of rates, smaller embeddings for Fixup,
-whose deficit is small, and its weights without the learned factor that each branch has, which are
-in :mod:`normtutor.experiments.fixup_factor` for 300 steps.
+checked: other depths, longer runs, other norms, a full grid of rates, and smaller embeddings for
+Fixup, whose deficit is small. Its weights without the learned factor that each branch has are in
+:mod:`normtutor.experiments.fixup_factor_longer`.
 """
 
 import numpy as np

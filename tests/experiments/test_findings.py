@@ -433,6 +433,11 @@ FINDINGS = {
             and rows["final norm, tied"] > 0.03
         ),
     ),
+    "fixup_factor_longer": (
+        "on a million tokens twelve layers with Fixup's weights end a hundredth of a nat higher "
+        "without the learned factor, well below no layers",
+        lambda rows: round(rows["no norm, Fixup"], 2) == 0.01 and rows["no layers"] < -0.1,
+    ),
     "fixup_factor": (
         "in 300 clipped steps twelve layers with Fixup's weights end 0.28 nats higher without the "
         "learned factor, each at its best rate, 0.09 at one rate, and diverge at Fixup's best",
@@ -760,6 +765,19 @@ CHOSEN = {
             for times in (
                 {("masked batch", "shuffled"): 0.5, ("masked batch", "length"): 4}.get(cell, 1),
             )
+        ),
+    ),
+    "fixup_factor_longer_rates": (
+        "on a million tokens Fixup's weights have the same best rate of three without the learned "
+        "factor as with it, and diverge at the largest",
+        lambda best: (
+            list(best.values())
+            == [
+                rate
+                for (build, *_), rate in shorter("more_tokens_rates_none").items()
+                if build == "no norm, Fixup"
+            ]
+            and experiments.load("fixup_factor_longer_rates").runs[0]["records"][-1]["diverged"]
         ),
     ),
     "from_start_norms_rates": (

@@ -24,6 +24,7 @@ from normtutor.experiments import (
     final_norm_longer,
     fine_tuning,
     fixup_factor,
+    fixup_factor_longer,
     from_start_norms,
     input_drift,
     larger_batches,
@@ -708,6 +709,12 @@ def last_norm_at_usual_size(tied: bool):
     cell = {"norm": "layer", "tied": tied, "scale": 1.0}
     ends = [final_norm.chosen(saved, **cell, final=final)["test"] for final in (True, False)]
     return ends[0] - ends[1]
+
+
+def without_factor_longer():
+    """The same on a million tokens."""
+    rows = fixup_factor_longer.rows(experiments.load("fixup_factor_longer"))
+    return rows["no norm, Fixup"]
 
 
 def without_factor_behind_layer() -> float:
@@ -1822,7 +1829,17 @@ SENTENCES = {
     ),
     "Fixup without its factor, in an answer": (
         "questions",
-        lambda: f"fixed at 1 they end {said(without_factor('best rate of each'), 3)} higher in 300",
+        lambda: (
+            f"fixed at 1 they end {said(without_factor('best rate of each'), 3)} higher in 300 "
+            f"clipped steps of 256 tokens, on the million {said(without_factor_longer(), 3)}."
+        ),
+    ),
+    "Fixup without its factor where layers pay": (
+        "in_depth/01_internal_covariate_shift",
+        lambda: (
+            "Without the learned factor Fixup ends "
+            f"{said(without_factor_longer(), 3)} higher than with it"
+        ),
     ),
     "Fixup where layers pay": (
         "01_internal_covariate_shift",
