@@ -22,6 +22,7 @@ from normtutor.experiments import (
     final_norm,
     final_norm_longer,
     fixup_factor,
+    fixup_factor_longer,
     growth_shapes,
     more_tokens,
     small_starts,
@@ -97,6 +98,18 @@ def without_normalization() -> Evidence:
                     experiments.load("fixup_factor"), WITHOUT_FACTOR, fixup_factor.WITHOUT
                 )
                 - bare[0]["no norm"]
+            ),
+            above(0),
+            without_layers,
+            form=".3f",
+        ),
+        Finding(
+            "12 layers on thirteen times as many tokens, Fixup's weights without its factor: "
+            "test loss minus that without any layer (nats per token)",
+            over_seeds(
+                fixup_factor_longer.rows(experiments.load("fixup_factor_longer"))[
+                    more_tokens.NO_LAYERS
+                ]
             ),
             above(0),
             without_layers,
