@@ -546,6 +546,19 @@ FINDINGS = {
         "alike and come apart on three of five seeds",
         lambda rows: abs(rows["rate 0.004"]) < 0.2 and rows["rate 1e-06"] > 1.5,
     ),
+    "gradient_sizes": (
+        "at the rate 0.004 twelve layers of Post-LN stay at chance with gradients a hundredth as "
+        "large; their tokens become alike but part again within 200 steps without Adam's memory, "
+        "and on four of five seeds with each gradient rescaled to length 1 in every step, on one "
+        "if that begins after 40",
+        lambda rows: (
+            abs(rows["post, hundredth"] - rows["post, as is"]) < 0.01
+            and abs(rows["post, as is"] - np.log(10)) < 0.02
+            and rows["post, no memory"] < 1.1
+            and rows["post, no memory"] < rows["post, length 1"] < rows["post, late length 1"]
+            and rows["pre, no memory"] < 0.2
+        ),
+    ),
     "update_size": (
         "in the Post-LN run that fails, all tokens become alike and stay so, and the lowest "
         "gradient vanishes",

@@ -26,6 +26,7 @@ from normtutor.experiments import (
     fixup_factor,
     fixup_factor_longer,
     from_start_norms,
+    gradient_sizes,
     input_drift,
     larger_batches,
     last_norm_parts,
@@ -2807,6 +2808,49 @@ def factor_of_a_random_feature(one_in: int, batches: int = 200_000) -> float:
             logarithms.append(np.log(abs(1 - (1 - alpha) / square)))
         square = alpha * square + (1 - alpha) * active
     return float(np.mean(logarithms))
+
+
+def by_rule(key: str, steps: int, rule: str, wiring: str = "post") -> np.ndarray:
+    """What becomes of twelve layers under a rule for their gradients, one value per seed."""
+    return gradient_sizes.at(experiments.load("gradient_sizes"), key, steps, wiring, rule)
+
+
+def test_only_rules_for_each_gradient_or_without_memory_part_the_tokens():
+    saved = experiments.load("gradient_sizes")
+    rules = [c["rule"] for c in saved.config["conditions"] if c["wiring"] == "post"]
+    assert min(by_rule("likeness", 10, rule).min() for rule in rules) > 0.99
+    likeness = {rule: by_rule("likeness", 200, rule) for rule in rules}
+    parted = {rule: int((values < 0.5).sum()) for rule, values in likeness.items()}
+    assert {rule: seeds for rule, seeds in parted.items() if seeds} == {
+        "no memory": 5,
+        "length 1": 4,
+        "late length 1": 1,
+    }
+    assert likeness["length 1"].max() > 0.995
+    losses = [by_rule("loss", 200, rule) for rule in ("no memory", "length 1")]
+    parted_losses = np.concatenate(losses)[np.concatenate(losses) < 2]
+    assert len(parted_losses) == 9
+    assert abs(losses[0].mean() - 1) < 0.1
+    assert abs(losses[1][losses[1] < 2].mean() - 1.1) < 0.1
+    for rule in ("hundredth", "no epsilon", "as is"):
+        assert abs(by_rule("loss", 200, rule) - by_rule("loss", 200, "as is")).max() < 0.001
+    fallen = saved.values("bottom", wiring="post", rule="first hundredth").min(1)
+    assert fallen.max() < 1e-6
+    assert (by_rule("bottom", 200, "joint length 1") < by_rule("top", 200, "joint length 1")).all()
+    assert (by_rule("bottom step", 100, "late length 1") > 0.15).all()
+    assert (by_rule("bottom step", 100, "as is") < 0.001).all()
+    depth = text_of("in_depth/07_pre_ln_and_post_ln")
+    low, high = f"{parted_losses.min():.2f}", f"{parted_losses.max():.2f}"
+    assert f"under these two rules, losses end between {low} and {high}" in depth
+    as_is, scaled, forgetful = (
+        said(by_rule("loss", 200, rule, "pre"), 2) for rule in ("as is", "length 1", "no memory")
+    )
+    assert (
+        f"Pre-LN ends at {as_is}, with each gradient at length 1 at {scaled}, without memory at "
+        f"{forgetful}"
+    ) in depth
+    main = text_of("07_pre_ln_and_post_ln")
+    assert "on four of five seeds, with each gradient rescaled to length 1" in main
 
 
 def test_a_feature_that_is_rare_at_random_needs_to_be_rarer():
