@@ -292,11 +292,12 @@ def pre_ln_with_rms_norm() -> Evidence:
     place=Place(CHAPTER, "Doing without: dynamic tanh"),
     recorded="open",
     condition="Its authors report level or slightly better results from images to language, with "
-    "one of three diffusion models worse; a later report has a gain with little text and a loss "
-    "with more. After 300 steps of our small models, with rates, embeddings and, on one seed, "
-    "the start of α tuned, it is behind in twelve layers and in three with an untied output, ahead "
-    "of LayerNorm in three with a tied one. After 1,000 at the usual embeddings, three layers, it "
-    "is ahead by at most 0.02 nats without a last norm and 0.05 behind tied with one.",
+    "one of three diffusion models worse; a later report has, in small models, a gain with little "
+    "text, and a loss with more. After 300 steps of our small models, with rates, embeddings and, "
+    "on one seed, the start of α tuned, it is behind in twelve layers and in three with an untied "
+    "output, ahead of LayerNorm in three with a tied one. After 1,000 at the usual embeddings, "
+    "three layers, it is ahead by at most 0.02 nats without a last norm and 0.05 behind tied with "
+    "one.",
 )
 def dynamic_tanh() -> Evidence:
     tuned, deep = experiments.load("final_norm"), experiments.load("deep_last_norm")

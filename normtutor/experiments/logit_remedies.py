@@ -11,7 +11,9 @@ Control: a smaller rate would also keep the logits small, so every remedy is tra
 rate too, where it shows what it costs. A remedy that never acts can do nothing: the share of
 clipped steps is recorded, and the logits of the model without a remedy say whether the cap is
 reached. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in all
-eight rows. Not checked: other strengths, rates in between, and more than 300 steps.
+eight rows. Embeddings have the usual size; large ones are on record for QK-norm alone
+(:mod:`normtutor.experiments.qk_norm_embeddings`). Not checked: other strengths, rates in between,
+and more than 300 steps.
 """
 
 import math

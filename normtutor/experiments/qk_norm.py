@@ -10,7 +10,9 @@ of either model lies inside this grid. Nothing else protects the runs: no clippi
 Such remedies are compared in :mod:`normtutor.experiments.logit_remedies`. An eleventh seed,
 40, run afterwards and not on record, lies where the ten expect it in five of six rows; rate 0.004:
 0.0159, expected 0.0044 to 0.0155. For 1,000 steps see :mod:`normtutor.experiments.qk_norm_longer`.
-Not checked: larger models, for which the norm was proposed.
+Embeddings have the usual size; with large ones all losses are lower and QK-norm ends ahead at the
+best rate, too (:mod:`normtutor.experiments.qk_norm_embeddings`). Not checked: larger models,
+for which the norm was proposed.
 """
 
 import math
@@ -127,10 +129,11 @@ def summary(found: list[Tensor]) -> tuple[float, list[float]]:
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
     """Train every condition with this seed, all rates of a norm together."""
     norms = dict.fromkeys(condition.qk_norm for condition in config.conditions)
-    return [record for norm in norms for record in _run_norm(config, norm, seed)]
+    return [record for norm in norms for record in train_norm(config, norm, seed)]
 
 
-def _run_norm(config: Config, norm: str, seed: int) -> list[dict[str, Any]]:
+def train_norm(config: Config, norm: str, seed: int, **settings: Any) -> list[dict[str, Any]]:
+    """Train the models with this norm at all its rates; ``settings`` are further ones of theirs."""
     tokens = package_chunks.held_out(config.size, "validation")[0].inputs[:16]
     rates = [c.learning_rate for c in config.conditions if c.qk_norm == norm]
     first: list[dict[str, float]] = []
@@ -147,6 +150,7 @@ def _run_norm(config: Config, norm: str, seed: int) -> list[dict[str, Any]]:
         wiring=config.wiring,
         qk_norm=norm,
         tied=False,
+        **settings,
     )
     records = []
     for rate, start, (model, history) in zip(rates, first, trained, strict=True):

@@ -494,8 +494,8 @@ FINDINGS = {
         ),
     ),
     "variance_growth_rates": (
-        "Peri-LN, behind Pre-LN at 0.004, is ahead at larger rates; each at its best of three "
-        "rates Peri-LN leads by 0.47, LN scaling by 0.19",
+        "Peri-LN, behind Pre-LN at 0.004, is ahead at larger rates; each at its best of three, for "
+        "Peri-LN the largest, 0.064, it leads by 0.47, LN scaling by 0.19",
         lambda rows: (
             max(rows.values()) < -0.1
             and round(rows["Peri-LN, best rates"], 2) == -0.47
@@ -503,9 +503,31 @@ FINDINGS = {
         ),
     ),
     "qk_norm_longer": (
-        "in 1,000 steps QK-norm makes no visible difference at the best rate, and costs about 0.01 "
-        "at half of it",
+        "in 1,000 steps, embeddings of the usual size, QK-norm makes no visible difference at the "
+        "best rate, and costs about 0.01 at half of it",
         lambda rows: abs(rows["rate 0.016"]) < 0.006 and round(rows["rate 0.008"], 2) == 0.01,
+    ),
+    "qk_norm_embeddings": (
+        "with large embeddings QK-norm ends lower at the best rate, too, by 0.016 nats; 0.008 at "
+        "half of it, 0.12 at twice",
+        lambda rows: (
+            round(rows["each at its best"], 3) == -0.016
+            and round(rows["64 times, rate 0.032"], 3) == -0.008
+            and round(rows["64 times, rate 0.128"], 2) == -0.12
+        ),
+    ),
+    "qk_norm_embeddings_longer": (
+        "in 1,000 steps with large embeddings QK-norm ends 0.04 nats lower at the best rate and "
+        "0.02 at half of it",
+        lambda rows: (
+            round(rows["each at its best"], 2) == round(rows["64 times, rate 0.032"], 2) == -0.04
+            and round(rows["64 times, rate 0.016"], 2) == -0.02
+        ),
+    ),
+    "variance_growth_embeddings": (
+        "with large embeddings twelve layers of Peri-LN end 0.003 nats above Pre-RMSNorm after 300 "
+        "steps",
+        lambda rows: round(rows["Peri-LN"], 3) == 0.003,
     ),
     "wiring_longer": (
         "after 800 steps of sorting, 240 of them warm-up, twelve layers of Post-LN end 0.004 "
@@ -757,6 +779,16 @@ def shorter(name):
     return experiments.module_of(name).best_rates(experiments.load(name))
 
 
+def lowest_qk(norm: str, size: float) -> float:
+    """The smallest mean validation loss with embeddings of this size, over the rates."""
+    saved = experiments.load("qk_norm_embeddings_rates")
+    return min(
+        float(saved.values("validation", **c).mean())
+        for c in saved.config["conditions"]
+        if (c["qk_norm"], c["embedding_scale"]) == (norm, size)
+    )
+
+
 # What an experiment that chooses learning rates says of them, and what must hold of the best ones.
 CHOSEN = {
     "batch_rates": (
@@ -833,6 +865,16 @@ CHOSEN = {
         "the best rate is the same for LayerNorm, BatchNorm and PowerNorm, a quarter of what is "
         "best for BatchNorm in 300 steps",
         lambda best: set(best.values()) == {shorter("topic_rates")["batch", 1.0] / 4},
+    ),
+    "qk_norm_embeddings_rates": (
+        "on one seed 0.064 is the best rate, with QK-norm twice that at 256 times the embeddings; "
+        "64 times is the best size with it, level with 256 without",
+        lambda best: (
+            {cell for cell, rate in best.items() if rate != 0.064} == {("rms", 256.0)}
+            and best["rms", 256.0] == 0.128
+            and np.argmin([lowest_qk("rms", size) for size in (16.0, 64.0, 256.0)]) == 1
+            and abs(lowest_qk("none", 64.0) - lowest_qk("none", 256.0)) < 0.001
+        ),
     ),
     "conditional_norms_longer_rates": (
         "on one seed a rate of 0.01 is best, but for AdaLN-Zero with gates from zero, for which "

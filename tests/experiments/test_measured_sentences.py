@@ -41,6 +41,7 @@ from normtutor.experiments import (
     norm_decay,
     power_statistics,
     qk_norm,
+    qk_norm_embeddings,
     qk_norm_longer,
     remedies,
     rms_against_layer_longer,
@@ -58,6 +59,7 @@ from normtutor.experiments import (
     topic_share_longer,
     topic_share_pre,
     update_size_rates,
+    variance_growth_embeddings,
     variance_growth_rates,
     warmed_remedies,
     wiring_longer,
@@ -260,6 +262,28 @@ def with_qk_norm_longer(rate: float):
     return qk_norm.rows(saved)[f"rate {rate:g}"]
 
 
+def with_large_embeddings(row: str = "each at its best", longer: bool = False):
+    """QK-norm's gain with large embeddings: how much lower the test loss is."""
+    name = "qk_norm_embeddings_longer" if longer else "qk_norm_embeddings"
+    saved = experiments.load(name)
+    best = [qk_norm_embeddings.best_of(saved, norm) for norm in ("none", "rms")]
+    assert best == ([(0.032, 64.0), (0.064, 64.0)] if longer else [(0.064, 256.0), (0.064, 64.0)])
+    assert longer or experiments.load("qk_norm").seeds[-1] < saved.seeds[0]
+    gains = -qk_norm_embeddings.rows(saved)[row]
+    assert (gains > 0).all()
+    return gains
+
+
+def entropy_at_the_best_rate(norm: str, longer: bool) -> float:
+    """With embeddings 64 times as large; the largest logit without the norm is above 300."""
+    name = "qk_norm_embeddings_longer" if longer else "qk_norm_embeddings"
+    rate = 0.032 if longer and norm == "none" else 0.064
+    where = {"qk_norm": norm, "learning_rate": rate, "embedding_scale": 64.0}
+    saved = experiments.load(name)
+    assert norm == "rms" or saved.values("largest", **where).max(axis=1).min() > 300
+    return float(saved.values("entropy", **where)[:, -1].mean())
+
+
 def lost_at_half_the_best_rate() -> float:
     """What QK-norm costs there, in 300 steps and in 1,000: the same in whole hundredths."""
     short, long = with_qk_norm(0.016), with_qk_norm_longer(0.008)
@@ -388,7 +412,25 @@ def wiring_at_best(name: str):
     """Its test loss minus Pre-LN's, each at its best of three rates."""
     saved = experiments.load("variance_growth_rates")
     own, plain = (variance_growth_rates.at_its_best(saved, w)["test"] for w in (name, "pre"))
+    assert variance_growth_rates.best_rate(saved, "peri") == max(variance_growth_rates.RATES)
+    assert text_stability.without_layers(experiments.load("text_stability")).max() < own.min()
     return own - plain
+
+
+def peri_with_large_embeddings():
+    """Peri-LN minus Pre-RMSNorm, twelve layers; clipping acts on no step of either."""
+    saved, plain = (
+        experiments.load(name) for name in ("variance_growth_embeddings", "text_stability")
+    )
+    assert not saved.values("clipped", wiring="peri").any()
+    assert not plain.values("clipped", build="Pre-RMSNorm", depth=12).any()
+    return variance_growth_embeddings.rows(saved)["Peri-LN"]
+
+
+def level_with_large_embeddings() -> str:
+    mean, half = t_interval(peri_with_large_embeddings())
+    assert abs(mean) + half < 0.01
+    return "level"
 
 
 def mean_over_spread_of_gru(norm: str) -> float:
@@ -579,12 +621,24 @@ def decay_below_qk_norm() -> str:
         tried = (0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
         means = [found.values("loss", qk_norm=norm, learning_rate=r).mean() for r in tried]
         assert tried[np.argmin(means)] == 0.032
-    return "at half and four times the best rate weight decay ended below QK-norm on all five seeds"
+    entropy = saved.values("entropy", remedy="decay", learning_rate=0.128)[:, -1]
+    assert entropy.min() > 0.999
+    return (
+        "at half and four times the best rate weight decay ended below QK-norm on all five seeds, "
+        "at four times with attention wiped out"
+    )
 
 
 def less_time(way: str) -> str:
     least, most = times_of_rms_norm(way)
     return f"{1 - most:.0%}"[:-1] + f" to {1 - least:.0%}"
+
+
+def hardly(way: str) -> str:
+    """Less than a tenth, the least difference that the bars let one trust, at every shape."""
+    least, most = times_of_rms_norm(way)
+    assert 0.9 < least <= most < 1
+    return "hardly"
 
 
 def without_last_norms():
@@ -1906,6 +1960,8 @@ SENTENCES = {
     "QK-norm below the best rate, in the guide": (
         "which_norm",
         lambda: (
+            f"best rates: {said(with_large_embeddings(), 3)} nats ahead in 300 steps, "
+            f"{said(with_large_embeddings(longer=True), 3)} in 1,000. With ordinary ones, in both: "
             "no visible gain at the best learning rate, "
             f"{lost_at_half_the_best_rate():.2f} nats lost at half of it"
         ),
@@ -2289,18 +2345,26 @@ SENTENCES = {
     ),
     "QK-norm at four times the best rate": (
         "08_after_2020",
-        lambda: f"on all ten seeds, by {said(-with_qk_norm(0.128), 2)} nats, and still ends above",
+        lambda: (
+            f"QK-norm is ahead on every seed, by {said(-with_qk_norm(0.128), 2)} nats, and ends "
+            "above its best"
+        ),
     ),
     "QK-norm at the best rate, in short": (
         "08_after_2020",
-        lambda: f"the best loss (+{said(with_qk_norm(0.032), 3)} nats), and helps only at",
+        lambda: (
+            f"changes the best loss by {signed(with_qk_norm(0.032))} nats with ordinary and "
+            f"−{said(with_large_embeddings(), 3)} with large embeddings"
+        ),
     ),
     "QK-norm at the best rate and below": (
         "08_after_2020",
         lambda: (
-            f"difference shows (+{said(with_qk_norm(0.032), 3)}; in 1,000 steps "
-            f"{signed(with_qk_norm_longer(0.016), 4)}), and at the smaller ones it "
-            f"*costs* about 0.01: {said(with_qk_norm(0.016), 3)} at 0.016"
+            f"difference shows (uncorrected: {signed(with_qk_norm(0.032))}; in 1,000 steps "
+            f"{signed(with_qk_norm_longer(0.016), 4)}), at half of it it "
+            f"*costs* {said(with_qk_norm(0.016), 3)}. With large embeddings, each at its best, it "
+            f"*gains* {said(with_large_embeddings(), 3)}, in 1,000 steps "
+            f"{said(with_large_embeddings(longer=True), 3)}."
         ),
     ),
     "growth at three rates": (
@@ -2399,10 +2463,15 @@ SENTENCES = {
     "LN scaling": (
         "08_after_2020",
         lambda: (
-            "LN scaling and Peri-LN have smaller streams and end "
+            "at best rates up to 0.064 (Peri-LN's), LN scaling and Peri-LN end "
             f"{said(wiring_at_best('ln-scaling'), 3)} and {said(wiring_at_best('peri'), 3)} nats "
-            "below Pre-LN"
+            "below Pre-LN, and all above a tuned model without layers; with large ones Peri-LN is "
+            f"{level_with_large_embeddings()} with Pre-LN."
         ),
+    ),
+    "Peri-LN with large embeddings, in depth": (
+        "in_depth/08_after_2020",
+        lambda: f"Peri-LN ends {said(peri_with_large_embeddings(), 3)} above Pre-RMSNorm",
     ),
     "detached and no norm in 900 steps": (
         "in_depth/05_rms_norm",
@@ -2418,6 +2487,35 @@ SENTENCES = {
             f"{signed(with_qk_norm_longer(0.008))} at 0.008 and "
             f"{signed(with_qk_norm_longer(0.032))} at 0.032; no logit passes "
             f"{np.ceil(largest_in_1000_steps()):.0f} without the norm"
+        ),
+    ),
+    "QK-norm with large embeddings, in depth": (
+        "in_depth/08_after_2020",
+        lambda: (
+            "QK-norm is ahead by "
+            f"{said(with_large_embeddings('64 times, rate 0.064'), 3)} at 0.064, by "
+            f"{said(with_large_embeddings('64 times, rate 0.032'), 3)} at half and by "
+            f"{said(with_large_embeddings('64 times, rate 0.128'), 3)} at twice that rate; if each "
+            f"has its best size, 64 times with it and 256 without, by "
+            f"{said(with_large_embeddings(), 3)}. In 1,000 steps at 64 times "
+            "(`qk_norm_embeddings_longer`) it is ahead by "
+            f"{said(with_large_embeddings('64 times, rate 0.016', True), 3)} at 0.016, by "
+            f"{said(with_large_embeddings('64 times, rate 0.032', True), 3)} at 0.032, and by "
+            f"{said(with_large_embeddings(longer=True), 3)} if each has its best rate"
+        ),
+    ),
+    "attention with large embeddings, in depth": (
+        "in_depth/08_after_2020",
+        lambda: (
+            "Without the norm the largest logit passes 300 on every seed at the best rate, and "
+            "attention ends almost on one token (entropy {:.2f} and {:.2f}; {:.2f} and {:.2f} with "
+            "it)".format(
+                *(
+                    entropy_at_the_best_rate(norm, longer)
+                    for norm in ("none", "rms")
+                    for longer in (False, True)
+                )
+            )
         ),
     ),
     "QK-norm on five seeds and on ten": (
@@ -2624,7 +2722,7 @@ SENTENCES = {
         "which_norm",
         lambda: (
             f"RMSNorm took {less_time('formula')} less time as separate operations and "
-            f"{less_time('compiled')} less compiled; torch's own took "
+            f"{hardly('compiled')} less compiled; torch's own took "
             "{:.0f} to {:.0f} times as long".format(*times_of_rms_norm("torch"))
         ),
     ),
