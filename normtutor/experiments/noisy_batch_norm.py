@@ -1,4 +1,4 @@
-"""BatchNorm with noise behind it, after Santurkar and others: more shift, and yet fast?
+"""BatchNorm with noise behind it, after Santurkar and others: shaken, and yet fast?
 
 Four networks on digits: without a norm, with BatchNorm, with BatchNorm and noise behind it, and
 with the same noise but no norm. The noise is that of the paper: a scale and a shift for each unit,
@@ -32,7 +32,7 @@ CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-noisy"
 XLABEL = "training loss over the run minus that of BatchNorm (nats/image)"
 FINDING = (
-    "in 200 steps at the best rates inputs shift more with noise behind BatchNorm than without a "
+    "in 200 steps at the best rates inputs move more with noise behind BatchNorm than without a "
     "norm, and it is still faster"
 )
 TUNING = (0, 1)
@@ -115,7 +115,7 @@ def shift_of_a_step(mean: np.ndarray, variance: np.ndarray) -> float:
 def run_condition(
     config: Config, condition: Condition, digits: Digits, seed: int
 ) -> dict[str, Any]:
-    """Train one network; return its training curve, its scores and how much its inputs shift."""
+    """Train one network; return its training curve, its scores and how far its inputs move."""
     order = start(seed)
     model = build(config, condition.norm)
     still = digits.train.images[: config.fixed_batch]

@@ -1,6 +1,6 @@
 """BatchNorm with noise behind it, as in noisy_batch_norm, five times as many steps.
 
-In 200 steps most of BatchNorm's gain stays when noise puts the shift back. And in 1,000?
+In 200 steps most of BatchNorm's gain stays when noise shakes its outputs. And in 1,000?
 
 Control: the rates suited 200 steps, so each network's is chosen anew at 1,000, on another seed,
 with a worse one on both sides (:mod:`normtutor.experiments.noisy_batch_norm_longer_rates`). The
@@ -23,7 +23,7 @@ __all__ = ["CONFIG", "SEEDS", "Config", "fingerprint", "kept", "rows", "run"]
 CHAPTER = noisy_batch_norm.CHAPTER
 FIGURE = "none: a control of noisy_batch_norm, which chapter 1 cites"
 FINDING = (
-    "over 1,000 steps 78 % of BatchNorm's gain in training loss stay when noise puts the shift back"
+    "over 1,000 steps 78 % of BatchNorm's gain in training loss stay when noise shakes its outputs"
 )
 XLABEL = noisy_batch_norm.XLABEL
 SEEDS = (2, 3, 4, 5, 6)

@@ -272,13 +272,13 @@ FINDINGS = {
         ),
     ),
     "noisy_batch_norm": (
-        "in 200 steps at the best rates inputs shift more with noise behind BatchNorm than without "
+        "in 200 steps at the best rates inputs move more with noise behind BatchNorm than without "
         "a norm, and it is still faster",
         lambda rows: rows["noisy batch"] < rows["none"] / 5,
     ),
     "noisy_batch_norm_longer": (
-        "over 1,000 steps 78 % of BatchNorm's gain in training loss stay when noise puts the shift "
-        "back",
+        "over 1,000 steps 78 % of BatchNorm's gain in training loss stay when noise shakes its "
+        "outputs",
         lambda rows: (
             rows["none"] > 0 and round(100 * (1 - rows["noisy batch"] / rows["none"])) == 78
         ),

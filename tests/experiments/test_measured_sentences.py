@@ -1014,9 +1014,10 @@ def noisy_in_1000() -> str:
     end = {norm: saved.values("curve", norm=norm).mean(axis=1) for norm in ("none", "noisy batch")}
     assert max(values.max() for values in end.values()) < 0.005 and round(shift.mean()) == 10
     return (
-        f"keeps {mean:.0f}% ± {half:.0f}% of the gain, averaged over the run, with ten times the "
-        "shift of the network without a norm. At the end all three losses are below 0.005; the "
-        f"noisy network's minus that without a norm is {said(end['noisy batch'] - end['none'], 4)}"
+        f"keeps {mean:.0f}% ± {half:.0f}% of the gain, averaged over the run, while its inputs "
+        "move ten times as far per step as without a norm. At the end all three losses are below "
+        "0.005; the noisy network's minus that without a norm is "
+        f"{said(end['noisy batch'] - end['none'], 4)}"
     )
 
 
