@@ -440,6 +440,14 @@ def _initial_share(norm: nn.Module) -> float:
     return float((1 - momentum) ** int(steps))
 
 
+def _swamped(norm: nn.Module, fresh: dict[str, Tensor]) -> float:
+    """What is left of the initial variance of 1, over the variance that most features have."""
+    if "running_var" not in fresh:
+        return 0.0
+    typical = float(fresh["running_var"].double().median())
+    return _initial_share(norm) / (typical + float(getattr(norm, "eps", 0.0)) or 1.0)
+
+
 def _initial(key: str) -> float:
     return 0.0 if key == "running_mean" else 1.0
 
@@ -631,7 +639,7 @@ def _values(
     reasons: dict[str, list[str]] = {}
     for name, norm in bench.norms.items():
         stuck = name in narrow and _stuck(norm, as_is[name], fresh[name], narrow[name]) > 0.1
-        reason = _reason(norm, name in frozen, stuck)
+        reason = _reason(norm, name in frozen, stuck, fresh[name])
         if away[name] > 0.02 and reason is not None:
             if reason != "other statistics" or name not in shared:
                 reasons.setdefault(reason, []).append(name)
@@ -668,11 +676,14 @@ def _values(
                     f"{max(len(x) for x in bench.train)} scatter that much: {usual:.0%}",
                 )
                 continue
-        if reason in ("not converged", "momentum") and _initial_share(norm) > SHARE:
+        share, swamped = _initial_share(norm), _swamped(norm, fresh[names[0]])
+        if reason in ("not converged", "momentum") and (share > SHARE or swamped > LAG):
             evidence += (
                 f"; {int(steps or 0)} batches at momentum {momentum:g} leave "
-                f"{_initial_share(norm):.0%} of the initial values 0 and 1"
+                f"{share:.{0 if share > SHARE else 1}%} of the initial values 0 and 1"
             )
+            if share <= SHARE:
+                evidence += f", {swamped:.1g} times a typical variance"
         elif reason == "half precision":
             dtype = narrow[worst]
             share = _stuck(bench.norms[worst], as_is[worst], fresh[worst], dtype)
@@ -699,7 +710,7 @@ def _stuck(
     return max(shares)
 
 
-def _reason(norm: nn.Module, frozen: bool, stuck: bool) -> str | None:
+def _reason(norm: nn.Module, frozen: bool, stuck: bool, fresh: dict[str, Tensor]) -> str | None:
     momentum = _momentum(norm)
     if frozen:
         return "frozen incorrectly"
@@ -708,6 +719,8 @@ def _reason(norm: nn.Module, frozen: bool, stuck: bool) -> str | None:
     if _initial_share(norm) > SHARE:
         steps: Any = norm.num_batches_tracked
         return "momentum" if momentum is not None and int(steps) >= 50 else "not converged"
+    if _swamped(norm, fresh) > LAG:
+        return "not converged"
     if stuck:
         return "half precision"
     return None if _is_large(norm) else "other statistics"
