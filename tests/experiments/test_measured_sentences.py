@@ -512,7 +512,8 @@ def half_in_training_mode() -> str:
     assert abs(in_training.mean()) < at_the_rate_of_300().mean() / 20
     return (
         f"in 1,500 steps, at the rate best for evaluation, {said(whole, 2)}, half of it in "
-        "training mode; at a quarter of that rate more, and nearly all in evaluation)"
+        f"training mode; at a quarter of that rate {said(at_the_rate_of_300(), 1)}, nearly all in "
+        "evaluation)"
     )
 
 
