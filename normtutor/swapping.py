@@ -147,6 +147,11 @@ def swap_norms(
     evaluation that calls no norm but computes torch's own; it is switched off in the layers whose
     norms change. Refused: SyncBatchNorm, frozen and lazy norms, norms that take more than x.
 
+    A norm of another kind that takes over γ and β computes another function, and a trained model
+    loses by it. BatchNorm in the place of LayerNorm loses less with γ and β fitted: the standard
+    deviation and the mean, per feature, of what LayerNorm put out on a few batches
+    (:mod:`normtutor.experiments.swapped_norms_fitted`).
+
     Examples
     --------
     >>> model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))

@@ -32,6 +32,7 @@ from normtutor.experiments import (
     more_tokens,
     rms_against_layer_longer,
     swapped_norms,
+    swapped_norms_fitted,
     text_stability,
 )
 
@@ -710,16 +711,21 @@ def no_mean_to_remove() -> Evidence:
     place=Place(CHAPTER, "Is there a mean to remove?"),
     recorded="half",
     condition="In our Pre-LN models of three layers it depends on the new norm. RMSNorm with "
-    "LayerNorm's gain and bias loses next to nothing, before fine-tuning and after 100 steps of "
-    "it. PowerNorm and BatchNorm begin far behind; after these steps they are below the loss with "
-    "which the model that kept LayerNorm began, and still behind the one with which it ended. "
-    "In models that had it from the start, for as many steps, BatchNorm ends less far behind, "
-    "PowerNorm further. BatchNorm replaced by GroupNorm was not tried, nor any norm in Post-LN.",
+    "LayerNorm's gain and bias loses next to nothing, before fine-tuning and after "
+    "100 steps of it. PowerNorm and BatchNorm begin far behind with that gain and "
+    "bias, less far with ones fitted to the mean and standard deviation of each "
+    "feature of LayerNorm's output; after these steps they are below the loss with "
+    "which the model that kept LayerNorm began, and still behind the one with which "
+    "it ended. Fitted, BatchNorm ends about as far behind as in models that had it "
+    "from the start, for as many steps; copied, further. PowerNorm gains nothing by "
+    "the end from the fit, and ends further behind from the start than copied. "
+    "BatchNorm replaced by GroupNorm was not tried, nor any norm in Post-LN.",
     scope="at our scale",
 )
 def norm_replaced() -> Evidence:
     trained, tuned = experiments.load("rms_against_layer"), experiments.load("swapped_norms")
     from_start = from_start_norms.rows(experiments.load("from_start_norms"))
+    refit = experiments.load("swapped_norms_fitted")
     before = trained.values("loss", norm="layer")
     kept, rows = tuned.values("before", norm="layer"), swapped_norms.rows(tuned)
     names = {"rms": "RMSNorm and its bias", "power": "PowerNorm", "batch": "BatchNorm"}
@@ -735,8 +741,8 @@ def norm_replaced() -> Evidence:
         ),
         *(
             Finding(
-                f"test loss of one with {name} in each place after 100 steps of fine-tuning on "
-                "other text, minus that of the model that kept LayerNorm",
+                f"test loss of one with {name} in each place, gain and bias copied, after 100 "
+                "steps of fine-tuning on other text, minus that of the model that kept LayerNorm",
                 over_seeds(row),
                 above(trained.config["margin"]),
                 "As above; each fine-tuned at its own best rate.",
@@ -748,8 +754,29 @@ def norm_replaced() -> Evidence:
         ),
         *(
             Finding(
-                f"{when} with {name}, minus the loss of the model that kept LayerNorm before "
-                "fine-tuning",
+                f"test loss of one with {names[norm]} in each place, gain and bias fitted to "
+                "LayerNorm's outputs, after these steps, minus that of the model that kept "
+                "LayerNorm",
+                over_seeds(swapped_norms_fitted.behind(refit, norm)),
+                above(trained.config["margin"]),
+                "As above.",
+                form=".3f",
+            )
+            for norm in ("power", "batch")
+        ),
+        *(
+            Finding(
+                f"before fine-tuning with {names[norm]}, gain and bias fitted, minus the loss of "
+                "the model that kept LayerNorm before fine-tuning",
+                over_seeds(swapped_norms_fitted.behind(refit, norm, "before")),
+                form=".2f",
+            )
+            for norm in ("power", "batch")
+        ),
+        *(
+            Finding(
+                f"{when} with {name}, gain and bias copied, minus the loss of the model that kept "
+                "LayerNorm before fine-tuning",
                 over_seeds(tuned.values(key, norm=norm) - kept),
                 form=".2f",
             )

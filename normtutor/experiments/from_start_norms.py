@@ -8,8 +8,10 @@ LayerNorm and the swapped ones are on record there.
 Control: a deficit could come from a rate that suits LayerNorm, so the first training has its own
 for each norm, chosen on another seed (:mod:`normtutor.experiments.from_start_norms_rates`); in
 swapped_norms that rate is LayerNorm's. Fine-tuning has the rate that was best after a swap, for all
-of them. PowerNorm divides by each batch's own statistic in the first third of the first training,
-as in :mod:`normtutor.experiments.text_stability_rates`. Weights, sentences and batches are those of
+of them. The swapped models copied γ and β; with fitted ones BatchNorm ends where it does from the
+start (:mod:`normtutor.experiments.swapped_norms_fitted`). PowerNorm divides by each batch's own
+statistic in the first third of the first training, as in
+:mod:`normtutor.experiments.text_stability_rates`. Weights, sentences and batches are those of
 swapped_norms. Not checked: a rate of fine-tuning of its own, more steps, larger batches than 256
 tokens, and Post-LN.
 """
@@ -40,8 +42,8 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "Config", "fingerprint", "measured", 
 CHAPTER = swapped_norms.CHAPTER
 FIGURE = "none: a control of swapped_norms, which the ledger cites"
 FINDING = (
-    "with BatchNorm from the start these models end less far behind LayerNorm than after a swap, "
-    "with PowerNorm further"
+    "with BatchNorm from the start these models end less far behind LayerNorm than after a swap "
+    "with γ and β copied, with PowerNorm further"
 )
 XLABEL = "test loss minus another's (nats/token)"
 SEEDS = swapped_norms.SEEDS

@@ -10,13 +10,16 @@ package's held-out modules.
 Control: a deficit could come from a rate of fine-tuning that suits LayerNorm alone, so each norm
 has its own, chosen on another seed (:mod:`normtutor.experiments.swapped_norms_rates`); it is the
 same for all four. It could come from statistics that start at 0 and 1, so these are measured first;
-or from other weights, gains or sentences, which are the same. From the start BatchNorm is behind in
-these models less far, PowerNorm further (:mod:`normtutor.experiments.from_start_norms`). Not
-checked: more steps of fine-tuning, larger batches than 256 tokens, and Post-LN.
+or from other weights, gains or sentences, which are the same. About half of BatchNorm's comes
+from γ and β being copied: with ones fitted to what LayerNorm put out it ends about half as far
+behind, PowerNorm no less far (:mod:`normtutor.experiments.swapped_norms_fitted`). From the start
+BatchNorm is behind in these models about as far as with fitted ones, PowerNorm further than with
+copied ones (:mod:`normtutor.experiments.from_start_norms`). Not checked: more steps of fine-tuning,
+larger batches than 256 tokens, and Post-LN.
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -47,8 +50,8 @@ __all__ = ["CONFIG", "SEEDS", "Condition", "Config", "fine_tuned", "fingerprint"
 CHAPTER = "05_rms_norm"
 FIGURE = "none: it answers a question of the ledger and of the questions from practice"
 FINDING = (
-    "after 100 steps on other text a LayerNorm model that got RMSNorm is level with one that kept "
-    "LayerNorm; with PowerNorm it is behind by 0.06 nats, with BatchNorm by 0.14"
+    "after 100 steps on other text a LayerNorm model whose γ and β RMSNorm took over is level with "
+    "one that kept LayerNorm; with PowerNorm it is behind by 0.06 nats, with BatchNorm by 0.14"
 )
 XLABEL = "test loss minus that of the model that kept LayerNorm (nats/token)"
 SEEDS = tuple(range(10, 15))
@@ -168,6 +171,9 @@ def swapped(config: Config, model: TransformerLM, norm: str, seed: int) -> Trans
     return model
 
 
+Swap = Callable[[Config, TransformerLM, str, int], TransformerLM]
+
+
 def text_of(config: Config, seed: int, *, first: int = 0) -> Iterator[TokenBatch]:
     """The package's training part in an order of the seed; ``first`` tells two orders apart."""
     order = np.random.default_rng([seed, 1 + first])
@@ -175,14 +181,18 @@ def text_of(config: Config, seed: int, *, first: int = 0) -> Iterator[TokenBatch
 
 
 def fine_tuned(
-    config: Config, models: Sequence[TransformerLM], norm: str, runs: Sequence[tuple[int, float]]
+    config: Config,
+    models: Sequence[TransformerLM],
+    norm: str,
+    runs: Sequence[tuple[int, float]],
+    swap: Swap = swapped,
 ) -> list[tuple[float, TransformerLM, History]]:
-    """Fine-tune copies of ``models``; of each the validation loss before, model and history.
+    """Fine-tune copies of ``models``; of each the held-out loss before, model and history.
 
-    ``runs`` holds a seed and a learning rate for each model.
+    ``runs`` holds a seed and a learning rate for each model; ``swap`` puts the norms in place.
     """
     copies = [
-        swapped(config, model, norm, seed) for model, (seed, _) in zip(models, runs, strict=True)
+        swap(config, model, norm, seed) for model, (seed, _) in zip(models, runs, strict=True)
     ]
     before = [mean_token_loss(model, held_out(config, "test")) for model in copies]
     streams = [text_of(config, seed) for seed, _ in runs]
@@ -203,13 +213,15 @@ def fine_tuned(
     return list(zip(before, copies, histories, strict=True))
 
 
-def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
+def run_seeds(
+    config: Config, seeds: Sequence[int], swap: Swap = swapped
+) -> list[list[dict[str, Any]]]:
     """Train with all seeds at once, then fine-tune every condition; a list of records per seed."""
     models, test = trained(config, seeds), held_out(config, "test")
     records: list[list[dict[str, Any]]] = [[] for _ in seeds]
     for condition in config.conditions:
         runs = [(seed, condition.learning_rate) for seed in seeds]
-        found = fine_tuned(config, models, condition.norm, runs)
+        found = fine_tuned(config, models, condition.norm, runs, swap)
         for at, (before, model, history) in enumerate(found):
             records[at].append(
                 {

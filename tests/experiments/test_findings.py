@@ -417,7 +417,7 @@ FINDINGS = {
     ),
     "from_start_norms": (
         "with BatchNorm from the start these models end less far behind LayerNorm than after a "
-        "swap, with PowerNorm further",
+        "swap with γ and β copied, with PowerNorm further",
         lambda rows: (
             rows["BatchNorm from the start, minus LN"] > 0.03
             and rows["BatchNorm, swapped minus from the start"] > 0.03
@@ -463,12 +463,23 @@ FINDINGS = {
         ),
     ),
     "swapped_norms": (
-        "after 100 steps on other text a LayerNorm model that got RMSNorm is level with one that "
-        "kept LayerNorm; with PowerNorm it is behind by 0.06 nats, with BatchNorm by 0.14",
+        "after 100 steps on other text a LayerNorm model whose γ and β RMSNorm took over is level "
+        "with one that kept LayerNorm; with PowerNorm it is behind by 0.06 nats, with BatchNorm by "
+        "0.14",
         lambda rows: (
             abs(rows["RMSNorm"]) < 0.005
             and 0.055 < rows["PN"] < 0.065
             and 0.13 < rows["BatchNorm"] < 0.145
+        ),
+    ),
+    "swapped_norms_fitted": (
+        "with γ and β fitted to LayerNorm's outputs BatchNorm and PowerNorm begin level; BatchNorm "
+        "ends about half as far behind LayerNorm as with copied ones, PowerNorm a little further",
+        lambda rows: (
+            abs(fitted_starts("batch") - fitted_starts("power")) < 0.01
+            and 0.04 < rows["BatchNorm, minus LN"] < 0.08
+            and -0.09 < rows["BatchNorm, minus copied"] < -0.06
+            and 0.01 < rows["PN, minus copied"] < 0.03
         ),
     ),
     "tanh_embeddings": (
@@ -779,6 +790,11 @@ def shorter(name):
     return experiments.module_of(name).best_rates(experiments.load(name))
 
 
+def fitted_starts(norm):
+    """Mean test loss before fine-tuning with a norm whose γ and β were fitted."""
+    return experiments.load("swapped_norms_fitted").values("before", norm=norm).mean()
+
+
 def lowest_qk(norm: str, size: float) -> float:
     """The smallest mean validation loss with embeddings of this size, over the rates."""
     saved = experiments.load("qk_norm_embeddings_rates")
@@ -860,6 +876,11 @@ CHOSEN = {
     "swapped_norms_rates": (
         "on one seed LayerNorm, RMSNorm, BatchNorm and PowerNorm have the same best rate of five",
         lambda best: len(best) == 4 and set(best.values()) == {16e-3},
+    ),
+    "swapped_norms_fitted_rates": (
+        "on two seeds BatchNorm and PowerNorm with fitted γ and β have the best rate of copied "
+        "ones",
+        lambda best: set(best) == {("batch",), ("power",)} and set(best.values()) == {16e-3},
     ),
     "topic_share_longer_rates": (
         "the best rate is the same for LayerNorm, BatchNorm and PowerNorm, a quarter of what is "

@@ -51,6 +51,7 @@ from normtutor.experiments import (
     sgd_map,
     small_pre_ln,
     small_starts,
+    swapped_norms_fitted,
     tanh_embeddings,
     tanh_starts,
     text_stability,
@@ -362,6 +363,17 @@ def swapped(norm: str, key: str = "loss"):
     """Loss of a LayerNorm model that got another norm minus that of one that kept its own."""
     saved = experiments.load("swapped_norms")
     return saved.values(key, norm=norm) - saved.values(key, norm="layer")
+
+
+def fitted(norm: str, key: str = "loss"):
+    """The same where γ and β were fitted to LayerNorm's outputs."""
+    return swapped_norms_fitted.behind(experiments.load("swapped_norms_fitted"), norm, key)
+
+
+def fitted_minus(row: str, sign: int = 1) -> str:
+    """Test loss with fitted γ and β minus another's, in words."""
+    rows = swapped_norms_fitted.rows(experiments.load("swapped_norms_fitted"))
+    return said(sign * rows[row], 3)
 
 
 def errors_under_decay(
@@ -1726,9 +1738,24 @@ SENTENCES = {
     "LayerNorm replaced by norms with running statistics": (
         "questions",
         lambda: (
-            f"With BatchNorm they began {said(swapped('batch', 'before'), 1)} behind and ended "
-            f"{said(swapped('batch'), 3)} behind, with PowerNorm "
-            f"{said(swapped('power', 'before'), 1)} and {said(swapped('power'), 3)} "
+            "With BatchNorm, γ and β copied, they began "
+            f"{said(swapped('batch', 'before'), 1)} behind and ended {said(swapped('batch'), 3)} "
+            f"behind (fitted to the mean and spread of LayerNorm's outputs, "
+            f"{said(fitted('batch', 'before'), 2)} and "
+            f"{said(fitted('batch'), 3)}), with PowerNorm {said(swapped('power', 'before'), 1)} "
+            f"and {said(swapped('power'), 3)} (fitted, {said(fitted('power', 'before'), 2)} and "
+            f"{said(fitted('power'), 3)})"
+        ),
+    ),
+    "swapped norms with fitted gain and shift, in depth": (
+        "in_depth/05_rms_norm",
+        lambda: (
+            f"begins {said(fitted('batch', 'before'), 2)} behind and ends "
+            f"{said(fitted('batch'), 3)} behind, {fitted_minus('BatchNorm, minus copied', -1)} "
+            "lower than with copied ones and where BatchNorm from the start does "
+            f"({fitted_minus('BatchNorm, minus from the start')} apart); PowerNorm begins "
+            f"{said(fitted('power', 'before'), 2)} behind and ends {said(fitted('power'), 3)} "
+            f"behind, {fitted_minus('PN, minus copied')} higher than with copied ones"
         ),
     ),
     "norms from the start, beside swapped ones": (
@@ -1742,9 +1769,9 @@ SENTENCES = {
         "in_depth/05_rms_norm",
         lambda: (
             f"BatchNorm ends {from_start('BatchNorm from the start, minus LN')} behind LayerNorm, "
-            f"{from_start('BatchNorm, swapped minus from the start')} lower than after the swap, "
+            f"{from_start('BatchNorm, swapped minus from the start')} lower than after this swap, "
             f"and PowerNorm {from_start('PN from the start, minus LN')} behind, "
-            f"{from_start('PN, swapped minus from the start', -1)} higher than after the swap"
+            f"{from_start('PN, swapped minus from the start', -1)} higher than after this swap"
         ),
     ),
     "swapped norms, in depth": (

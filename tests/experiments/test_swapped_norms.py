@@ -8,7 +8,7 @@ import torch
 from numpy.testing import assert_allclose
 
 from normtutor import layers
-from normtutor.experiments import swapped_norms
+from normtutor.experiments import swapped_norms, swapped_norms_fitted
 from normtutor.experiments.package_chunks import corpus_of
 from normtutor.models import TransformerLM
 from normtutor.training import evaluation_mode
@@ -43,6 +43,24 @@ def test_the_new_norm_takes_over_gain_and_shift_and_gets_statistics(model, norm,
     assert_allclose(found[-1].bias.detach(), model.final_norm.bias.detach())
     assert all(module.num_batches_tracked == CONFIG.statistics_batches for module in found)
     assert isinstance(model.final_norm, torch.nn.LayerNorm)
+
+
+@pytest.mark.parametrize(
+    ("norm", "kind"), [("batch", layers.BatchNorm), ("power", layers.PowerNorm)]
+)
+def test_a_fitted_norm_puts_out_what_layer_norm_did(model, norm, kind):
+    config = dataclasses.replace(CONFIG, statistics_batches=50)
+    wanted = swapped_norms_fitted.outputs(config, model, layers.LayerNorm, 0)
+    found, copied = (
+        swapped_norms_fitted.outputs(config, swap(config, model, norm, 0), kind, 0)
+        for swap in (swapped_norms_fitted.fitted, swapped_norms.swapped)
+    )
+    assert found.keys() == wanted.keys() == copied.keys()
+    assert len(wanted) == 3
+    for name, (mean, spread) in wanted.items():
+        assert_allclose(found[name][0], mean, atol=0.05)
+        assert_allclose(found[name][1], spread, rtol=0.08)  # dropout adds to what is measured
+        assert abs(copied[name][1] / spread - 1).max() > 0.1
 
 
 def test_rms_norm_differs_by_the_centring_alone(model):
