@@ -1473,6 +1473,14 @@ SENTENCES = {
             f"{after_800('pre'):.4f}; behind on all five seeds; `wiring_longer`)"
         ),
     ),
+    "twelve layers of both wirings for longer, in chapter 7": (
+        "07_pre_ln_and_post_ln",
+        lambda: f"(800: {after_800('post'):.3f} against {after_800('pre'):.3f})",
+    ),
+    "twelve layers of both wirings for longer, in the guide": (
+        "which_norm",
+        lambda: f"(in 800, {after_800('post'):.3f} against {after_800('pre'):.3f})",
+    ),
     "Post-LN with smaller lower weights, in the questions": (
         "questions",
         lambda: (
