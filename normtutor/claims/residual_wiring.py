@@ -557,8 +557,8 @@ def large_gradients_and_warm_up() -> Evidence:
     condition="The literature disagrees. In 200 steps of our sorting task it ends a little ahead "
     "with six layers; with twelve it is behind from usual weights (after 800 steps: 0.005 "
     "against 0.001), and from smaller ones in its lower layers ahead of Pre-LN from usual ones and "
-    "from the same. On text, in 300 batches of 256 tokens and from usual weights, it is behind with "
-    "two layers already. The models are small and the runs short.",
+    "from the same. On text, in 300 batches of 256 tokens and from usual weights, it is behind "
+    "with two layers already. The models are small and the runs short.",
 )
 def post_ln_ends_better() -> Evidence:
     saved = experiments.load("warmup_map")
