@@ -476,7 +476,8 @@ def calmer_statistic() -> Evidence:
     recorded="false",
     condition="Subtracted projections can only shorten a gradient: a random one by about 2/n of "
     "its square for n values, by all of it for two; in our small language models, with a thousand "
-    "values or more, by a percent or less.",
+    "values or more, by a percent or less. That their fluctuation keeps training from converging "
+    "is another claim, not judged here.",
     scope="at our scale",
 )
 def gradient_terms() -> Evidence:

@@ -199,3 +199,9 @@ def test_a_message_stands_on_the_page_as_torch_writes_it(message):
     with pytest.raises((ValueError, RuntimeError)) as caught:
         MESSAGES[message]()
     assert message in str(caught.value)
+
+
+def test_how_many_intervals_the_page_has():
+    said = len(re.findall(r"\d ± \d", PAGE))
+    assert "there are more than forty, uncorrected, so two or three miss by chance" in PAGE
+    assert 40 < said < 60, said

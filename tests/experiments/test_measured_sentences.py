@@ -2408,7 +2408,7 @@ SENTENCES = {
     "QK-norm at the best rate and below": (
         "08_after_2020",
         lambda: (
-            f"difference shows (uncorrected: {signed(with_qk_norm(0.032))}; in 1,000 steps "
+            f"difference shows ({signed(with_qk_norm(0.032))}; in 1,000 steps "
             f"{signed(with_qk_norm_longer(0.016), 4)}), at half of it it "
             f"*costs* {said(with_qk_norm(0.016), 3)}. With large embeddings, each at its best, it "
             f"*gains* {said(with_large_embeddings(), 3)}, in 1,000 steps "
