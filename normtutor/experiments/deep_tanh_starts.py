@@ -16,8 +16,9 @@ because the embeddings feed tanh inputs of another size, so these were larger an
 proportion too. At the best size of the embeddings the best start lies between worse ones in three
 of the four networks; untied and without the last place two were tried there, and the smaller was
 best. After the last layer α starts where it did best at three layers; with an output of its own
-0.25 was worse than 0.5 there, and 1 failed. Not checked: a second seed; embeddings a sixteenth of
-the usual size; and every start with every rate and size.
+0.25 was worse than 0.5 there, and 1 failed. Without the last place two further seeds
+choose alike (:mod:`normtutor.experiments.deep_tanh_starts_again`). Not checked: such seeds with it,
+and every start with every rate and size.
 """
 
 from typing import Any

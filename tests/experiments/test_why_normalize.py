@@ -12,6 +12,7 @@ from normtutor.experiments import (
     deep_last_norm,
     deep_last_norm_rates,
     deep_tanh_starts,
+    deep_tanh_starts_again,
     depth_on_text,
     depth_on_text_rates,
     embedding_sizes,
@@ -440,6 +441,19 @@ def test_dynamic_tanh_of_twelve_layers_starts_between_worse_starts():
     for cell, best in deep_tanh_starts.best_starts(saved).items():
         assert min(smallest[cell]) < best["alpha"] < max(smallest[cell])
         assert best["alpha"] < final_norm.Cell("tanh", *cell).alpha
+
+
+def test_further_seeds_choose_the_start_and_the_embeddings_that_the_first_chose():
+    saved = experiments.load("deep_tanh_starts_again")
+    first = deep_tanh_starts.best_starts(experiments.load("deep_tanh_starts"))
+    assert len(saved.seeds) == 2 and not set(saved.seeds) & set(deep_tanh_starts.SEEDS)
+    for tied in (True, False):
+        chosen = first[False, tied]
+        lost = deep_tanh_starts_again.lost(saved, tied)
+        assert lost.pop((chosen["scale"], chosen["alpha"])).tolist() == [0, 0]
+        assert min(values.min() for values in lost.values()) > 0
+        alphas = [alpha for scale, alpha in lost if scale == chosen["scale"]]
+        assert min(alphas) < chosen["alpha"] < max(alphas)
 
 
 def test_trainings_that_stand_in_two_records_are_the_same():
