@@ -55,6 +55,7 @@ CAUSES = {
 FAR = 0.15  # outputs that move by less than this share of their spread are taken as equal
 LAG = 0.5  # and so far averages may lag behind weights that still change
 SHARE = 0.05  # a share of the initial values that may remain in a running average
+SWAMPED = 0.5  # and what remains of the initial variance may reach this share of a typical one
 
 
 class Finding(NamedTuple):
@@ -677,7 +678,7 @@ def _values(
                 )
                 continue
         share, swamped = _initial_share(norm), _swamped(norm, fresh[names[0]])
-        if reason in ("not converged", "momentum") and (share > SHARE or swamped > LAG):
+        if reason in ("not converged", "momentum") and (share > SHARE or swamped > SWAMPED):
             evidence += (
                 f"; {int(steps or 0)} batches at momentum {momentum:g} leave "
                 f"{share:.{0 if share > SHARE else 1}%} of the initial values 0 and 1"
@@ -719,7 +720,7 @@ def _reason(norm: nn.Module, frozen: bool, stuck: bool, fresh: dict[str, Tensor]
     if _initial_share(norm) > SHARE:
         steps: Any = norm.num_batches_tracked
         return "momentum" if momentum is not None and int(steps) >= 50 else "not converged"
-    if _swamped(norm, fresh) > LAG:
+    if _swamped(norm, fresh) > SWAMPED:
         return "not converged"
     if stuck:
         return "half precision"
