@@ -23,12 +23,10 @@ INSTALLED = $(VENV)/.installed
 JUPYTERLAB = $(VENV)/.jupyterlab
 NPM = $(BIN)/npm --prefix $(VENV) --no-audit --no-fund --loglevel=error
 SITE_TESTS = tests/site
-# What `make check` runs: the files of tests that were measured to be cheap.
-FAST_TESTS = $(shell $(BIN)/python .ci/fast_tests.py)
 PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --durations=15 --durations-min=3
 
 .DEFAULT_GOAL := help
-.PHONY: help book lab live serve check test lint types units coverage seconds notebooks site audit bench libraries mutants refresh format lock dist publish clean rendered
+.PHONY: help book lab live serve check test lint types units coverage seconds notebooks site audit bench record libraries census mutants refresh format lock dist publish clean rendered
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -61,11 +59,12 @@ $(JUPYTERLAB): requirements-lab.txt $(INSTALLED)
 live: $(INSTALLED)  ## Write: what is saved is seen in the browser (NOTEBOOKS=...)
 	@$(BIN)/python .ci/live.py --port $(PORT) $(if $(filter command%,$(origin NOTEBOOKS)),$(NOTEBOOKS))
 
-serve: book  ## Build the site and serve it on http://localhost:8000 (PORT=...)
-	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html $(PORT)
+serve: $(INSTALLED)  ## Build the site and serve it on http://localhost:8000 (PORT=...)
+	@$(BIN)/python .ci/build.py --serve $(PORT)
 
-check: lint types  ## Check in a minute: style, types, fast tests
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope $(FAST_TESTS)
+check: lint types  ## Check in a minute: style, types, the files of tests that are cheap
+	@files=$$($(BIN)/python .ci/fast_tests.py) && \
+		$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope $$files
 
 # What keeps one process busy runs beside what keeps several: the types, and the site's rendering.
 test: lint  ## Check everything: style, types, chapters, tests, site
@@ -80,23 +79,24 @@ lint: $(INSTALLED)  ## Check format and style, notebooks included
 types: $(INSTALLED)  ## Check the types
 	$(BIN)/mypy
 
-UNITS = $(PYTEST) --dist loadscope normtutor tests --ignore $(SITE_TESTS)
+TESTS ?= normtutor tests --ignore $(SITE_TESTS)
+UNITS = $(PYTEST) --dist loadscope $(TESTS)
 
-units: $(INSTALLED)  ## Run the tests of the package and of the book's sources
+units: $(INSTALLED)  ## Run the tests of the package and of the book's sources (TESTS=...)
 	$(UNITS)
 
 # To follow each line takes half as long again as the tests alone, and decides nothing.
 coverage: $(INSTALLED)  ## The same tests; which lines does none of them run?
 	$(UNITS) --cov --cov-report=term-missing
 
-seconds: $(INSTALLED)  ## Measure each file of tests, so that make check takes the cheap ones
+seconds: $(INSTALLED)  ## Measure files of tests, so that make check takes the cheap ones (TESTS=...)
 	NORMTUTOR_SECONDS=tests/seconds.json $(UNITS)
 
 # transformers and timm, JAX, Flax, Keras and ONNX beside the packages of the book, which this
 # environment borrows. timm and torchvision would bring a torch for GPUs, so they come alone.
 LIBRARIES ?= $(VENV)-libraries
 
-libraries: $(INSTALLED)  ## Test the layers in models and forms of other libraries
+$(LIBRARIES)/.installed: tests/libraries/requirements.txt $(INSTALLED)
 	test -x $(LIBRARIES)/bin/python || $(BIN)/python -m venv $(LIBRARIES)
 	$(BIN)/python -c "import sysconfig; print(sysconfig.get_path('purelib'))" > \
 		$$($(LIBRARIES)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/book.pth
@@ -104,7 +104,13 @@ libraries: $(INSTALLED)  ## Test the layers in models and forms of other librari
 		-r tests/libraries/requirements.txt
 	$(LIBRARIES)/bin/python -m pip install --disable-pip-version-check -q $(PIP_FLAGS) \
 		--no-deps timm==1.0.31 torchvision==0.29.2
+	touch $@
+
+libraries: $(LIBRARIES)/.installed  ## Test the layers in models and forms of other libraries
 	PYTHONPATH=$(CURDIR) $(LIBRARIES)/bin/python -m pytest -q -n 0 tests/libraries
+
+census: $(LIBRARIES)/.installed  ## Read the norms of every decoder of transformers; takes two hours (TYPES=...)
+	$(LIBRARIES)/bin/python .ci/census.py $(TYPES)
 
 # mutmut brings a text interface and more, so it comes into an environment of its own, which borrows
 # this one. The changes of a function are numbered; a tenth of them, and always the same, end in 7.
@@ -141,6 +147,10 @@ audit: book  ## Execute all readers' notebooks; measure the site; takes half an 
 bench: $(INSTALLED)  ## Time the layers against torch.nn's
 	@# The profiler, which measures the memory, announces each of its starts at lower levels.
 	@KINETO_LOG_LEVEL=6 $(BIN)/python -m normtutor.benchmark
+
+# Two processes, one per world of sequences, do it in a night; what is on record is not run again.
+record: $(INSTALLED)  ## Make the runs of the studies that are missing; hours (STUDIES=... WORLD=code)
+	$(BIN)/python -m normtutor_studies run --record $(if $(WORLD),--world $(WORLD)) $(STUDIES)
 
 refresh: $(INSTALLED)  ## Execute chapters and store their checked outputs (NOTEBOOKS=...)
 	$(BIN)/python .ci/refresh.py $(NOTEBOOKS)

@@ -8,16 +8,18 @@ stays in its place until the new one is there.
 """
 
 import argparse
+import functools
 import gc
 import hashlib
+import http.server
 import os
 import platform
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import chapters
 import distribution
@@ -164,8 +166,16 @@ def build_site(build: Path, executed: Path) -> bool:
     finish(build)
     done.write_text(digest)
     print(f"Ready after {time.monotonic() - started:.0f} s: {os.path.relpath(index)}")
-    print("make serve shows it; opened as files, pages lack their interactive figures")
+    print("make serve shows it; opened as files, pages lack their interactive figures", flush=True)
     return True
+
+
+def listening(port: int, handler: Callable[..., Any]) -> http.server.ThreadingHTTPServer:
+    """A server on a port of this machine, or an end in a sentence where the port is taken."""
+    try:
+        return http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    except OSError as error:
+        sys.exit(f"Port {port} cannot be used ({error.strerror}): name another, such as PORT=8001")
 
 
 def main() -> int:
@@ -177,6 +187,7 @@ def main() -> int:
     parser.add_argument(
         "--executed", type=Path, help="folder whose _build has the executed chapters"
     )
+    parser.add_argument("--serve", type=int, metavar="PORT", help="serve the site afterwards")
     arguments = parser.parse_args()
     build = arguments.output.resolve() / "_build"
     executed = (arguments.executed or arguments.output).resolve() / "_build"
@@ -184,7 +195,18 @@ def main() -> int:
         for key in ("pages.txt", "site.txt"):
             (build / key).unlink(missing_ok=True)
     build.mkdir(parents=True, exist_ok=True)
-    return 0 if build_site(build, executed) else 1
+    if arguments.serve is None:
+        return 0 if build_site(build, executed) else 1
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(build / "html"))
+    with listening(arguments.serve, handler) as server:
+        if not build_site(build, executed):
+            return 1
+        print(f"Serving http://127.0.0.1:{server.server_port}", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+    return 0
 
 
 if __name__ == "__main__":

@@ -325,22 +325,29 @@ def execute(
 def bring_up_to_date(
     notebooks: Iterable[Path], build: Path, root: Path = ROOT
 ) -> tuple[list[Path], dict[Path, str]]:
-    """Execute the notebooks whose copies are not fresh, under a bar; return these, and failures."""
+    """Execute the notebooks whose copies are not fresh; return these, and failures."""
     from tqdm import tqdm
 
     stale = [path for path in notebooks if not is_fresh(path, build, root)]
     if not stale:
         return [], {}
     build.mkdir(parents=True, exist_ok=True)
+    piped = not sys.stderr.isatty()
+
+    def one_more(path: Path, notebook: NotebookNode) -> None:
+        if piped:
+            print(f"Executed {path.relative_to(root)}", flush=True)
+        bar.update()
+
     with tqdm(
         total=len(stale),
         desc="Executing chapters",
         unit="chapter",
         bar_format="{desc}: {n_fmt} of {total_fmt} {bar} {elapsed}",
-        disable=not sys.stderr.isatty(),
+        disable=piped,
         leave=False,
     ) as bar:
-        failures = execute(stale, build, lambda path, notebook: bar.update(), root)
+        failures = execute(stale, build, one_more, root)
     return stale, failures
 
 

@@ -119,7 +119,7 @@ def server(folder: Path, port: int, news: News) -> http.server.ThreadingHTTPServ
         def log_message(self, *arguments: Any) -> None:
             pass
 
-    return http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    return build.listening(port, Handler)
 
 
 # --- kernels that stay ----------------------------------------------------------------------------
@@ -281,14 +281,14 @@ def written_at(patterns: Iterable[str]) -> dict[Path, float]:
 
 
 def serve(port: int, named: list[Path]) -> None:
-    news, kernels = News(), Kernels()
+    news = News()
+    web, kernels = server(LIVE / "pages", port, news), Kernels()
     if not LIVE.exists() and (MAIN / ".doctrees").exists():
         for place in ("pages", ".doctrees"):
             shutil.copytree(MAIN / place, LIVE / place)
     started = time.monotonic()
     print("Reading the pages", flush=True)
     pages = Pages()
-    web = server(LIVE / "pages", port, news)
     threading.Thread(target=web.serve_forever, args=(0.1,), daemon=True).start()
     address = f"http://127.0.0.1:{web.server_port}/book/index.html"
     print(f"Ready after {time.monotonic() - started:.0f} s: {address}", flush=True)

@@ -123,7 +123,8 @@ def main() -> int:
         book = resolve(["test"], held, Path(folder))
         again = [] if arguments.upgrade else fitting(pins_of(LAB), project_table())
         both = resolve(["test", "lab"], [*book, *again], Path(folder))
-    last = "\n# The package itself, so that a change in it is seen at once.\n-e .\n"
+    last = "\n# The packages of this repository; a change in them is seen at once.\n"
+    last += "-e .\n-e ./studies\n"
     title = "What the book is built with, exactly."
     BOOK.write_text(written(title, chosen_directly("test"), book, last), encoding="utf-8")
     binder = with_torch_of(book, BINDER.read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@
 - :mod:`normtutor.layers`: the same formulas as ``torch.nn`` modules.
 - :func:`normtutor.swap_norms`: those modules in place of a model's own.
 - :func:`normtutor.diagnose`: why a model does something else in evaluation than in training.
+- :func:`normtutor.norms_of`: which norms a model has, and where they stand.
 
 ``import normtutor`` needs neither torch nor matplotlib.
 """
@@ -13,7 +14,7 @@ from typing import Any
 
 __version__ = "0.2.0"
 
-HOMES = {"swap_norms": "swapping", "diagnose": "diagnosis"}
+HOMES = {"swap_norms": "swapping", "diagnose": "diagnosis", "norms_of": "anatomy"}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,122 +1,229 @@
-"""Which norm open language models use, where it stands, and where we read it.
+"""Which norms language models have: every decoder of transformers, and the models one reads about.
 
-Every row was read in published code: a class of transformers 5.23.0, unless `Model.code` names
-another source. A class's defaults are not a model's configuration, so a row also says whether a
-configuration of the published model was read, and what it sets differently.
+``census.json`` holds what ``make census`` has read from the modules of each class.
+``published.tsv`` names published models: the class of each, what its configuration sets
+differently, and where we read that configuration. Without such a place a row describes the class.
 """
 
+import json
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 from html import escape
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
 
+from normtutor.anatomy import Block, Norm, Norms, Step
+from normtutor.anatomy.parts import number
 
-@dataclass(frozen=True)
-class Model:
-    """One open language model.
+HERE = Path(__file__).parent
 
-    Norm, placement, QK-norm and bias are those of the published model where `config` names the
-    place at which its configuration was read, and the class's defaults where `config` is empty.
+
+@cache
+def census() -> dict[str, Any]:
+    """Load the census: its release of transformers, its decoders, and the classes left out."""
+    return json.loads((HERE / "census.json").read_text(encoding="utf-8"))
+
+
+def norms_from_census(kind: str, settings: Mapping[str, Any] = {}) -> Norms:  # noqa: B006
+    """Look up what :func:`normtutor.norms_of` reads for a type of configuration.
+
+    Parameters
+    ----------
+    kind : str
+        The ``model_type`` of a text configuration.
+    settings : dict
+        What the configuration sets; the defaults of the class stand for the rest.
+
+    Returns
+    -------
+    Norms
+        With the layers of the class's own depth.
+
+    Raises
+    ------
+    KeyError
+        If the census has no such type.
+    ValueError
+        If nobody has tried one of the settings, or no model can be built with them.
     """
+    entry = census()["decoders"][kind]
+    eps = {**entry["eps"], **{k: v for k, v in settings.items() if k in entry["eps"]}}
 
-    name: str
-    year: int
-    kind: str  # "dense", "MoE", "hybrid" or "hybrid MoE"
-    norm: str
-    placement: str  # "pre", "parallel", "peri", "out" or "streams"
-    qk_norm: str  # "head", "all", "latent", "cap ..." or "" for none
-    bias: str  # of the projections of attention and feed-forward network: "none", "all", "q, k, v"
-    eps_class: float
-    eps_published: float | None
-    code: str  # the folder under transformers/models, or a repository
-    config: str = ""
+    def look_up(part: dict[str, Any]) -> Any:
+        switches = part["switches"]
+        ways = [*product(*(range(len(values)) for values in switches.values()))]
+        way = tuple(v.index(settings.get(name, v[0])) for name, v in switches.items())
+        if (at := part["at"][ways.index(way)]) < 0:
+            raise ValueError(f"{entry['class']} cannot be built with {dict(settings)}.")
+        return part["tables"][at]
 
+    def norm(row: Sequence[Any]) -> Norm:
+        found = Norm(*row)
+        return found._replace(eps=eps.get(found.eps, found.eps))
 
-# name | year | kind | norm | placement | QK-norm | bias | ε, class | ε, published | code | config
-_ROWS = """
-GPT-2 | 2019 | dense | LayerNorm | pre | | all | 1e-5 | | gpt2
-OPT | 2022 | dense | LayerNorm | pre | | all | 1e-5 | | opt
-GPT-NeoX-20B | 2022 | dense | LayerNorm | parallel | | all | 1e-5 | | gpt_neox
-BLOOM | 2022 | dense | LayerNorm | pre | | all | 1e-5 | | bloom
-LLaMA | 2023 | dense | RMSNorm | pre | | none | 1e-6 | | llama
-Falcon 7B | 2023 | dense | LayerNorm | parallel | | none | 1e-5 | | falcon | LitGPT
-MPT | 2023 | dense | LayerNorm, no β | pre | | none | 1e-5 | | mpt
-Mistral 7B | 2023 | dense | RMSNorm | pre | | none | 1e-6 | 1e-5 | mistral | LitGPT
-Phi-2 | 2023 | dense | LayerNorm | parallel | | all | 1e-5 | | phi | LitGPT
-OLMo | 2024 | dense | LayerNorm, no γ, β | pre | | none | 1e-5 | | olmo | LitGPT
-Gemma | 2024 | dense | RMSNorm (1+γ) | pre | | none | 1e-6 | 1e-6 | gemma | its own code
-Nemotron-4 | 2024 | dense | LayerNorm (1+γ) | pre | | none | 1e-5 | | nemotron
-Command R | 2024 | dense | LayerNorm, no β | parallel | | none | 1e-5 | | cohere
-Grok-1 | 2024 | MoE | RMSNorm | peri | cap 30 | none | 1e-5 | 1e-5 | xai-org/grok-1 | its own code
-StableLM 2 1.6B | 2024 | dense | LayerNorm | pre | | none | 1e-5 | | stablelm
-StableLM 2 12B | 2024 | dense | LayerNorm | parallel | head | none | 1e-5 | | stablelm | llama.cpp
-Chameleon 7B | 2024 | dense | RMSNorm | pre | head | none | 1e-5 | | chameleon
-Chameleon 34B | 2024 | dense | RMSNorm | out | head | none | 1e-5 | | chameleon
-Gemma 2 | 2024 | dense | RMSNorm (1+γ) | peri | cap 50 | none | 1e-6 | 1e-6 | gemma2 | its own code
-Qwen2.5 7B | 2024 | dense | RMSNorm | pre | | q, k, v | 1e-6 | 1e-6 | qwen2 | LitGPT
-Granite 3 | 2024 | dense | RMSNorm | pre | | none | 1e-6 | | granite
-OLMo 2 7B | 2024 | dense | RMSNorm | out | all | none | 1e-5 | 1e-6 | olmo2 | its own code
-DeepSeek-V3 | 2024 | MoE | RMSNorm | pre | latent | none | 1e-6 | 1e-6 | deepseek_v3 | its own code
-Gemma 3 | 2025 | dense | RMSNorm (1+γ) | peri | head | none | 1e-6 | 1e-6 | gemma3 | its own code
-Llama 4 | 2025 | MoE | RMSNorm | pre | head | none | 1e-5 | | llama4
-Qwen3 8B | 2025 | dense | RMSNorm | pre | head | none | 1e-6 | 1e-6 | qwen3 | LitGPT
-Qwen3-Next | 2025 | hybrid MoE | RMSNorm (1+γ) | pre | head | none | 1e-6 | | qwen3_next
-Qwen3.5 | 2025 | hybrid | RMSNorm (1+γ) | pre | head | none | 1e-6 | | qwen3_5
-GLM-4-0414 | 2025 | dense | RMSNorm | peri | | q, k, v | 1.5625e-7 | | glm4
-SmolLM3 | 2025 | dense | RMSNorm | pre | | none | 1e-6 | | smollm3
-EXAONE 4.0 | 2025 | dense | RMSNorm | out | head | none | 1e-5 | | exaone4
-GLM-4.5 355B | 2025 | MoE | RMSNorm | pre | head | q, k, v | 1e-5 | | glm4_moe | Megatron
-GLM-4.5 Air | 2025 | MoE | RMSNorm | pre | | q, k, v | 1e-5 | 1e-5 | glm4_moe | Megatron
-gpt-oss | 2025 | MoE | RMSNorm | pre | | all | 1e-5 | 1e-5 | gpt_oss | its own code
-Apertus | 2025 | dense | RMSNorm | pre | head | none | 1e-5 | | apertus
-MiniMax-M2 | 2025 | MoE | RMSNorm | pre | all | none | 1e-6 | 1e-6 | minimax_m2 | Megatron
-nanochat | 2025 | dense | RMSNorm, no γ | pre | head | none | 1e-6 | | nanochat | its own code
-OLMo 3 | 2025 | dense | RMSNorm | out | all | none | 1e-5 | | olmo3
-LFM2 | 2025 | hybrid | RMSNorm | pre | head | none | 1e-5 | | lfm2
-Falcon-H1 | 2025 | hybrid | RMSNorm | pre | | none | 1e-5 | 1e-5 | falcon_h1 | Megatron
-Kimi Linear | 2025 | hybrid MoE | RMSNorm | pre | latent | none | 1e-5 | | kimi_linear
-Ministral 3 | 2025 | dense | RMSNorm | pre | | none | 1e-5 | 1e-5 | ministral3 | Megatron
-Nemotron 3 Nano | 2025 | hybrid MoE | RMSNorm | pre | | none | 1e-5 | | nemotron_h
-Trinity Mini | 2025 | MoE | RMSNorm | peri | head | none | 1e-5 | | afmoe
-A.X K1 | 2026 | MoE | RMSNorm | pre | latent | none | 1e-6 | | axk1
-Command A+ | 2026 | MoE | LayerNorm, no β | parallel | | none | 1e-5 | | cohere2_moe
-DeepSeek-V4 | 2026 | MoE | RMSNorm | streams | head | none | 1e-6 | | deepseek_v4
-Gemma 4 | 2026 | dense | RMSNorm | peri | head | none | 1e-6 | | gemma4
-GLM-5 | 2026 | MoE | RMSNorm | pre | latent | none | 1e-5 | 1e-5 | glm_moe_dsa | Megatron
-GLM-5.3-Flash | 2026 | hybrid MoE | RMSNorm | streams | latent | none | 1e-5 | | glm5_next
-Granite Swash 2B | 2026 | dense | RMSNorm | pre | | none | 1e-5 | | granite_swa
-Hy3 | 2026 | MoE | RMSNorm | pre | head | none | 1e-5 | | hy_v3
-Hy4 | 2026 | MoE | RMSNorm | streams | latent | none | 1e-5 | | hy_v4
-Inkling | 2026 | MoE | RMSNorm | pre | head | none | 1e-6 | | inkling
-K-EXAONE | 2026 | MoE | RMSNorm | pre | head | none | 1e-5 | 1e-5 | exaone_moe | Megatron
-Laguna XS.2 | 2026 | MoE | RMSNorm | pre | head | none | 1e-6 | | laguna
-Ling 3.0 Flash | 2026 | hybrid MoE | RMSNorm | pre | latent | none | 1e-6 | | bailing_hybrid
-MiMo-V2-Flash | 2026 | MoE | RMSNorm | pre | | none | 1e-5 | 1e-5 | mimo_v2_flash | Megatron
-MiniMax-M3 | 2026 | MoE | RMSNorm (1+γ) | pre | head | none | 1e-6 | 1e-6 | minimax_m3_vl | Megatron
-Mistral Large 4 | 2026 | MoE | RMSNorm | pre | latent | none | 1e-5 | | mistral_large4
-Mistral Small 4 | 2026 | MoE | RMSNorm | pre | latent | none | 1e-6 | | mistral4
-Muse Spark | 2026 | MoE | RMSNorm (1+γ) | peri | head | none | 1e-5 | | muse_spark
-OLMo Hybrid 7B | 2026 | hybrid | RMSNorm | out | all | none | 1e-6 | | olmo_hybrid
-Qwen4-Exp | 2026 | hybrid MoE | RMSNorm (1+γ) | streams | head | none | 1e-6 | | qwen4_exp
-Solar Open | 2026 | MoE | RMSNorm | pre | | none | 1e-5 | | solar_open
-Step 3.7 Flash | 2026 | MoE | RMSNorm (1+γ) | pre | head | none | 1e-5 | | step3p7
-ZAYA1-8B | 2026 | MoE | RMSNorm | pre | head | none | 1e-5 | | zaya
-"""
+    def layers(i: int, n: int) -> tuple[int, ...]:
+        text = entry["layers"] if n > 1 else "0" * len(entry["layers"])
+        return tuple(at for at, one in enumerate(text) if one == f"{i:x}")
+
+    table = look_up(entry["norms"])
+    blocks = [
+        Block(
+            where,
+            layers(i, len(table["blocks"])),
+            tuple(
+                Step(tuple((a, b, tuple(c)) for a, b, c in branches), skip, tuple(map(norm, rows)))
+                for branches, skip, rows in steps
+            ),
+        )
+        for i, (where, steps) in enumerate(table["blocks"])
+    ]
+    biases, weights = map(tuple, look_up(entry["biases"]))
+    ends = tuple(map(norm, table["ends"]))
+    return Norms(entry["class"], table["streams"], tuple(blocks), ends, biases, weights)
 
 
-def _model(row: str) -> Model:
-    fields = [field.strip() for field in row.split("|")]
-    fields += [""] * (11 - len(fields))
-    name, year, kind, norm, placement, qk_norm, bias, eps, published, code, config = fields
-    own = float(published) if published else None
-    return Model(
-        name, int(year), kind, norm, placement, qk_norm, bias, float(eps), own, code, config
+# --- what the table says of a model ---------------------------------------------------------------
+
+
+def _main_block(norms: Norms) -> Block:
+    """The kind of layer that most layers with attention are; of all, if none has attention."""
+
+    def attends(block: Block) -> bool:
+        return any(kind == "attention" for step in block.steps for _, kind, _ in step.branches)
+
+    chosen = [block for block in norms.blocks if attends(block)] or [*norms.blocks]
+    return max(chosen, key=lambda block: len(block.layers))
+
+
+def _on_branches(block: Block) -> list[Norm]:
+    places = ("in", "out", "stream")
+    return [norm for step in block.steps for norm in step.norms if norm.place in places]
+
+
+def norm_in_words(norms: Norms) -> str:
+    """Name the norm that most branches have, or the stream, with what is special about it."""
+
+    def words(norm: Norm) -> str:
+        lacks = [sign for sign, has in (("γ", norm.gamma), ("β", norm.bias)) if not has]
+        expected = ["β"] if norm.kind == "RMSNorm" else []
+        missing = f", no {', '.join(lacks)}" if lacks != expected else ""
+        if norm.kind == "RMSNorm":
+            missing = missing.replace(", β", "")
+        return norm.kind + (" (1+γ)" if norm.gamma.startswith("1+") else "") + missing
+
+    counted = Counter(map(words, _on_branches(_main_block(norms))))
+    # Where streams are mixed, as many norms without γ weigh them.
+    return max(counted, key=lambda w: (counted[w], "no γ" not in w)) if counted else "none"
+
+
+def placement(norms: Norms) -> str:
+    """Say where the norms of the main kind of layer stand, in one word of the chapter."""
+    block = _main_block(norms)
+    places = {norm.place for norm in _on_branches(block)}
+    if norms.streams > 1:
+        return "streams"
+    if "stream" in places:
+        return "stream"
+    if any(step.parallel for step in block.steps):
+        return "parallel"
+    return {("in",): "pre", ("in", "out"): "peri", ("out",): "out"}.get(
+        tuple(sorted(places)), "none"
     )
 
 
-#: By year. OPT's 350M model is the exception to its row: it has Post-LN.
-MODELS: tuple[Model, ...] = tuple(map(_model, _ROWS.strip().splitlines()))
+def qk_norm(norms: Norms) -> str:
+    """Say whether queries or keys get a norm: "head", "all", "latent", or "" for none."""
+    found = [n for block in norms.blocks for step in block.steps for n in step.norms]
+    direct = [norm for norm in found if norm.place in ("q", "k")]
+    if direct:
+        return "all" if all(norm.over == "heads" for norm in direct) else "head"
+    return "latent" if any(norm.place == "latent" for norm in found) else ""
+
+
+def bias_in_words(norms: Norms) -> str:
+    """Say which of the projections have a bias; convolutions do not count."""
+
+    def counted(names: Sequence[str]) -> list[str]:
+        return [n for n in names if not re.search(r"conv|dt_", n)]
+
+    biases, weights = counted(norms.biases), counted(norms.weights)
+    shown = ", ".join(name.removesuffix("_proj") for name in biases)
+    return "none" if not biases else "all" if biases == weights else shown
+
+
+class Model(NamedTuple):
+    """One row: a published model, or a class as it is by default.
+
+    ``basis`` is "config" where a published configuration was read, at the place that ``read``
+    names, "model" for another published model, and "class" for a class.
+    """
+
+    name: str
+    year: int | None
+    kind: str  # "dense", "MoE", "hybrid", "hybrid MoE" or "recurrent"
+    norm: str
+    placement: str  # "pre", "parallel", "peri", "out", "stream", "streams" or "none"
+    qk_norm: str  # "head", "all", "latent" or "" for none
+    bias: str
+    eps_class: float | None
+    eps_published: float | None
+    read: str
+    basis: str
+
+
+def _model(name: str, year: int | None, kind: str, settings: dict[str, Any], place: str) -> Model:
+    entry, norms = census()["decoders"][kind], norms_from_census(kind, settings)
+    own = _on_branches(_main_block(norms_from_census(kind)))
+    published = [settings[key] for key in entry["eps"] if key in settings]
+    return Model(
+        name,
+        year,
+        entry["kind"],
+        norm_in_words(norms),
+        placement(norms),
+        qk_norm(norms),
+        bias_in_words(norms),
+        own[0].eps if own else None,
+        published[0] if published else None,
+        f"{kind}; {place}" if place else kind,
+        "config" if place else "model",
+    )
+
+
+@cache
+def published() -> tuple[Model, ...]:
+    """Give the published models that one reads about, by year."""
+    _, *rows = (HERE / "published.tsv").read_text(encoding="utf-8").splitlines()
+    fields = (row.split("\t") for row in rows)
+    return tuple(
+        _model(name, int(year), kind, json.loads(settings or "{}"), place)
+        for name, year, kind, settings, place in fields
+    )
+
+
+@cache
+def decoders() -> tuple[Model, ...]:
+    """Give every decoder of the census as it is by default, by year; some classes name none.
+
+    The year is that of the copyright line in the class's file.
+    """
+    found = [
+        _model(entry["class"], entry["year"], kind, {}, "")._replace(basis="class")
+        for kind, entry in census()["decoders"].items()
+    ]
+    return tuple(sorted(found, key=lambda model: model.year or 0))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "MODELS":
+        return published()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 #: The years that the chapter counts together.
 PERIODS: Mapping[str, tuple[int, int]] = {
@@ -137,24 +244,16 @@ PROPERTIES: Mapping[str, Callable[[Model], bool]] = {
 
 
 def counts(
-    models: Sequence[Model] = MODELS, periods: Mapping[str, tuple[int, int]] = PERIODS
+    models: Sequence[Model] | None = None, periods: Mapping[str, tuple[int, int]] = PERIODS
 ) -> dict[str, dict[str, int]]:
     """Count, for each period, the models and those with each property of `PROPERTIES`."""
     found = {}
     for name, (first, last) in periods.items():
-        group = [model for model in models if first <= model.year <= last]
+        group = [m for m in models or published() if m.year and first <= m.year <= last]
         found[name] = {"models": len(group)} | {
             what: sum(map(has, group)) for what, has in PROPERTIES.items()
         }
     return found
-
-
-def number(eps: float | None) -> str:
-    """Write ε as 10⁻⁵ where it is such a power."""
-    if eps is None:
-        return "–"
-    text = f"{eps:.0e}" if f"{eps:.0e}" in ("1e-05", "1e-06") else f"{eps:.1e}"
-    return text.replace("e-0", "e−")
 
 
 HEAD = {
@@ -175,24 +274,25 @@ def cells(model: Model) -> dict[str, str]:
     """Write a model as one row of the chapter's table."""
     return {
         "model": model.name,
-        "year": str(model.year),
+        "year": str(model.year or "–"),
         "kind": model.kind,
         "norm": model.norm,
         "placement": model.placement,
         "qk": model.qk_norm or "–",
         "bias": model.bias,
         "class": number(model.eps_class),
-        "published": number(model.eps_published),
-        "read": f"{model.code}; {model.config}" if model.config else model.code,
+        "published": "–" if model.eps_published is None else number(model.eps_published),
+        "read": model.read,
     }
 
 
 class ModelTable:
     """The table of all models: plain HTML, which a script makes sortable and filterable."""
 
-    def __init__(self, models: Sequence[Model] = MODELS) -> None:
+    def __init__(self, models: Sequence[Model] | None = None) -> None:
         # The newest first; a sort in Python keeps the order within a year.
-        self.models = tuple(sorted(models, key=lambda model: -model.year))
+        rows = (*published(), *decoders()) if models is None else models
+        self.models = tuple(sorted(rows, key=lambda model: -(model.year or 0)))
 
     def _repr_html_(self) -> str:
         head = "".join(
@@ -203,15 +303,14 @@ class ModelTable:
             row = cells(model)
             # Numbers sort by size; the words of a column that holds some read the same.
             first = f'<th scope="row">{escape(row.pop("model"))}</th>'
-            numbers = {"class": model.eps_class, "published": model.eps_published or 0}
+            numbers = {"class": model.eps_class or 0, "published": model.eps_published or 0}
             others = "".join(
                 f'<td data-key="{key}"'
                 + (f' data-sort="{numbers[key]:.3e}"' if key in numbers else "")
                 + f">{escape(text)}</td>"
                 for key, text in row.items()
             )
-            basis = "config" if model.config else "class"
-            rows.append(f'<tr data-basis="{basis}">{first}{others}</tr>')
+            rows.append(f'<tr data-basis="{model.basis}">{first}{others}</tr>')
         return (
             # JupyterLab would set all that stands in a table to the right.
             "<style>.models-box table.models :is(th, td) { text-align: left; }</style>"

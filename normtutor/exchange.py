@@ -125,6 +125,15 @@ def convert(
     >>> convert({"momentum": 0.1, "eps": 1e-5}, "BatchNorm", source="torch", target="keras")
     {'momentum': 0.9, 'epsilon': 1e-05, 'axis': 1}
 
+    The variance of batches of five values, by n − 1 and by n:
+
+    >>> convert({"running_var": 10.0}, "BatchNorm", source="torch", target="onnx",
+    ...         values_per_feature=5)["input_var"]
+    8.0
+    >>> convert({"var": 8.0}, "BatchNorm", source="flax", target="torch",
+    ...         values_per_feature=5)["running_var"]
+    10.0
+
     From Keras into a layer: the settings go to the constructor, the arrays into the state dict.
 
     >>> import numpy as np

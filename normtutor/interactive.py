@@ -237,20 +237,19 @@ def profiles_by_layer(
 
 
 def colours_css() -> str:
-    """Write the colours of the norms as custom properties, for style sheets and scripts.
+    """Write all colours as custom properties, for style sheets and scripts.
 
     ``book/_static/colours.css`` holds this text; a test compares the two.
     """
-    rows = {name: (row.light, row.dark) for name, row in norms.TABLE.items()}
-    rows["none"] = norms.NO_NORM
+    rows = {f"norm-{name.lower()}": (row.light, row.dark) for name, row in norms.TABLE.items()}
+    rows["norm-none"] = norms.NO_NORM
+    rows |= {f"other-{name}": both for name, both in norms.OTHERS.items()}
 
     def block(selector: str, shade: int) -> str:
-        lines = [f"  --norm-{name.lower()}: {both[shade]};" for name, both in rows.items()]
+        lines = [f"  --{name}: {both[shade]};" for name, both in rows.items()]
         return "\n".join([f"{selector} {{", *lines, "}", ""])
 
-    head = (
-        "/* The colours of the norms, from norms.TABLE. Written by interactive.colours_css(). */\n"
-    )
+    head = "/* All colours, from norms/choices.py. Written by interactive.colours_css(). */\n"
     dark = block('html[data-theme="dark"]', 1)
     return f"{head}{block(':root', 0)}@media screen {{\n{textwrap.indent(dark, '  ')}}}\n"
 

@@ -16,7 +16,7 @@ The reduced axes stay, with length one, so that a statistic broadcasts against x
 import math
 from typing import Any, NamedTuple
 
-from normtutor.tracing import array_namespace, spare_gradient
+from normtutor.tracing import array_namespace, is_number, spare_gradient
 
 Array = Any  # NumPy, torch and JAX arrays share no base class
 
@@ -54,7 +54,7 @@ def count(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Any:
 
 def unbiased(variance: Array, n: Any) -> Array:
     """Turn a biased variance of ``n`` values into the unbiased one, which divides by n − 1."""
-    if isinstance(n, int):
+    if is_number(n):
         return variance * (n / max(n - 1, 1))
     xp = array_namespace(variance)
     return variance * (n / xp.where(n > 1, n - 1, 1.0))
@@ -62,7 +62,7 @@ def unbiased(variance: Array, n: Any) -> Array:
 
 def unless_empty(new: Array, old: Array, n: Any) -> Array:
     """Return ``new``, or ``old`` where the statistic pooled ``n`` = 0 values."""
-    if isinstance(n, int):
+    if is_number(n):
         return new if n > 0 else old
     return array_namespace(new, old).where(n > 0, new, old)
 

@@ -8,6 +8,7 @@ none does, the module is refused.
 """
 
 import copy
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -145,7 +146,8 @@ def swap_norms(
     LayerNorm of nanoGPT, LayerNorm over the channels as in ConvNeXt, and timm's norms with an
     activation inside, which stays. ``torch.nn.TransformerEncoderLayer`` has a fast path in
     evaluation that calls no norm but computes torch's own; it is switched off in the layers whose
-    norms change. Refused: SyncBatchNorm, frozen and lazy norms, norms that take more than x.
+    norms change. Refused: SyncBatchNorm, frozen and lazy norms, and norms whose forward takes more
+    than x, such as a mask or a gate, even if it may be left out.
 
     A norm of another kind that takes over γ and β computes another function, and a trained model
     loses by it. BatchNorm in the place of LayerNorm loses less with γ and β fitted: the standard
@@ -293,6 +295,12 @@ def _equal(module: nn.Module, proved: dict[Any, int]) -> nn.Module:
             "the keys of the state dict are to stay"
         )
     candidates = list(_candidates(module))
+    takes = list(inspect.signature(module.forward).parameters.values())
+    if len(takes) != 1 or takes[0].kind in (takes[0].VAR_POSITIONAL, takes[0].VAR_KEYWORD):
+        raise _Refusal(
+            f"its forward takes ({', '.join(map(str, takes))}); only a forward of x alone is "
+            "understood"
+        )
     settings = {n: v for n, v in vars(module).items() if isinstance(v, int | float | str | tuple)}
     shapes = [(n, tuple(p.shape)) for n, p in module.named_parameters()]
     key = repr((type(module), settings, shapes, [type(c) for c in module.children()]))
@@ -308,22 +316,26 @@ def _equal(module: nn.Module, proved: dict[Any, int]) -> nn.Module:
 def _agreeing(module: nn.Module, candidates: list[nn.Module]) -> int:
     """Which candidate does what ``module`` does; of several the one that rounds as it does."""
     found: dict[int, int] = {}
-    errors = []
+    errors: dict[tuple[int, ...], str] = {}
     for i, ours in enumerate(candidates):
         try:
             unequal = _compare(module, ours)
         except Exception as error:  # whatever the module raises on a plain call is a reason
-            errors.append(f"{type(error).__name__}: {str(error).splitlines()[0][:120]}")
+            said = (str(error).splitlines() or [""])[0][:120]
+            errors[_shapes(module, ours)[0]] = f"{type(error).__name__}: {said}"
             continue
         if unequal is not None:
             found[i] = unequal
         if unequal == 0:
             break
     if not found:
-        raise _Refusal(
-            "none of our layers computes the same"
-            + (f"; called with x alone it raises {errors[-1]}" if errors else "")
-        )
+        reason = "none of our layers computes the same"
+        if len(errors) == len({_shapes(module, ours)[0] for ours in candidates}):
+            tried = "; ".join(
+                f"on a trial input of shape {x} it raises {e}" for x, e in errors.items()
+            )
+            reason = f"its forward cannot be compared with ours: {tried}"
+        raise _Refusal(reason)
     return min(found, key=lambda i: found[i])
 
 

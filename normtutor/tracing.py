@@ -50,6 +50,14 @@ def known_value(n: Any) -> float | None:
         return None
 
 
+def is_number(n: Any) -> bool:
+    """Whether n is a whole number, perhaps one that ``torch.export`` leaves open, and no array."""
+    if isinstance(n, int):
+        return True
+    torch = _torch or find_torch()
+    return torch is not None and isinstance(n, torch.SymInt)
+
+
 def is_compiled(x: Any) -> bool:
     """Whether ``torch.compile`` is reading the code, with x as a stand-in for a tensor."""
     torch = _torch or find_torch()

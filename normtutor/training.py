@@ -193,6 +193,8 @@ def train(
     evaluate: Callable[[nn.Module], dict[str, float]] | None = None,
     evaluate_every: int | None = None,
     clip: float | None = None,
+    parameters: Iterable[Any] | None = None,
+    betas: tuple[float, float] = (0.9, 0.98),
 ) -> History:
     """Train ``model`` in place and return its :class:`History`.
 
@@ -203,15 +205,21 @@ def train(
     loss : function
         ``loss(model, batch)`` returns the mean loss of the batch.
     optimizer : "adamw" or "sgd"
-        AdamW with β = (0.9, 0.98), as Transformers use; or SGD with momentum 0.9.
+        AdamW; or SGD with momentum 0.9.
     evaluate : function, optional
         Called after the last step and after every ``evaluate_every`` steps; its numbers go into
         ``History.evaluations``.
     clip : float, optional
         The longest gradient, over all parameters together; a longer one is shortened to it.
         ``History.gradient_norm`` then holds its length before, step by step.
+    parameters : iterable, optional
+        What is trained, as an optimizer of torch takes it: tensors, or groups of them with a
+        ``weight_decay`` of their own. By default all of the model's.
+    betas : pair of float
+        Of AdamW: how much of the average gradient, and of the average square, is kept.
     """
-    update = _make_optimizer(model.parameters(), optimizer, learning_rate, weight_decay)
+    chosen = model.parameters() if parameters is None else parameters
+    update = _make_optimizer(chosen, optimizer, learning_rate, weight_decay, betas)
     history = History()
     stream = iter(batches)
     for step in range(steps):
@@ -237,11 +245,15 @@ def train(
 
 
 def _make_optimizer(
-    parameters: Iterable[Tensor], optimizer: str, learning_rate: float, weight_decay: float
+    parameters: Iterable[Any],
+    optimizer: str,
+    learning_rate: float,
+    weight_decay: float,
+    betas: tuple[float, float] = (0.9, 0.98),  # as Transformers use
 ) -> torch.optim.Optimizer:
     if optimizer == "adamw":
         return torch.optim.AdamW(
-            parameters, lr=learning_rate, betas=(0.9, 0.98), weight_decay=weight_decay
+            parameters, lr=learning_rate, betas=betas, weight_decay=weight_decay
         )
     if optimizer == "sgd":
         return torch.optim.SGD(

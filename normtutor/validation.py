@@ -216,6 +216,11 @@ def check_normalized_shape(
         shape = tuple(x.shape[-1:])
         if weight is not None and is_array(weight):
             shape = tuple(weight.shape)
+            if not shape or tuple(x.shape[-len(shape) :]) != shape:
+                raise ValueError(
+                    f"weight must have the shape of the trailing axes of x; got {shape} beside x "
+                    f"of shape {tuple(x.shape)}. For x of shape (B, L, H), it has H entries."
+                )
     elif isinstance(normalized_shape, int):
         shape = (normalized_shape,)
     else:

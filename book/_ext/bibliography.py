@@ -1,9 +1,12 @@
-"""What has been read of each work, beside its entry in the bibliography.
+"""The bibliography: letters for works that would be cited alike, and what has been read of each.
 
 Every entry of ``references.bib`` has a field ``read``: one mark of ``MARKS`` or several, with
 commas. The style named ``normtutor`` is pybtex's plain style with these words at the end.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
+from string import ascii_lowercase
 from typing import Any
 
 from pybtex.database import BibliographyData, Entry
@@ -48,6 +51,31 @@ class WithWhatWasRead(Style):
         return formatted
 
 
+def cited_as(entry: Entry) -> str:
+    """Say how a work is cited: by its authors, or the first of three or more, and its year."""
+    names = [" ".join(one.prelast_names + one.last_names) for one in entry.persons["author"]]
+    authors = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
+    return f"{authors} {entry.fields['year']}"
+
+
+def put_letters(entries: Iterable[Entry]) -> None:
+    """Add a, b and so on, in the order of the list, to the years of works that are cited alike."""
+    alike = defaultdict(list)
+    for entry in Style().sort(entries):
+        # What an earlier build has put there comes back with Sphinx's environment.
+        entry.fields["year"] = entry.fields["year"].rstrip(ascii_lowercase)
+        alike[cited_as(entry)].append(entry)
+    for works in alike.values():
+        for letter, entry in zip(ascii_lowercase, works, strict=False):
+            entry.fields["year"] += letter if len(works) > 1 else ""
+
+
+def put_letters_of_site(app: Sphinx, *_: object) -> None:
+    """Neither sphinxcontrib-bibtex nor pybtex's plain style tells such works apart."""
+    put_letters(app.env.get_domain("cite").bibdata.data.entries.values())  # type: ignore[attr-defined]
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("env-before-read-docs", put_letters_of_site)
     register_plugin("pybtex.style.formatting", STYLE, WithWhatWasRead)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

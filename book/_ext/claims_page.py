@@ -1,6 +1,14 @@
-"""The claims ledger on the site: its script, its entries as targets of links, its tally."""
+"""The claims ledger on the site: an overview, and a page of its own for each claim.
+
+The ledger's notebook puts out every entry whole. Here each becomes a card at the address
+``book/claim-NAME.html``, with title, description and picture for link previews; the overview keeps
+a line with the verdict. Pages link to a card as to a heading: ``[words](#claim-unit-sphere)``.
+"""
 
 import re
+import textwrap
+from collections.abc import Iterator
+from html import escape, unescape
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,6 +17,21 @@ from sphinx.application import Sphinx
 from sphinx.domains.std import StandardDomain
 
 PAGE = "book/claims"
+ENTRY = re.compile(
+    r'<details class="claim" id="claim-(?P<name>[a-z0-9-]+)"'
+    r'(?P<data> data-verdict="(?P<verdict>\w+)" data-chapter="\d+")>\s*'
+    r"<summary>(?P<badge><b.*?</b>) <span[^>]*>(?P<words>.*?)</span>"
+    r'.*?class="claim-number">(?P<number>.*?)</span></summary>(?P<body>.*?)</details>',
+    re.DOTALL,
+)
+# A card's picture: the ground and letters of social.png, and each verdict's sign and colour.
+NAVY, CREAM, SIZE = "#10324f", "#f5f1e8", (1200, 630)
+SIGNS = {
+    "true": ("✓", "#3fc9c1"),
+    "false": ("✗", "#fa8f8b"),
+    "half": ("◐", "#dfe04a"),
+    "open": ("?", "#d0d0d0"),
+}
 MARK = "<!-- tally of the claims -->"
 
 
@@ -31,27 +54,126 @@ def put_tally(app: Sphinx, docname: str, source: list[str]) -> None:
 
 
 def name_claims(app: Sphinx, doctree: nodes.document) -> None:
-    """Let pages link to a claim as to a heading: ``[the ledger](#claim-unit-sphere)``."""
+    """Let pages link to a claim's card as to a heading."""
     if app.env.docname != PAGE:
         return
     domain = cast(StandardDomain, app.env.get_domain("std"))
     for raw in doctree.findall(nodes.raw):
-        for name in re.findall(r'id="(claim-[a-z-]+)"', raw.astext()):
-            domain.anonlabels[name] = PAGE, name
-            domain.labels[name] = PAGE, name, name.removeprefix("claim-").replace("-", " ")
+        for name in re.findall(r'id="(claim-[a-z0-9-]+)"', raw.astext()):
+            domain.anonlabels[name] = f"book/{name}", ""
+            title = name.removeprefix("claim-").replace("-", " ")
+            domain.labels[name] = f"book/{name}", "", title
 
 
-def add_script(
+def names(app: Sphinx) -> list[str]:
+    """The pages of the claims that were written, in this build or before."""
+    return [f"book/{path.stem}" for path in Path(app.outdir, "book").glob("claim-*.html")]
+
+
+def line(entry: re.Match[str]) -> str:
+    """What the overview keeps of an entry."""
+    return (
+        f'<p class="claim" id="claim-{entry["name"]}"{entry["data"]}>{entry["badge"]} '
+        f'<a href="claim-{entry["name"]}.html">{entry["words"]}</a></p>'
+    )
+
+
+def card(entry: re.Match[str], address: str) -> str:
+    """The page of a claim: the sentence, the verdict, what decides it; the rest is folded."""
+    evidence = "<p><strong>Evidence</strong></p>"
+    folded = "<details><summary>All evidence</summary>"
+    body = entry["body"].replace(evidence, folded, 1).replace("</ul>", "</ul></details>", 1)
+    decided = f"<p><strong>What decides</strong> {entry['number']}.</p>"
+    verdict = re.sub("<[^>]+>", "", entry["badge"])
+    cited = f"“{entry['words']}” ({verdict}). Normalization in deep networks, {address}"
+    return (
+        f'<section id="claim"><h1>“{entry["words"]}”</h1>'
+        f'<p class="claim"{entry["data"]}>{entry["badge"]}</p>'
+        f"{body.replace('<div', f'{decided}<p><strong>Run it</strong></p><div', 1)}"
+        f'<p><strong>Cite it</strong> <span class="claim-cited">{cited}</span></p>'
+        '<p><a href="claims.html">All claims</a></p></section>'
+    )
+
+
+def draw(entry: re.Match[str], path: Path) -> None:
+    """Draw the picture that a link to a claim shows: the sentence, the verdict."""
+    import matplotlib
+    from PIL import Image, ImageDraw, ImageFont
+
+    fonts = Path(matplotlib.get_data_path(), "fonts", "ttf")
+    image = Image.new("RGB", SIZE, NAVY)
+    canvas = ImageDraw.Draw(image)
+    sign, colour = SIGNS[entry["verdict"]]
+    verdict = re.sub("<[^>]+>", "", entry["badge"])
+    words = f"“{unescape(entry['words'])}”"
+    size = next(size for size in (64, 52, 44, 36) if len(words) * size**2 < 600_000 or size == 36)
+    for text, place, points in (
+        (textwrap.fill(words, int(1060 / (0.56 * size))), (70, 70), size),
+        (f"{sign}  {unescape(verdict)}", (70, 430), 72),
+        ("Normalization in deep networks: the claims ledger", (70, 550), 30),
+    ):
+        font = ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), points)
+        canvas.text(place, text, colour if points == 72 else CREAM, font, spacing=size // 3)
+    image.quantize(32).save(path, optimize=True)
+
+
+def previews(entry: re.Match[str], base: str, description: str) -> str:
+    """What a link to a card shows."""
+    tags = {
+        "og:type": "article",
+        "og:title": f"“{unescape(entry['words'])}”",
+        "og:description": description,
+        "og:url": f"{base}book/claim-{entry['name']}.html",
+        "og:image": f"{base}_static/claims/{entry['name']}.png",
+        "og:image:alt": f"The sentence, and its verdict: {entry['verdict']}",
+        "og:site_name": "Normalization in deep networks",
+    }
+    named = [f'<meta property="{name}" content="{escape(text)}">' for name, text in tags.items()]
+    named += [
+        '<meta name="twitter:card" content="summary_large_image">',
+        f'<meta name="description" content="{escape(description)}">',
+    ]
+    return "\n".join(named)
+
+
+def take_cards(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
 ) -> None:
-    """No other page needs the filter."""
+    """Take the entries out of the ledger for pages of their own; no other page needs the filter."""
+    if pagename.startswith("book/claim"):
+        app.add_css_file("claims.css")
     if pagename == PAGE:
         app.add_js_file("claims.js")
-        app.add_css_file("claims.css")
+        app.claim_entries = list(ENTRY.finditer(context["body"]))  # type: ignore[attr-defined]
+        context["body"] = ENTRY.sub(line, context["body"])
+
+
+def cards(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """The pages of the claims, where the ledger was written in this build."""
+    entries, base = getattr(app, "claim_entries", []), app.config.html_baseurl
+    pictures = Path(app.outdir) / "_static" / "claims"
+    pictures.mkdir(parents=True, exist_ok=True)
+    for old in Path(app.outdir, "book").glob("claim-*.html") if entries else ():
+        old.unlink()
+    for entry in entries:
+        name = f"book/claim-{entry['name']}"
+        draw(entry, pictures / f"{entry['name']}.png")
+        verdict = re.sub("<[^>]+>", "", entry["badge"]).capitalize()
+        first = entry["body"].split("</p>")[0]
+        said = re.sub(r"^\s*<p><strong>[^<]*</strong>(?=.)", "", first, flags=re.DOTALL)
+        words = unescape(re.sub(r"<annotation.*?</annotation>|<[^>]+>", "", said, flags=re.DOTALL))
+        description = textwrap.shorten(f"{verdict}. {words}", 200, placeholder=" …")
+        context = {
+            "title": f"“{entry['words']}”",
+            "body": card(entry, f"{base}{name}.html"),
+            "metatags": previews(entry, base, description),
+        }
+        yield name, context, "page.html"
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", put_tally)
     app.connect("doctree-read", name_claims)
-    app.connect("html-page-context", add_script)
-    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
+    app.connect("html-page-context", take_cards)
+    app.connect("html-collect-pages", cards)
+    return {"version": "2", "parallel_read_safe": True, "parallel_write_safe": True}

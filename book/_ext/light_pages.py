@@ -49,6 +49,7 @@ ADDRESS = re.compile(r'url\((["\']?)(?!data:)([^"\')]+)\1\)')
 PICTURE = re.compile(r'<img [^>]*?src="([^"]+)"[^>]*>')
 WORD = re.compile(r"[A-Za-z0-9_-]+")  # what PurgeCSS takes for a name that a rule can use
 OPTIONS = re.compile(r'<script [^>]*src="[^"]*documentation_options\.js[^"]*"[^>]*></script>')
+HEADING = re.compile(r"<h[1-4]>.*?</h[1-4]>", re.DOTALL)
 FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}")
 
 # Measures every code cell, one after the other, as soon as the page is there and whenever it
@@ -196,6 +197,13 @@ def with_waiting_pictures(text: str) -> str:
     return PICTURE.sub(finished, text)
 
 
+def with_breaks(text: str) -> str:
+    """Let a long name in a heading break after a dot or an underscore, and not between letters."""
+    return HEADING.sub(
+        lambda head: re.sub(r"(?<=\w)([._])(?=[A-Za-z])(?![^<]*>)", r"\1<wbr>", head[0]), text
+    )
+
+
 def with_groups(text: str) -> str:
     """Show the groups alone of contents that are too long to look through (see reading.js)."""
     found = CONTENTS.search(text)
@@ -232,7 +240,7 @@ def finish(folder: Path, site: Path, kept: Path | None = None) -> None:
     texts = {static / BUNDLE: style, **mended_scripts(static)}
     figures: dict[Path, dict[str, str]] = {}
     for path, text in pages.items():
-        text = with_groups(with_options(with_one_style(text, name), folder))
+        text = with_breaks(with_groups(with_options(with_one_style(text, name), folder)))
         texts[path] = with_waiting_pictures(drawings.with_drawings(text, path, figures))
     for picture, files in figures.items():
         texts |= {picture.with_suffix(ending): text for ending, text in files.items()}

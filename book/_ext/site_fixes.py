@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import claims_page
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
@@ -203,7 +204,7 @@ def name_all_pages(app: Sphinx, exception: Exception | None) -> None:
     with suppress(queue.Empty):
         while True:
             links.get_nowait()
-    for name in sorted(app.env.found_docs):
+    for name in sorted({*app.env.found_docs, *claims_page.names(app)}):
         links.put((f"{name}.html", None))
 
 

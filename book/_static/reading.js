@@ -3,7 +3,7 @@
 
 /* What is wider than its box can be scrolled with the arrow keys: it takes the focus. Its edges show
    where it goes on. */
-const WIDE = "pre, .pst-scrollable-table-container, .katex-display, .cell_output > .output";
+const WIDE = "pre, .pst-scrollable-table-container, .katex-display, .models-box, .cell_output > .output";
 
 /* The edge fades over at most 32 pixels, and over no more than what is hidden: blank margins are not. */
 function showEnds(box, { before, after } = hiddenOf(box)) {
@@ -12,6 +12,21 @@ function showEnds(box, { before, after } = hiddenOf(box)) {
   const fade = (hidden) => `${Math.min(32, Math.max(0, hidden - blank))}px`;
   box.style.setProperty("--before", fade(before));
   box.style.setProperty("--after", fade(after));
+  nameColumns(box);
+}
+
+/* Above a table that goes on beyond the edge of its box stands which columns follow there. */
+function nameColumns(box) {
+  const edge = box.getBoundingClientRect().right - 24;
+  const heads = [...box.querySelectorAll("thead tr:last-child th")].filter((head) => head.getBoundingClientRect().left > edge);
+  const names = heads.map((head) => head.textContent.trim()).filter(Boolean);
+  let note = box.previousElementSibling;
+  if (!note?.matches(".columns-follow")) {
+    if (!names.length) return;
+    note = Object.assign(document.createElement("p"), { className: "columns-follow" });
+    box.before(note);
+  }
+  note.textContent = names.length ? `To the right: ${names.join(", ")}` : "";
 }
 
 const hiddenOf = (box) => ({
@@ -177,8 +192,8 @@ function showCode() {
   if (localStorage.getItem("code") === "shown") set(true);
 }
 
-/* The search comes when somebody goes to a field, has asked, or has come from a result; the library and
-   the index weigh more than a page. */
+/* The search comes when somebody goes to a field, or has asked; the library and the index weigh more than
+   a page. */
 function prepareSearch() {
   const root = document.documentElement.dataset.content_root ?? "./";
   let coming = null;
@@ -190,14 +205,12 @@ function prepareSearch() {
       document.head.append(script);
     });
   window.searchIndex = (text) => (window.searchIndexText = text);
-  window.hold = hold;
   const fetchSearch = () =>
     (coming ??= Promise.all(["minisearch", "terms", "index"].map(load)).then(() => load("search")));
   document.addEventListener("focusin", ({ target }) => {
     if (target.matches("form.bd-search input")) fetchSearch().then(() => window.serveSearch(target));
   });
-  const asked = new URLSearchParams(location.search).has("marked");
-  if (asked || document.querySelector(".bd-search-container")) fetchSearch();
+  if (document.querySelector(".bd-search-container")) fetchSearch();
 }
 
 /* Paper is white. Fonts for equations that nobody has scrolled to would be missing there, so a desktop

@@ -30,6 +30,7 @@ __all__ = [
     "Page",
     "Unsettled",
     "named",
+    "show",
     "tally",
     "verdict_of",
 ]
@@ -60,3 +61,8 @@ def named(name: str) -> Claim:
         if entry.name == name:
             return entry
     raise ValueError(f"no claim is called {name!r}; the anchors of the page are the names.")
+
+
+def show(name: str) -> Page:
+    """Gather the evidence of one claim, by its name, and show it with the verdict that follows."""
+    return Page([named(name)])

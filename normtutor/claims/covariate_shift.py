@@ -381,14 +381,14 @@ def _way_when_frozen(seed: int) -> float:
     place=Place(CHAPTER, "Shake the inputs"),
     recorded="false",
     scope="at our scale",
-    condition="BatchNorm keeps the mean and variance of its *output*. When noise behind it moves "
-    "that output further per step than training without a norm, most of the gain in speed stays; "
-    "of the gain at the end none can be told, but the noise alone could do that. Measured by "
-    "gradients, at equal rates, shift and loss fall together in tanh and rescaled sigmoid "
-    "networks at two and three rates, not in a deep linear one (more shift, smaller loss) nor a "
-    "ReLU network at the rate 0.1 (less shift, larger loss). Small networks, that with noise at "
-    "the best rate of each; {cite:t}`santurkar2018` report an even smaller price of the noise on a "
-    "larger one.",
+    condition="Its gain does not follow the shift. Measured by gradients, at equal rates, shift "
+    "and loss fall together in tanh and rescaled sigmoid networks at two and three "
+    "rates, not in a deep linear one (more shift, smaller loss) nor a ReLU network at "
+    "the rate 0.1 (less shift, larger loss). Nor does its speed need steady inputs: "
+    "noise behind BatchNorm, which no parameter makes and which is therefore no shift, "
+    "moves them further per step than training without a norm, and leaves most of the "
+    "gain in speed. Small networks, those with noise at the best rate of each; "
+    "{cite:t}`santurkar2018` report an even smaller price of the noise on a larger one.",
 )
 def works_by_reducing_shift() -> Evidence:
     saved = experiments.load("noisy_batch_norm")

@@ -214,6 +214,9 @@ class Claim:
         The section of the book that explains it.
     recorded : str
         The verdict on record; a test compares it with the evidence.
+    answer : str
+        What to believe, in a sentence that can be quoted by itself, as in "True of unmasked
+        batches; a mask removes it." MyST markdown. Empty where none is written yet.
     condition : str
         What the claim leaves out, or what holds instead. MyST markdown.
     evidence : function
@@ -231,10 +234,18 @@ class Claim:
     condition: str
     evidence: Callable[[], Evidence]
     scope: str = ""
+    answer: str = ""
 
 
 def claim(
-    words: str, *, met: str, place: Place, recorded: str, condition: str, scope: str = ""
+    words: str,
+    *,
+    met: str,
+    place: Place,
+    recorded: str,
+    condition: str,
+    scope: str = "",
+    answer: str = "",
 ) -> Callable[[Callable[[], Evidence]], Claim]:
     """Turn a function that returns evidence into the claim that it judges."""
     if recorded not in VERDICTS:
@@ -242,7 +253,7 @@ def claim(
 
     def decorate(evidence: Callable[[], Evidence]) -> Claim:
         name = evidence.__name__.replace("_", "-")
-        return Claim(name, words, met, place, recorded, condition, evidence, scope)
+        return Claim(name, words, met, place, recorded, condition, evidence, scope, answer)
 
     return decorate
 

@@ -90,7 +90,9 @@ def in_words(role: str, names: str) -> str:
     if role == "prf:ref":
         kind, subject, *_ = names.split("-")
         return f"the {KINDS[kind]} of chapter {SUBJECTS.index(subject) + 1}"
-    papers = [re.sub(r"(\d{4})\w*$", r" \1", name.strip()).title() for name in names.split(",")]
+    papers = [
+        re.sub(r"(\d{4})(\w*)$", r" \1 \2", name).strip().title() for name in names.split(",")
+    ]
     return f"[{'; '.join(papers)}]" if role == "cite:p" else " and ".join(papers)
 
 
@@ -113,7 +115,8 @@ def _item(item: Finding | Unsettled) -> str:
 def entry(judged: Judged, on_site: bool = True) -> str:
     """One entry of the page: closed a line and its verdict, open the evidence. MyST markdown.
 
-    The pages that it links to lie beside it on the site alone.
+    The site makes a page of its own of each entry. The pages that it links to lie beside it there
+    alone.
     """
     claim, evidence, verdict = judged
     place = claim.place
@@ -130,13 +133,20 @@ def entry(judged: Judged, on_site: bool = True) -> str:
             f'<span class="claim-words">{escape(claim.words)}</span><br>'
             f'<span class="claim-number">{escape(deciding(evidence))}</span></summary>',
             "",
-            f"**Met in** {claim.met}.",
-            "",
+            *([f"**{claim.answer}**", ""] if claim.answer else []),
             f"**{CONDITIONS[verdict]}.** {claim.condition}",
+            "",
+            "```python",
+            "from normtutor import claims",
+            "",
+            f'claims.show("{claim.name}")',
+            "```",
             "",
             "**Evidence**",
             "",
             *map(_item, evidence),
+            "",
+            f"**Met in** {claim.met}.",
             "",
             f"**Explained in** {link if on_site else section}",
             "",
@@ -148,27 +158,26 @@ def entry(judged: Judged, on_site: bool = True) -> str:
 def controls(judged: list[Judged]) -> str:
     """The two choices and the line that counts; a script shows them and makes them work."""
     verdicts = Counter(one.verdict for one in judged)
-    chapters = Counter(one.claim.place.chapter for one in judged)
+    chapters = Counter(one.claim.place.number for one in judged)
+    choices: dict[str, dict[object, str]] = {
+        "verdict": {verdict: f"{verdict} ({verdicts[verdict]})" for verdict in VERDICTS},
+        "chapter": {
+            number: f"{number} {title} ({chapters[number]})"
+            for number, title in enumerate(CHAPTERS.values(), 1)
+            if chapters[number]
+        },
+    }
     return "\n".join(
         [
             '<form class="claims-filter" hidden>',
-            '<span><label for="claims-verdict">Verdict</label>',
-            '<select id="claims-verdict"><option value="">all</option>',
-            *(f'<option value="{v}">{v} ({verdicts[v]})</option>' for v in VERDICTS),
-            "</select></span>",
-            '<span><label for="claims-chapter">Chapter</label>',
-            '<select id="claims-chapter"><option value="">all</option>',
             *(
-                f'<option value="{int(name[:2])}">{int(name[:2])} {title} ({chapters[name]})'
-                "</option>"
-                for name, title in CHAPTERS.items()
-                if chapters[name]
+                f'<span><label for="claims-{name}">{name.capitalize()}</label> '
+                f'<select id="claims-{name}"><option value="">all</option>'
+                + "".join(f'<option value="{v}">{text}</option>' for v, text in options.items())
+                + "</select></span>"
+                for name, options in choices.items()
             ),
-            "</select></span>",
-            '<span><label for="claims-words">Words</label>',
-            '<input type="search" id="claims-words"></span>',
-            '<button type="button" id="claims-open">Open all</button>',
-            '<output id="claims-shown" for="claims-verdict claims-chapter claims-words"></output>',
+            '<output id="claims-shown" for="claims-verdict claims-chapter"></output>',
             "</form>",
         ]
     )
@@ -218,4 +227,7 @@ class Page:
         return {MYST: self.myst()}
 
     def __repr__(self) -> str:
-        return "\n".join(f"{one.verdict:6}{one.claim.words}" for one in self.judged)
+        lines = [f"{one.verdict:6}{one.claim.words}" for one in self.judged]
+        if len(lines) == 1:
+            lines += [plain_text(without_roles(_item(item))) for item in self.judged[0].evidence]
+        return "\n".join(lines)

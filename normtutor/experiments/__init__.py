@@ -5,14 +5,14 @@ The command line lists, runs and draws them:
 .. code-block:: sh
 
     python -m normtutor.experiments                      # what there is, and what it costs
-    python -m normtutor.experiments run batch_composition --directory rerun
-    python -m normtutor.experiments show batch_composition --directory rerun
+    python -m normtutor.experiments run batch_composition                     # into ./runs
+    python -m normtutor.experiments show batch_composition --directory runs
 
-An interrupted run continues where it stopped. Without ``--directory`` it continues the
-book's own record in ``normtutor/results``, where nothing is missing.
+An interrupted run continues where it stopped. ``show`` without ``--directory`` draws the book's own
+record in ``normtutor/results``.
 
 **On a text of your own, on a GPU.** The experiments with language models take any UTF-8 text and a
-CUDA device, and then need a directory of their own:
+CUDA device:
 
 .. code-block:: sh
 
@@ -23,8 +23,8 @@ The learning rates remain those of the book. To choose new ones, run ``batch_rat
 way, and look at ``show batch_rates``.
 
 **Larger, on a GPU.** Some experiments have a second size beside the book's: wider, deeper, with
-8,192 tokens a step. ``--scale large`` runs and draws it; its record lies in
-``normtutor/results/large``, apart from the small one. ``time`` trains each cell for a few steps and
+8,192 tokens a step. ``--scale large`` runs and draws it; it lies in ``runs/large``,
+apart from the small one. ``time`` trains each cell for a few steps and
 says what it will cost. No large record comes with the book: there was no GPU to make one, and a
 processor is too slow. On one core six layers with LayerNorm took 53 minutes at one learning rate,
 and twelve would take twice as long.
@@ -45,7 +45,7 @@ line moves them onto a Dask cluster:
 
     client = Client("scheduler:8786")
     with joblib.parallel_config(backend="dask"):
-        experiments.run_experiment("batch_composition", directory="rerun")
+        experiments.run_experiment("batch_composition")
 
 All machines need the same Python and the same normtutor. Ray registers a backend of its own with
 joblib (``ray.util.joblib.register_ray()``, then ``backend="ray"``); the tests cover Dask alone.

@@ -10,6 +10,7 @@ from typing import Any
 
 from normtutor.experiments.fresh import run_again
 from normtutor.experiments.records import (
+    RUNS,
     SCALES,
     Saved,
     configuration,
@@ -58,8 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show = commands.add_parser("show", help="draw the figure of a saved experiment")
     show.add_argument("name", choices=names())
     show.add_argument("--output", type=Path, help="image file; by default NAME.png")
-    for command in (run, show):
-        command.add_argument("--directory", type=Path, help="default: normtutor/results")
+    run.add_argument("--directory", type=Path, help="default: runs")
+    show.add_argument("--directory", type=Path, help="default: the book's own record")
     for command in (run, show, cost):
         command.add_argument(
             "--scale",
@@ -70,21 +71,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "run":
+            own = RUNS if chosen.scale == "small" else RUNS / chosen.scale
+            directory = chosen.directory or own
             saved = run_experiment(
                 chosen.name,
                 seeds=chosen.seeds,
                 jobs=chosen.jobs,
                 config=configuration(chosen.name, chosen.scale),
-                directory=_directory(chosen),
+                directory=directory,
                 restart=chosen.restart,
                 device=chosen.device,
                 text_file=chosen.text_file,
             )
             print(saved.provenance())
             print(_about_the_text(saved), end="")
+            print(f"Saved in {directory}; show {chosen.name} --directory {directory} draws it")
         elif chosen.command == "show":
             output = chosen.output or Path(f"{chosen.name}.png")
-            _show(chosen.name, _directory(chosen), output, chosen.scale)
+            _show(chosen.name, chosen.directory, output, chosen.scale)
         elif chosen.command == "again":
             _again(chosen.name, chosen.seed, chosen.directory)
         elif chosen.command == "time":
@@ -123,6 +127,8 @@ def _list() -> None:
                 cost += "; takes --device and --text-file"
         except FileNotFoundError:
             cost = "not run yet"
+        except ValueError as error:
+            cost = str(error)
         print(name)
         print(f"  {(inspect.getdoc(module) or '').splitlines()[0]}")
         print(f"  chapter {module.CHAPTER}, figure {module.FIGURE}; {cost}")
@@ -145,13 +151,6 @@ def _time(name: str, scale: str, device: str, only: str) -> None:
         total += cell.seconds
     seeds = len(module_of(name).SEEDS)
     print(f"{total / 60:8.1f} minutes a seed in all; the experiment has {seeds}")
-
-
-def _directory(chosen: argparse.Namespace) -> Path | None:
-    """The larger runs of the book lie in a folder of their own beside the small ones."""
-    if chosen.directory is None and chosen.scale != "small":
-        return results_directory() / chosen.scale
-    return chosen.directory
 
 
 def _show(name: str, directory: Path | None, output: Path, scale: str = "small") -> None:

@@ -109,6 +109,10 @@ def configuration(name: str, scale: str = "small") -> Any:
     return module.LARGE_CONFIG() if callable(module.LARGE_CONFIG) else module.LARGE_CONFIG
 
 
+#: Where runs of one's own are saved, below the working directory.
+RUNS = Path("runs")
+
+
 def results_directory() -> Path:
     """Where the book's saved runs are: they come with the package."""
     return Path(__file__).resolve().parents[1] / "results"
@@ -161,7 +165,7 @@ class Saved:
 
     def provenance(self) -> str:
         """What was run, on what, how long, and the command that runs it again, as plain text."""
-        environment, options = self.runs[0]["environment"], "--directory rerun"
+        environment, options = self.runs[0]["environment"], ""
         places = dict.fromkeys(_place(run["environment"]) for run in self.runs)
         if "gpu" in environment:
             options += " --device cuda"
@@ -175,7 +179,7 @@ class Saved:
             f"({', '.join(map(str, self.seeds))}), {minutes:.0f} CPU minutes",
             *places,
             *(f"{k} {v[:16]}" for k, v in environment["data"].items()),
-            f"Rerun: python -m normtutor.experiments run {self.name} {options}",
+            f"Rerun: python -m normtutor.experiments run {self.name}{options}",
         ]
         return "\n".join(lines)
 
@@ -252,11 +256,33 @@ def read(name: str, directory: Path) -> Saved:
     path = directory / f"{name}.json"
     if not path.is_file():
         raise FileNotFoundError(
-            f"no saved run of {name!r} in {str(directory)!r}. "
-            f"Make one: python -m normtutor.experiments run {name}"
+            f"no saved run of {name!r} in {str(directory)!r}. Make one: {_command(name, directory)}"
         )
-    content = json.loads(path.read_text(encoding="utf-8"))
-    return Saved(content["experiment"], content["config"], tuple(content["runs"]))
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        runs = tuple(
+            {**run, "records": run["records"], "seed": run["seed"]} for run in content["runs"]
+        )
+        return Saved(content["experiment"], content["config"], runs)
+    except (ValueError, KeyError, TypeError) as error:
+        own = directory.resolve() != results_directory()
+        mend = (
+            _command(name, directory, "--restart")
+            if own
+            else "restore it, or install normtutor anew"
+        )
+        raise ValueError(
+            f"the saved run {str(path)!r} is damaged: {error!r}. Mend: {mend}"
+        ) from error
+
+
+def _command(name: str, directory: Path, option: str = "") -> str:
+    """What runs an experiment into a directory, or, in place of the book's record, into RUNS."""
+    words = ["python -m normtutor.experiments run", name]
+    if directory.resolve() != results_directory():
+        large = directory == RUNS / "large"
+        words += ["--scale large" if large else f"--directory {directory}", option]
+    return " ".join(words).rstrip()
 
 
 def load(name: str, directory: str | Path | None = None, *, scale: str = "small") -> Saved:
@@ -267,8 +293,8 @@ def load(name: str, directory: str | Path | None = None, *, scale: str = "small"
     name : str
         One of :func:`names`.
     directory : path, optional
-        By default the book's own record, which comes with the package; that of a larger size lies
-        in a folder of its own beside the others.
+        By default the book's own record, which comes with the package; for a larger size, which
+        has none, ``runs/large``.
     scale : str
         One of :data:`SCALES`: whose configuration the file must have.
 
@@ -280,13 +306,14 @@ def load(name: str, directory: str | Path | None = None, *, scale: str = "small"
         If the file was made with another configuration than the code has now.
     """
     config = as_plain(configuration(name, scale))
-    own = results_directory() if scale == "small" else results_directory() / scale
-    saved = read(name, own if directory is None else Path(directory))
-    _refuse_other_config(saved, config)
+    own = results_directory() if scale == "small" else RUNS / scale
+    directory = own if directory is None else Path(directory)
+    saved = read(name, directory)
+    _refuse_other_config(saved, config, directory)
     return saved
 
 
-def _refuse_other_config(saved: Saved, config: dict[str, Any]) -> None:
+def _refuse_other_config(saved: Saved, config: dict[str, Any], directory: Path) -> None:
     differing = sorted(
         key
         for key in config.keys() | saved.config.keys()
@@ -296,7 +323,7 @@ def _refuse_other_config(saved: Saved, config: dict[str, Any]) -> None:
         raise ValueError(
             f"the saved run of {saved.name!r} was made with another configuration: "
             f"{', '.join(differing)} differ from the code's. Run it again: "
-            f"python -m normtutor.experiments run {saved.name} --restart"
+            f"{_command(saved.name, directory, '--restart')}"
         )
 
 
@@ -349,7 +376,7 @@ def run_experiment(
         Seeds that run at the same time, -1 for one per core. By default what joblib is configured
         for, and else one. An experiment that measures time runs one after the other.
     directory : path, optional
-        By default the book's own record, which comes with the package.
+        By default ``runs`` in the working directory; the book's own record stays as it is.
     restart : bool
         Forget what is saved. Without it a file made with another configuration, other data or
         another kind of device is refused.
@@ -366,7 +393,7 @@ def run_experiment(
     ------
     ValueError
         If what is saved must not be mixed with this run; if a device or a text does not exist, is
-        none, or is too short; if ``directory`` is missing beside ``device`` or ``text_file``.
+        none, or is too short.
     """
     from joblib import delayed, effective_n_jobs
     from tqdm import tqdm
@@ -377,14 +404,14 @@ def run_experiment(
     plain = as_plain(config)
     fingerprint = _fingerprint(name, config, text_file)
     if device != "cpu" or text_file is not None:
-        _check_own_run(name, fingerprint, directory, text_file)
-    directory = results_directory() if directory is None else Path(directory)
+        _check_own_run(name, fingerprint, text_file)
+    directory = RUNS if directory is None else Path(directory)
     done: dict[int, dict[str, Any]] = {}
 
     def take_in_what_is_saved() -> None:
         if (directory / f"{name}.json").is_file():
             saved = read(name, directory)
-            _refuse_other_config(saved, plain)
+            _refuse_other_config(saved, plain, directory)
             _refuse_other_data(saved, fingerprint, device)
             done.update({run["seed"]: run for run in saved.runs})
 
@@ -443,22 +470,12 @@ def _fingerprint(name: str, config: Any, text_file: str | Path | None) -> dict[s
         return module_of(name).fingerprint(config)
 
 
-def _check_own_run(
-    name: str,
-    fingerprint: dict[str, str],
-    directory: str | Path | None,
-    text_file: str | Path | None,
-) -> None:
-    """Refuse a device or a text of one's own where it means nothing, or would harm the record."""
+def _check_own_run(name: str, fingerprint: dict[str, str], text_file: str | Path | None) -> None:
+    """Refuse a device or a text of one's own where it means nothing."""
     if "text_sha256" not in fingerprint:
         raise ValueError(
             f"{name!r} trains no language model on the text, so --device and --text-file do not "
             "apply to it; the list of the experiments says which ones they apply to."
-        )
-    if directory is None:
-        raise ValueError(
-            "with --device or --text-file, name a place for the results with --directory, for "
-            "instance --directory my_results: those of the book stay what they are."
         )
     if text_file is not None:
         digest = hashlib.sha256(Path(text_file).read_bytes()).hexdigest()

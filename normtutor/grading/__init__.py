@@ -22,7 +22,7 @@ from normtutor.grading.judging import (
     outputs_of,
     prediction,
 )
-from normtutor.grading.notebook import check, explain, score
+from normtutor.grading.notebook import check, explain, numbers, score
 from normtutor.grading.tasks import TASKS, tasks_of
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "compare",
     "explain",
     "judge",
+    "numbers",
     "outputs_of",
     "prediction",
     "score",

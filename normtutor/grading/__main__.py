@@ -38,8 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
         out = arguments.out or path.with_name(f"{path.resolve().name}-graded")
         chapter = arguments.chapter or ""
         own = (arguments.checks, arguments.variant)
-        settings = Settings(chapter, *own, limits, arguments.seed)
-        code = grade_class(path, out, settings, jobs=arguments.jobs, again=arguments.again)
+        settings = Settings(chapter, *own, limits, arguments.seed, arguments.personal)
+        how = {"jobs": arguments.jobs, "again": arguments.again, "roster": arguments.roster}
+        code = grade_class(path, out, settings, **how)
         print(f"{out / 'grades.csv'}, {out / 'summary.md'}, {out / 'explanations.csv'}")
         return code
     chapter = arguments.chapter or chapter_of(path)
@@ -78,6 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     one.add_argument("--gradescope", type=Path, help="write Gradescope's results.json here")
     one.add_argument("--checks", type=Path, help="a Python file with hidden TASKS of your own")
     one.add_argument("--variant", type=Path, help="a Python file with TASKS in place of the book's")
+    one.add_argument("--roster", type=Path, help="a table of all students: identifier, name, file")
+    one.add_argument(
+        "--personal", nargs="?", const="identifier", default="", metavar="COLUMN",
+        help="numbers of each student's own, which follow from a column of the roster",
+    )  # fmt: skip
     one.add_argument("--jobs", type=int, default=1, help="submissions of a folder side by side")
     one.add_argument("--out", type=Path, help="where a folder's results go; FOLDER-graded")
     one.add_argument("--again", action="store_true", help="grade again what is graded already")

@@ -5,6 +5,7 @@ submission whose record is up to date is not graded again, so an interrupted run
 stopped, and a late submission costs only its own time.
 """
 
+import contextlib
 import csv
 import hashlib
 import json
@@ -17,7 +18,8 @@ from typing import Any, NamedTuple
 
 from normtutor import __version__
 from normtutor.grading.judging import NOT_TRIED, Task, printable
-from normtutor.grading.notebook import points
+from normtutor.grading.notebook import personal, points
+from normtutor.grading.roster import Student, collected, export, no_formula, read, write_table
 from normtutor.grading.sandbox import Limits
 from normtutor.grading.submission import (
     Grade,
@@ -32,8 +34,10 @@ from normtutor.grading.submission import (
 )
 
 # What became of a submission, and the exit code of a run in which that is the worst.
-STATES = {"graded": 0, "unreadable": 3, "stopped": 4, "failed": 5}
-COLUMNS = ("student", "task", "points", "of", "comment", "text")  # of explanations.csv
+STATES = {"graded": 0, "missing": 0, "unreadable": 3, "stopped": 4, "failed": 5}
+HEAD = ("identifier", "name", "file", "state", "note")  # of grades.csv
+CLASS = "class.list"  # in which order the students stand in the tables
+COLUMNS = ("identifier", "task", "points", "of", "comment", "text")  # of explanations.csv
 
 
 class Settings(NamedTuple):
@@ -44,52 +48,70 @@ class Settings(NamedTuple):
     variant: Path | None = None
     limits: Limits = Limits()
     seed: int | None = None
+    personal: str = ""  # the column of the list from which each student's numbers follow
 
 
-def submissions(folder: Path, chapter: str = "") -> dict[str, list[Path]]:
-    """The notebooks of each student: a file by its own name, a folder by that of the student."""
-    found: dict[str, list[Path]] = {}
-    for path in sorted(folder.rglob("*.ipynb")):
-        parts = path.relative_to(folder).parts
-        if any(part.startswith(".") for part in parts):  # checkpoints of Jupyter's
-            continue
-        student = printable(path.stem if len(parts) == 1 else parts[0])
-        found.setdefault(student, []).append(path)
-    for student, paths in found.items():
-        named = [path for path in paths if chapter and path.name.startswith(chapter)]
-        found[student] = named or paths
-    return found
+def chosen(student: Student, chapter: str) -> Path:
+    """The one notebook of a student that counts.
+
+    Raises
+    ------
+    Unreadable
+        If there is none, or more than one.
+    """
+    paths = student.notebooks
+    paths = [path for path in paths if chapter and path.name.startswith(chapter)] or paths
+    if len(paths) > 1:
+        names = ", ".join(printable(path.name) for path in paths)
+        raise Unreadable(f"there are {len(paths)} notebooks, and it is not clear which: {names}")
+    if not paths and student.files:
+        kinds = sorted(
+            {printable(path.suffix) or "file without an ending" for path in student.files}
+        )
+        raise Unreadable(f"a {' and a '.join(kinds[:3])} only: hand in the notebook")
+    if not paths:
+        raise Unreadable("nothing handed in")
+    return paths[0]
 
 
-def fingerprint(path: Path, settings: Settings) -> str:
-    """What a grade depends on: the notebook, the checks, the limits, this package's version."""
-    content = hashlib.sha256(repr((settings, __version__)).encode())
-    for file in (path, settings.checks, settings.variant):
-        if file is None or not is_file(file):
-            content.update(b"\0")
-            continue
-        with open(file, "rb") as stream:
-            content.update(hashlib.file_digest(stream, "sha256").digest())
+def fingerprint(student: Student, settings: Settings) -> str:
+    """What a grade depends on: the files, the checks, the limits, this package's version."""
+    known = (student.identifier, student.name, student.row, settings, __version__)
+    content = hashlib.sha256(repr(known).encode(errors="surrogateescape"))
+    for file in (*student.files, settings.checks, settings.variant):
+        content.update(f"{file}".encode(errors="surrogateescape"))
+        with contextlib.suppress(OSError):
+            if file is not None and is_file(file):
+                with open(file, "rb") as stream:
+                    content.update(hashlib.file_digest(stream, "sha256").digest())
     return content.hexdigest()
 
 
-def record_of(student: str, paths: Sequence[Path], settings: Settings, out: Path) -> dict[str, Any]:
-    """Grade one student's notebook and write its record; nothing that it holds stops the class."""
-    path, tasks, hidden = paths[0], list[Task](), list[str]()
+def record_of(
+    student: Student, settings: Settings, out: Path, died: Exception | None = None
+) -> dict[str, Any]:
+    """Grade one student's notebook and write its record; nothing that it holds stops the class.
+
+    ``died`` is what ended the process that should have done so.
+    """
+    path, tasks, hidden = Path(student.identifier), list[Task](), list[str]()
     state, failure = "graded", ""
     try:
-        chapter = settings.chapter or chapter_of(path)
-        tasks, hidden = tasks_for(chapter, settings.checks, settings.variant)
-        if len(paths) > 1:
-            names = ", ".join(printable(p.name) for p in paths)
-            raise Unreadable(
-                f"there are {len(paths)} notebooks, and it is not clear which: {names}"
-            )
+        if settings.chapter:  # a row of zeros needs the tasks, too
+            tasks, hidden = tasks_for(settings.chapter, settings.checks, settings.variant)
+        if died:
+            raise died
+        path = chosen(student, settings.chapter)
+        if not settings.chapter:
+            tasks, hidden = tasks_for(chapter_of(path), settings.checks, settings.variant)
+        if settings.personal:
+            own = student.row.get(settings.personal, student.identifier)
+            tasks = [personal(task, own) for task in tasks]
         found = grade(path, tasks, limits=settings.limits, hidden=hidden, seed=settings.seed)
         if found.stopped:
             state = "stopped"
     except ValueError as error:
-        found, state = nothing(tasks, str(error)), "unreadable"
+        found, state = nothing(tasks, str(error)), "unreadable" if student.files else "missing"
     except Exception as error:
         found, state = nothing(tasks, f"the grader failed: {error!r}"), "failed"
         failure = as_failure(path, error)
@@ -97,20 +119,25 @@ def record_of(student: str, paths: Sequence[Path], settings: Settings, out: Path
     if failure:  # without a fingerprint: the next run tries again
         record["report"] = failure
     else:
-        record["fingerprint"] = fingerprint(path, settings)
+        record["fingerprint"] = fingerprint(student, settings)
     # Whole or not at all: who is interrupted while writing would grade it again.
-    unfinished = out / f"{student}.part"
+    unfinished = out / f"{student.key}.part"
     unfinished.write_text(json.dumps(record, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    unfinished.replace(out / f"{student}.json")
+    unfinished.replace(out / f"{student.key}.json")
     return record
 
 
-def as_record(student: str, path: Path, found: Grade, state: str) -> dict[str, Any]:
+def as_record(student: Student, path: Path, found: Grade, state: str) -> dict[str, Any]:
     """All that is kept of a graded submission."""
     return {
-        "student": student,
-        "file": printable(path.name),
+        "identifier": student.identifier,
+        "name": student.name,
+        "row": student.row,
+        "key": student.key,
+        "feedback": student.feedback,
+        "file": printable(path.name) if student.files else "",
         "state": state,
+        "note": [*found.stopped, *found.notes, ""][0] if state != "graded" else "",
         "score": found.score,
         "possible": found.possible,
         "seconds": found.seconds,
@@ -127,84 +154,91 @@ def as_record(student: str, path: Path, found: Grade, state: str) -> dict[str, A
             for r in found.results
         },
         "texts": found.texts,
-        "notes": found.notes,
-        "stopped": found.stopped,
         "report": as_text(path, found),
     }
 
 
-def kept(out: Path, student: str) -> dict[str, Any]:
+def kept(out: Path, key: str) -> dict[str, Any]:
     """The record of a student, or nothing."""
     try:
-        return json.loads((out / f"{student}.json").read_text(encoding="utf-8"))
+        return json.loads((out / f"{key}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
 
 
 def grade_class(
-    folder: Path, out: Path, settings: Settings, *, jobs: int = 1, again: bool = False
+    folder: Path,
+    out: Path,
+    settings: Settings,
+    *,
+    jobs: int = 1,
+    again: bool = False,
+    roster: Path | None = None,
 ) -> int:
     """Grade a folder, write the results into another, and return the exit code.
+
+    Everybody who handed something in has a row in the table, and so has everybody in ``roster``.
 
     Raises
     ------
     ValueError
-        If there is no notebook in the folder.
+        If nothing is in the folder, or the list cannot be read.
     """
     import joblib
     from tqdm import tqdm
 
-    found = submissions(folder, settings.chapter)
-    if not found:
+    students = collected(folder, read(roster) if roster else ())
+    if not students:
         raise ValueError(f"there is no notebook in {folder}")
     out.mkdir(parents=True, exist_ok=True)
-    left = {
-        student: paths
-        for student, paths in found.items()
-        if again or kept(out, student).get("fingerprint") != fingerprint(paths[0], settings)
-        or len(paths) > 1
-    }  # fmt: skip
+    chapters = {path.name[:2] for student in students for path in student.notebooks}
+    if not settings.chapter and len(chapters) == 1:
+        settings = settings._replace(chapter=chapter_of(Path(*chapters)))
+    left = [
+        s for s in students
+        if again or kept(out, s.key).get("fingerprint") != fingerprint(s, settings)
+    ]  # fmt: skip
     run = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered")
-    todo = (joblib.delayed(record_of)(s, paths, settings, out) for s, paths in left.items())
-    with tqdm(total=len(found), initial=len(found) - len(left), unit="notebook") as bar:
-        for record in run(todo):
-            bar.update()
-            if record["state"] != "graded":
-                why = [*record["stopped"], *record["notes"], ""][0]
-                bar.write(f"{record['student']}: {record['state']}: {why[:200]}")
-    return write_up(out, sorted(found))
+    todo = (joblib.delayed(record_of)(student, settings, out) for student in left)
+    waiting = {student.identifier: student for student in left}
+    with tqdm(total=len(students), initial=len(students) - len(left), unit="notebook") as bar:
+        try:
+            for record in run(todo):
+                bar.update()
+                del waiting[record["identifier"]]
+                if record["state"] != "graded":
+                    bar.write(f"{record['identifier']}: {record['state']}: {record['note'][:200]}")
+        except Exception as error:  # a process of joblib's has died: the rest is not lost
+            for student in waiting.values():
+                record_of(student, settings, out, error)
+    keys = [student.key for student in students]
+    (out / CLASS).write_text(json.dumps(keys), encoding="utf-8")
+    return write_up(out)
 
 
 # --- what a class has done ------------------------------------------------------------------------
 
 
-def write_up(out: Path, students: Sequence[str] = ()) -> int:
-    """Write reports, table and summary from the records, with the points for explanations.
-
-    ``students`` are those that handed in; without, all that have a record.
-    """
-    names = students or sorted(p.stem for p in out.glob("*.json"))
-    records = [record for record in (kept(out, name) for name in names) if record]
-    if not records:
+def write_up(out: Path) -> int:
+    """Write reports, tables and summary from the records, with the points for explanations."""
+    if not (out / CLASS).exists():
         raise ValueError(f"there are no graded submissions in {out}")
+    records = [kept(out, key) for key in json.loads((out / CLASS).read_text(encoding="utf-8"))]
     given = explanations(out, records)
-    totals = {r["student"]: total_of(r, given) for r in records}
+    totals = {r["identifier"]: total_of(r, given) for r in records}
     for record in records:
         text = record["report"] + "".join(f"{line}\n" for line in entered(record, given))
-        (out / f"{record['student']}.txt").write_text(text, encoding="utf-8")
+        (out / f"{record['key']}.txt").write_text(text, encoding="utf-8")
     ids = sorted({id for record in records for id in record["tasks"]})
-    with open(out / "grades.csv", "w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow(["student", "file", "state", *ids, "total", "of", "complete"])
-        for record in records:
-            row = [score_of(record, id, given) for id in ids]
-            total = "" if record["state"] == "failed" else totals[record["student"]]
-            whole = sum(task["points"] for task in record["tasks"].values())
-            missing = any(
-                cell == "" and id in record["tasks"] for id, cell in zip(ids, row, strict=True)
-            )
-            head = [no_formula(record["student"]), no_formula(record["file"]), record["state"]]
-            table.writerow([*head, *row, total, whole, "no" if missing else "yes"])
+    rows = []
+    for record in records:
+        cells = [score_of(record, id, given) for id in ids]
+        whole = sum(task["points"] for task in record["tasks"].values())
+        waits = any(score_of(record, id, given) == "" for id in record["tasks"])
+        head, total = [record[name] for name in HEAD], totals[record["identifier"]]
+        rows.append([*map(no_formula, head), *cells, total, whole, "no" if waits else "yes"])
+    write_table(out / "grades.csv", [*HEAD, *ids, "total", "of", "complete"], rows)
+    export(out, records, totals)
     (out / "summary.md").write_text("\n".join(summary(records, totals)) + "\n", encoding="utf-8")
     return max(STATES[record["state"]] for record in records)
 
@@ -216,25 +250,27 @@ def score_of(record: dict[str, Any], id: str, given: dict[tuple[str, str], dict]
         return ""
     if task["kind"] != "explain":
         return task["score"]
-    return given[record["student"], id]["points"]
+    return given[record["identifier"], id]["points"]
 
 
-def total_of(record: dict[str, Any], given: dict[tuple[str, str], dict]) -> float:
-    """All points that there are so far."""
+def total_of(record: dict[str, Any], given: dict[tuple[str, str], dict]) -> float | str:
+    """All points that there are so far; none where the grader failed."""
+    if record["state"] == "failed":
+        return ""
     return round(sum(float(score_of(record, id, given) or 0) for id in record["tasks"]), 2)
 
 
 def entered(record: dict[str, Any], given: dict[tuple[str, str], dict]) -> Iterator[str]:
     """What the report says about explanations that somebody has read."""
     asked = [id for id, task in record["tasks"].items() if task["kind"] == "explain"]
-    rows = [given[record["student"], id] for id in asked if record["state"] != "failed"]
+    rows = [given[record["identifier"], id] for id in asked if record["state"] != "failed"]
     for row in rows:
         if row["points"] != "":
             worth = points(float(row["points"]), float(row["of"]))
             yield f"{row['task']}, read: {worth}{'. ' + row['comment'] if row['comment'] else ''}"
     if rows and all(row["points"] != "" for row in rows):
         whole = sum(task["points"] for task in record["tasks"].values())
-        yield f"Together: {points(total_of(record, given), whole)}"
+        yield f"Together: {points(float(total_of(record, given)), whole)}"
 
 
 def explanations(out: Path, records: Sequence[dict[str, Any]]) -> dict[tuple[str, str], dict]:
@@ -242,51 +278,43 @@ def explanations(out: Path, records: Sequence[dict[str, Any]]) -> dict[tuple[str
     path, before = out / "explanations.csv", {}
     if path.exists():
         with open(path, newline="", encoding="utf-8-sig") as file:
-            before = {(row["student"], row["task"]): row for row in csv.DictReader(file)}
+            before = {(row["identifier"], row["task"]): row for row in csv.DictReader(file)}
     rows = {}
     for record in records:
+        who = no_formula(record["identifier"])
         if record["state"] == "failed":  # what was entered before is kept for the next run
-            for key in [key for key in before if key[0] == no_formula(record["student"])]:
+            for key in [key for key in before if key[0] == who]:
                 rows[key] = {column: before[key].get(column) or "" for column in COLUMNS}
             continue
         for id, written in record["texts"].items():
             text = no_formula(written.strip())
             most = record["tasks"][id]["points"]
-            old = before.get((no_formula(record["student"]), id), {})
+            old = before.get((who, id), {})
             value = (old.get("points") or "").strip().replace(",", ".")
             comment = old.get("comment") or ""
             if value and old.get("text", "").strip() != text:
-                value, comment = (
-                    "",
-                    f"the text has changed; it had {value} points. {comment}".strip(),
-                )
+                comment = f"the text has changed; it had {value} points. {comment}".strip()
+                value = ""
             if value and not (value.replace(".", "", 1).isdigit() and float(value) <= most):
-                who = f"{record['student']}, {id}"
-                raise ValueError(f"{path.name}: {who}: {value} is not a number from 0 to {most:g}")
-            row = (no_formula(record["student"]), id, value, f"{most:g}", comment, text)
-            rows[record["student"], id] = dict(zip(COLUMNS, row, strict=True))
+                words = f"{value} is not a number from 0 to {most:g}"
+                raise ValueError(f"{path.name}: {record['identifier']}, {id}: {words}")
+            row = (who, id, value, f"{most:g}", comment, text)
+            rows[record["identifier"], id] = dict(zip(COLUMNS, row, strict=True))
         for id, task in record["tasks"].items():  # of a file that could not be read
             if task["kind"] == "explain" and id not in record["texts"]:
-                row = (no_formula(record["student"]), id, "0", f"{task['points']:g}", "", "")
-                rows[record["student"], id] = dict(zip(COLUMNS, row, strict=True))
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, COLUMNS)
-        table.writeheader()
-        table.writerows(rows.values())
+                row = (who, id, "0", f"{task['points']:g}", "", "")
+                rows[record["identifier"], id] = dict(zip(COLUMNS, row, strict=True))
+    write_table(path, COLUMNS, [row.values() for row in rows.values()])
     return rows
 
 
-def no_formula(text: str) -> str:
-    """A cell of a table that no spreadsheet program takes for a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
-
-
-def summary(records: Sequence[dict[str, Any]], totals: dict[str, float]) -> Iterator[str]:
+def summary(records: Sequence[dict[str, Any]], totals: dict[str, Any]) -> Iterator[str]:
     """The class on a page: who is missing something, which checks failed, and with which words."""
     states = Counter(record["state"] for record in records)
-    yield f"# {len(records)} submissions\n"
+    yield f"# {len(records)} students\n"
     yield ", ".join(f"{n} {state}" for state, n in states.items()) + ".\n"
-    values = sorted(totals[r["student"]] for r in records if r["state"] != "failed")
+    came = [r for r in records if r["state"] not in ("failed", "missing")]
+    values = sorted(totals[r["identifier"]] for r in came)
     if values:
         yield (
             f"Points: median {statistics.median(values):g}, mean {statistics.mean(values):.2f}, "
@@ -296,14 +324,16 @@ def summary(records: Sequence[dict[str, Any]], totals: dict[str, float]) -> Iter
         yield "**Some submissions ran without a wall of the kernel;** their reports say why.\n"
     for record in records:
         if record["state"] != "graded":
-            why = in_markdown([*record["stopped"], *record["notes"], ""][0])
-            who = in_markdown(f"{record['student']} ({record['file']})")
-            yield f"- {who}: {record['state']}: {why}"
+            who = f"{record['identifier']} ({record['file'] or record['name']})"
+            yield f"- {in_markdown(who)}: {record['state']}: {in_markdown(record['note'])}"
+    others = [r["identifier"] for r in records if not r["row"]]
+    if 0 < len(others) < len(records):
+        yield f"\nNot on the list: {in_markdown(', '.join(others))}."
     yield "\n| task | check | failed | most often because |\n| --- | --- | --- | --- |"
     words: dict[tuple[str, str], Counter] = {}
     asked: Counter = Counter()
-    for record in records:
-        if record["state"] in ("unreadable", "failed"):
+    for record in came:
+        if record["state"] == "unreadable":
             continue
         for id, task in record["tasks"].items():
             for found in task["findings"]:

@@ -1,13 +1,14 @@
 """What a task is, and how an answer is compared: shapes first, then dtypes, then numbers.
 
 A check calls the answer on inputs drawn afresh and raises :class:`Mistake` with words for the
-student. The words never hold an expected number. Where the answer equals what a known mistake gives
-on the same inputs, the words are those of that mistake.
+student. The words never hold an expected number. They name a mistake only where the answer is what
+that mistake gives on the same inputs, and no other one does. Otherwise they say where the answer
+first differs, in which slices, and by how much.
 """
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -51,16 +52,17 @@ class Answer(Protocol):
 
 
 def printable(text: Any) -> str:
-    """A submission's words without what would steer a terminal."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in str(text))
+    """A submission's words in one line, without what would steer a terminal."""
+    return "".join(c if c.isprintable() else " " for c in str(text))
 
 
 def received(reply: dict[str, Any]) -> Any:
     """The value in a reply, or a Mistake that says why there is none."""
     if reply.get("missing"):
-        raise Mistake("it is not defined: keep the name that the exercise gives")
+        why = printable(str(reply.get("why", "no cell defines it"))[:600])
+        raise Mistake(f"it is not defined: {why}")
     if "error" in reply:
-        raise Mistake(f"it stopped: {printable(reply['error'])[:600]}")
+        raise Mistake(f"it stopped: {printable(str(reply['error'])[:600])}")
     try:
         value = answers.decode(reply["value"], arrays=True)
     except (KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
@@ -117,8 +119,8 @@ class Task:
     points : float
         Shared equally by the checks.
     checks : sequence of Check
-    prepared : str
-        What the notebook hands out under ``name``, as code: a stub, or the code to repair.
+    numbers : mapping of str to sequence of float
+        What may stand for the book's own numbers, which are keyword arguments of the checks.
     """
 
     id: str
@@ -127,6 +129,7 @@ class Task:
     name: str
     points: float
     checks: tuple[Check, ...] = field(default=())
+    numbers: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 class Finding(NamedTuple):
@@ -179,15 +182,17 @@ def judge(task: Task, answer: Any, rng: np.random.Generator) -> Result:
 
 
 class Known(NamedTuple):
-    """A known mistake: what it says to the student, and what it gives in place of each output.
+    """A known mistake: what it says to the student, and what it puts out; None where that is right.
 
-    None where that output is right, or does not matter. ``handed_out`` marks the mistake that is to
-    be repaired.
+    ``handed_out`` marks the mistake that is to be repaired. Where several give the same, the one
+    of the lowest ``rank`` is named: 0 has words of its own, 1 is a frequent slip, 2 another one,
+    3 are two slips at once.
     """
 
     words: str
     outputs: tuple[Any, ...]
     handed_out: bool = False
+    rank: int = 0
 
 
 def close(a: Any, b: Any, tolerance: float) -> bool:
@@ -217,9 +222,7 @@ def stacked(value: Any) -> Any:
 def outputs_of(value: Any, names: Sequence[str]) -> list[answers.Array]:
     """The answer's outputs as arrays, one for each name."""
     if value is None:
-        raise Mistake(
-            "it returns None: is there no answer yet, or no return statement?", known=True
-        )
+        raise Mistake("it returns None: there is no answer yet, or no return statement", known=True)
     if len(names) == 1 and type(value) is tuple:
         value = value[0] if len(value) == 1 else stacked(value)
     values = value if type(value) is tuple else (value,)
@@ -270,40 +273,84 @@ def compare(
         )
     for name, g, w in zip(names, got, wanted, strict=True):
         if g.values.shape != w.shape:
-            hint = turned(g.values, w, tolerance)
-            if hint:
-                raise Mistake(f"{name} {hint}", known=True)
-            if g.values.size == w.size:
-                hint = ". The number of entries is right: an axis of length one, or a transpose?"
-            elif g.values.ndim > w.ndim:
-                hint = ". Something was not summed, or was broadcast."
-            elif g.values.ndim == w.ndim == 1:
-                hint = ". Is the sum taken over another axis?"
-            words = f"{name} must have shape {w.shape}; it has {g.values.shape}{hint}"
-            raise Mistake(words, known=bool(hint))
+            exact = reshaped(g.values, w, tolerance)
+            shapes = f"{name} must have shape {w.shape}; it has {g.values.shape}"
+            raise Mistake(f"{name} {exact}" if exact else shapes, known=bool(exact))
     for name, g in zip(names, got, strict=True):
         if dtype is not None and g.dtype != dtype:
             words = f"{name} must come back as {dtype}, like the input; it is {g.dtype}"
             raise Mistake(words, known=True)
-    wrong = [
-        i for i, (g, w) in enumerate(zip(got, wanted, strict=True))
-        if not close(g.values, w, tolerance)
-    ]  # fmt: skip
-    if not wrong:
+    values = [np.asarray(g.values, np.float64) for g in got]
+    wrong = [not close(v, w, tolerance) for v, w in zip(values, wanted, strict=True)]
+    if not any(wrong):
         return
-    i = wrong[0]
-    symptom = described(names[i], np.asarray(got[i].values, np.float64), wanted[i], tolerance)
+    i = wrong.index(True)
+    symptom = described(names[i], values[i], wanted[i].astype(np.float64), tolerance)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # a slip may well divide by zero
-        every = [*known, *(slips() if slips else ())]
-    for mistake in every:
-        told = [(i, o) for i, o in enumerate(mistake.outputs) if o is not None]
-        tells = any(i in wrong and not close(o, wanted[i], tolerance) for i, o in told)
-        if tells and all(close(got[i].values, o, max(tolerance, 1e-7)) for i, o in told):
-            raise Mistake(
-                mistake.words, known=True, symptom=str(symptom) if mistake.handed_out else ""
-            )
+        named = cause(values, wanted, itertools.chain(known, slips() if slips else ()), tolerance)
+    if named:
+        raise Mistake(named.words, known=True, symptom=str(symptom) if named.handed_out else "")
     raise symptom
+
+
+def cause(
+    got: Sequence[np.ndarray],
+    wanted: Sequence[np.ndarray],
+    every: Iterable[Known],
+    tolerance: float,
+) -> Known | None:
+    """The one mistake that puts out what came back; None where there is none, or more than one."""
+    found: dict[str, int] = {}
+    loose = max(tolerance, 1e-7)
+    for mistake in every:
+        if mistake.rank == 3 > min(found.values(), default=3):
+            break
+        outputs = [
+            w if o is None else np.reshape(o, w.shape) if np.size(o) == w.size else np.asarray(o)
+            for o, w in zip(mistake.outputs, wanted, strict=True)
+        ]
+        tells = any(
+            telling(o) and not close(o, w, 3 * loose) for o, w in zip(outputs, wanted, strict=True)
+        )
+        if tells and all(close(g, o, loose) for g, o in zip(got, outputs, strict=True)):
+            if mistake.handed_out:
+                return mistake
+            found.setdefault(mistake.words, mistake.rank)
+    best = [words for words, rank in found.items() if rank == min(found.values())]
+    return Known(best[0], ()) if len(best) == 1 else None
+
+
+def telling(output: np.ndarray) -> bool:
+    """Whether it takes a particular mistake to put this out: zeros or one number come of many."""
+    finite = output[np.isfinite(output)]
+    return bool(finite.size and finite.any() and (output.size == 1 or np.ptp(finite) > 0))
+
+
+def blamed(
+    words: str,
+    hard: Callable[[], None],
+    easy: Callable[[], None],
+    *,
+    seen: str = "",
+    handed_out: bool = False,
+) -> None:
+    """Run a check on a hard case; where that fails and an easy case does not, ``words`` say why.
+
+    ``seen`` must stand in what the hard case has to say.
+    """
+    try:
+        hard()
+    except Mistake as mistake:
+        symptom = str(mistake)
+        if mistake.known or seen not in symptom:
+            raise
+        try:
+            easy()
+        except Mistake:
+            raise mistake from None
+        shown = symptom if handed_out else ""
+        raise Mistake(f"{words}. {symptom}", known=True, symptom=shown) from None
 
 
 def exchanged(
@@ -322,131 +369,86 @@ def exchanged(
     return None
 
 
-def turned(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
-    """Whether an output is the right one with its axes in another order."""
-    if got.ndim != wanted.ndim or not 2 <= got.ndim <= 4:
-        return ""
-    for order in itertools.permutations(range(got.ndim)):
-        if order != tuple(range(got.ndim)) and close(np.transpose(got, order), wanted, tolerance):
-            return "has the right numbers with its axes exchanged: is there a transpose too many?"
+def reshaped(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
+    """Whether an output is the right one with its axes in another order, or not yet summed."""
+    if got.ndim == wanted.ndim <= 4:
+        for order in itertools.permutations(range(got.ndim)):
+            moved = np.transpose(got, order)
+            if order != tuple(range(got.ndim)) and close(moved, wanted, tolerance):
+                return "has the right numbers with its axes exchanged"
+    if got.size == wanted.size and got.shape != wanted.shape:
+        if close(got.reshape(wanted.shape), wanted, tolerance):
+            return f"has the right numbers in the shape {got.shape}; it must be {wanted.shape}"
+    for axes in ((0,), (0, 1)) if 0 < wanted.ndim < got.ndim else ():
+        if close(got.sum(axes), wanted, tolerance):
+            return f"is not summed yet over the first {len(axes)} of its {got.ndim} axes"
     return ""
 
 
-def bent(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
+def related(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
     """Whether an output is a simple function of the right one, entry by entry."""
     loose = 10 * tolerance
-    with np.errstate(all="ignore"):
-        for words, values in (
-            ("is the square of what it should be: is a root missing?", wanted**2),
-            ("is the root of what it should be: was a root taken twice?", np.sqrt(np.abs(wanted))),
-            ("is one divided by what it should be", 1 / wanted),
-            ("has lost its sign: is there an absolute value or a square in it?", np.abs(wanted)),
-        ):
-            if np.isfinite(values).all() and close(got, values, loose):
-                return words
+    factor = float(np.vdot(got, wanted) / max(float(np.vdot(wanted, wanted)), 1e-300))
+    for words, values in (
+        ("has the wrong sign everywhere", -wanted),
+        (f"is {factor:.4g} times what it should be, everywhere", factor * wanted),
+        ("is the square of what it should be", wanted**2),
+        ("is the root of what it should be", np.sqrt(np.abs(wanted))),
+        ("is one divided by what it should be", 1 / wanted),
+        ("has lost its sign", np.abs(wanted)),
+        ("is off by the same number everywhere", wanted + (got - wanted).mean()),
+    ):
+        if factor and np.isfinite(values).all() and close(got, values, loose):
+            return words
     for axis in range(got.ndim):
-        length = got.shape[axis]
-        for step in (1, -1):
-            if length > 2 and close(got, np.roll(wanted, step, axis), loose):
-                return f"is shifted by one along axis {axis}"
-        if length > 1 and close(got, np.flip(wanted, axis), loose):
-            return f"runs backwards along axis {axis}"
-        if length > 1 and close(got, np.cumsum(wanted, axis), loose):
-            return f"is summed up along axis {axis}"
-        mean = wanted.mean(axis, keepdims=True)
-        if (
-            length > 1
-            and not close(wanted, wanted - mean, loose)
-            and close(got, wanted - mean, loose)
+        for words, values in (
+            ("is shifted by one", np.roll(wanted, 1, axis)),
+            ("is shifted by one", np.roll(wanted, -1, axis)),
+            ("runs backwards", np.flip(wanted, axis)),
+            ("is summed up", np.cumsum(wanted, axis)),
+            ("has lost its mean", wanted - wanted.mean(axis, keepdims=True)),
         ):
-            return f"has lost its mean along axis {axis}: something is centred that should not be"
-    if close(got - (got - wanted).mean(), wanted, loose):
-        return "is off by the same number everywhere: is something added, or counted twice?"
-    return turned(got, wanted, tolerance) or affine(got, wanted, tolerance)
-
-
-def affine(got: np.ndarray, wanted: np.ndarray, tolerance: float) -> str:
-    """Whether an output is right up to a factor or a shift in every slice along an axis.
-
-    The slices say over which axes a statistic was shared, the kind says which statistic is wrong.
-    """
-    if got.ndim < 2:
-        return ""
-    along = {1: "along axis {0}", 2: "along axes {0} and {1}"}
-    for size in (1, 2):
-        for axes in itertools.combinations(range(got.ndim), size):
-            if np.prod([got.shape[a] for a in axes]) < 4 or size == got.ndim:
-                continue
-            a = wanted - wanted.mean(axes, keepdims=True)
-            b = got - got.mean(axes, keepdims=True)
-            square = np.maximum((a * a).sum(axes, keepdims=True), 1e-300)
-            factor = (a * b).sum(axes, keepdims=True) / square
-            scale = np.abs(wanted).max()
-            if np.abs(b - factor * a).max() > 1e3 * tolerance * scale:
-                continue
-            place = along[size].format(*axes)
-            level = np.abs(got - factor * wanted).max() <= 1e3 * tolerance * scale
-            if np.abs(factor - 1).max() < 1e-6:
-                return (
-                    f"is right up to a number of its own in each slice {place}: a mean or a shift "
-                    "is missing, or is taken over other axes"
-                )
-            if level:
-                return (
-                    f"is right up to a factor of its own in each slice {place}: the statistic that "
-                    "divides is another one. Look at its axes, its divisor, its root and ε"
-                )
-            return (
-                f"is right up to a factor and a shift of its own in each slice {place}: both "
-                "statistics differ from the right ones. Look at their axes"
-            )
-    return ""
+            if got.shape[axis] > 2 and close(got, values, loose):
+                return f"{words} along axis {axis}"
+    return reshaped(got, wanted, tolerance)
 
 
 def described(name: str, got: np.ndarray, wanted: np.ndarray, tolerance: float) -> Mistake:
     """Say in which way one output is wrong, without saying what is right."""
+    off = ~(np.abs(got - wanted) <= tolerance * max(float(np.abs(wanted).max()), 1e-300))
+    first = ", ".join(str(int(i)) for i in np.argwhere(off)[0])
     bad = ~np.isfinite(got) & np.isfinite(wanted)
     if bad.any():
-        return Mistake(
-            f"{name} holds NaN or infinity in {bad.sum()} of {got.size} entries: is there a "
-            "division by zero, a root of a negative number, or an overflow?"
-        )
-    if not got.any():
-        return Mistake(f"{name} is zero everywhere")
-    if close(got, wanted, 5e-6):
-        return Mistake(
-            f"{name} is right to some six digits and no more: is a step taken in float32, or in a "
-            "way that loses digits? The input has more",
-            known=True,
-        )
+        first = ", ".join(str(int(i)) for i in np.argwhere(bad)[0])
+        place = f", first at [{first}]" if got.ndim else ""
+        return Mistake(f"{name} holds NaN or infinity in {bad.sum()} of {got.size} entries{place}")
     if got.size == 1:  # a ratio would give the number away
-        with np.errstate(all="ignore"):
-            roots = ((np.sqrt(wanted), "the root"), (np.square(wanted), "the square"))
-        for value, words in roots:
-            if close(got, value, tolerance) and not close(got, wanted, 1e-3):
-                return Mistake(f"{name} is {words} of what it should be", known=True)
         size = "large" if abs(got.item()) > abs(wanted.item()) else "small"
         sign = got.item() * wanted.item() < 0
         return Mistake(f"{name} {'has the wrong sign' if sign else f'is too {size}'}")
-    flat_got, flat = got.ravel(), wanted.astype(np.float64).ravel()
-    factor = float(flat_got @ flat / max(float(flat @ flat), 1e-300))
-    if close(got, -wanted, 10 * tolerance):
-        return Mistake(f"{name} has the wrong sign everywhere", known=True)
-    if factor and close(got, factor * wanted, 10 * tolerance):
-        return Mistake(
-            f"{name} is {factor:.4g} times what it should be, everywhere: a sum in the place of a "
-            "mean, or a missing factor?",
-            known=True,
-        )
-    if words := bent(got, wanted.astype(np.float64), tolerance):
-        return Mistake(f"{name} {words}", known=True)
-    scale = max(float(np.abs(wanted).max()), 1e-300)
-    off = np.abs(got - wanted) > tolerance * scale
-    largest = float(np.abs(got - wanted).max()) / scale
+    if not np.ptp(got):
+        return Mistake(f"{name} is {'the same number' if got.any() else 'zero'} everywhere")
+    if close(got, wanted, 5e-6):
+        return Mistake(f"{name} is right to some six digits and no more; the input has more")
+    with np.errstate(all="ignore"):
+        if np.ptp(wanted) and (words := related(got, wanted, tolerance)):
+            return Mistake(f"{name} {words}", known=True)
+    largest = float(np.abs(got - wanted).max() / max(float(np.abs(wanted).max()), 1e-300))
     return Mistake(
-        f"{name} is wrong in {off.sum()} of {off.size} entries; the largest difference is "
-        f"{largest:.2g} of the largest entry"
+        f"{name} first differs at [{first}]; {off.sum()} of {off.size} entries differ"
+        f"{within(off)}; the largest difference is {largest:.2g} of the largest entry"
     )
+
+
+def within(off: np.ndarray) -> str:
+    """In which slices all wrong entries are, where they are not in every slice."""
+    places = []
+    for axis in range(off.ndim):
+        others = tuple(a for a in range(off.ndim) if a != axis)
+        slices = np.flatnonzero(off.any(others))
+        if len(slices) < min(off.shape[axis], 4):
+            places.append(f"{' and '.join(map(str, slices))} along axis {axis}")
+    return f", all at {', '.join(places)}" if places else ""
 
 
 def prediction(
@@ -461,7 +463,7 @@ def prediction(
         raise Mistake("a prediction is one number")
     if near(value, truth, tolerance):
         return
-    for wrong, words in known:
+    for wrong, words in sorted(known, key=lambda mistake: abs(value - mistake[0])):
         if near(value, wrong, tolerance):
             raise Mistake(words, known=True)
     if truth and near(-value, truth, tolerance):

@@ -7,12 +7,13 @@ next one.
 
 import atexit
 import contextlib
-import errno
 import json
 import os
+import re
 import secrets
 import select
 import selectors
+import shutil
 import signal
 import socket
 import stat
@@ -33,8 +34,12 @@ from normtutor.grading.wall import Wall
 MOST_PRINTED = 4000  # characters kept of what a submission prints
 MOST_WRITTEN = 200_000_000  # bytes in a submission's folder
 MOST_THREADS = 256
-BLOCK = 4096  # bytes that even an empty file takes
+BLOCK = 40_000  # bytes that even an empty file counts for: removing many takes minutes
 MOST_STARTS = 6
+MOST_PARTS = 100_000  # lists, dictionaries and commas in one reply
+MOST_STRAY = 1000  # lines that answer no question
+NAP = 5.0  # seconds that a process may sleep after all its alarms have rung
+WATCH = 0.2  # seconds between two looks at what a submission takes
 PREPARED = ("torch", "scipy", "matplotlib.pyplot")  # worth importing once for all submissions
 
 
@@ -160,6 +165,15 @@ def computing_time(pid: int) -> float:
         return time.monotonic() if sys.platform != "linux" else 0.0
 
 
+def asleep(pid: int) -> bool:
+    """Whether a process sleeps or is stopped: it would not compute on an idle machine either."""
+    try:
+        with open(f"/proc/{pid}/stat") as status:
+            return status.read().rpartition(")")[2].split()[0] in "STt"
+    except OSError:
+        return False
+
+
 def size_of(folder: str, pid: int = 0) -> int:
     """How many bytes lie in a folder, and in files that a process has removed and not closed."""
     found, folders = 0, [folder]
@@ -170,9 +184,10 @@ def size_of(folder: str, pid: int = 0) -> int:
                     found += max(entry.stat(follow_symlinks=False).st_size, BLOCK)
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
-        except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:  # nobody needs so deep a folder
-                return sys.maxsize
+        except (FileNotFoundError, NotADirectoryError):  # it has just been removed
+            continue
+        except OSError:  # too deep, or closed to us: nobody needs such a folder
+            return sys.maxsize
         if found > MOST_WRITTEN:
             return found
     with contextlib.suppress(OSError):
@@ -182,6 +197,15 @@ def size_of(folder: str, pid: int = 0) -> int:
                 if stat.S_ISREG(status.st_mode) and not status.st_nlink:
                     found += status.st_size
     return found
+
+
+def remove(folder: str) -> None:
+    """Remove a folder, also where it is too deep for Python, or closed to its owner."""
+    with contextlib.suppress(OSError, RecursionError):
+        shutil.rmtree(folder)
+        return
+    for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        subprocess.run([*command, "--", folder], check=False, stderr=subprocess.DEVNULL)
 
 
 def threads_of(pid: int) -> int:
@@ -205,16 +229,15 @@ class Sandbox:
         self.cells, self.limits, self.wall = list(cells), limits or Limits(), wall
         self.walled: Wall | None = None
         self.errors: list[str] = []
-        self.changed: list[str] = []
         self.stopped: list[str] = []
         self.printed, self.printed_bytes = "", 0
         self.starts = 0
         whole = 2 * answers.PATIENCE * self.limits.total_seconds
         whole += MOST_STARTS * self.limits.start_seconds
-        self.deadline = time.monotonic() + whole
+        self.deadline, self.computed = time.monotonic() + whole, 0.0
         self._starter: Starter | None = None
         self._pid = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="submission-", ignore_cleanup_errors=True)
+        self._folder = tempfile.mkdtemp(prefix="submission-")
 
     def __enter__(self) -> "Sandbox":
         return self
@@ -226,10 +249,7 @@ class Sandbox:
         trace: TracebackType | None,
     ) -> None:
         self._stop()
-        try:
-            self._folder.cleanup()
-        except RecursionError:  # folders in folders, more than Python goes down
-            subprocess.run(["rm", "-rf", "--", self._folder.name], check=False)
+        remove(self._folder)
 
     def answer(self, name: str) -> "Remote":
         """What stands under ``name`` in the submission."""
@@ -244,6 +264,9 @@ class Sandbox:
             If no process can be started for the submission.
         """
         try:
+            if self.computed > 2 * self.limits.total_seconds:
+                self.starts = MOST_STARTS
+                raise Silent("the submission used up its time")
             if self._starter is None:
                 self._start()
             self._send(question)
@@ -263,24 +286,31 @@ class Sandbox:
         except (OSError, ValueError, Silent) as error:
             self._stop()
             raise GraderFailed(f"no process could be started for it: {error}") from error
-        self._send({"cells": self.cells})
-        try:
-            # Here, too, the process stops by itself, if it is let.
-            reply = self._receive(self.limits.total_seconds + self.limits.seconds + 1)
-        except Silent as silent:
-            self.starts = MOST_STARTS  # its cells would do so again
-            self.errors = [f"while the cells ran, {silent}"]
-            raise
+        started, computed, errors = time.monotonic(), self.computed, list[str]()
+        for number, cell in enumerate(self.cells, start=1):
+            by_the_clock = (time.monotonic() - started) / answers.PATIENCE
+            if max(by_the_clock, self.computed - computed) > self.limits.total_seconds:
+                errors.append(f"code cell {number}: not run, the notebook had used up its time")
+                break
+            try:
+                self._send({"cell": cell, "number": number})
+                # Here, too, the process stops by itself, if it is let.
+                wrong = self._receive(2 * self.limits.seconds + 1).get("error")
+            except Silent as silent:
+                self.starts = MOST_STARTS  # the cell would do so again
+                self.errors = [*errors[:50], f"while code cell {number} ran, {silent}"]
+                raise
+            if wrong:
+                errors.append(f"code cell {number}: {printable(str(wrong)[:500])}")
         if self.starts == 1:
-            self.errors = [printable(e)[:500] for e in listed(reply.get("errors"))[:50]]
-            self.changed = [printable(name)[:100] for name in listed(reply.get("changed"))[:20]]
+            self.errors = errors[:50]
 
     def _begin(self) -> None:
         """Start the process, up to where the first cell would run."""
         source = "\n".join(self.cells)
         order = {
             "prepare": [name for name in PREPARED if name.split(".")[0] in source],
-            "own": self._folder.name,
+            "own": self._folder,
             "wall": self.wall,
             "seconds": self.limits.seconds,
             "total": self.limits.total_seconds,
@@ -289,7 +319,7 @@ class Sandbox:
         questions, self._questions = os.pipe()
         printed, theirs_printed = os.pipe()
         self._answers, theirs = os.pipe()
-        self._rest = b""
+        self._rest = bytearray()
         self._drainer = threading.Thread(target=self._drain, args=(printed,), daemon=True)
         self._drainer.start()
         try:
@@ -325,9 +355,10 @@ class Sandbox:
         self._question = secrets.token_hex(8)
         content = {**content, "question": self._question}
         try:
+            longest = answers.PATIENCE * self.limits.seconds + NAP
             rest = memoryview(json.dumps(content).encode() + b"\n")
             while rest:
-                _, ready, _ = select.select([], [self._questions], [], self.limits.start_seconds)
+                _, ready, _ = select.select([], [self._questions], [], longest)
                 if not ready:
                     raise Silent("the submission no longer reads its questions")
                 rest = rest[os.write(self._questions, rest) :]
@@ -341,24 +372,40 @@ class Sandbox:
         times as long by the clock.
         """
         end = min(time.monotonic() + answers.PATIENCE * seconds, self.deadline)
-        computed = computing_time(self._pid)
-        received, looked = 0, time.monotonic()
+        begun, before = computing_time(self._pid), self.computed
+
+        def spent() -> float:
+            now = max(computing_time(self._pid) - begun, 0.0)
+            self.computed = max(self.computed, before + now)
+            return now
+
+        received, stray, looked, watched = 0, 0, 0, time.monotonic()
+        awake, last = watched, 0.0
+        longest = answers.PATIENCE * min(seconds, self.limits.seconds) + NAP
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             while True:
-                while b"\n" in self._rest:
-                    line, self._rest = self._rest.split(b"\n", 1)
+                while (line_end := self._rest.find(b"\n", looked)) >= 0:
+                    line, looked = bytes(self._rest[:line_end]), 0
+                    del self._rest[: line_end + 1]
                     reply = read_reply(line)
                     if reply.get("question") == self._question:
+                        spent()
                         self._watch()
                         return reply
+                    stray += 1
+                    if stray > MOST_STRAY:
+                        raise Silent("the submission answered with too much data")
+                looked = len(self._rest)
                 left = end - time.monotonic()
-                if left <= 0 or computing_time(self._pid) - computed > seconds:
+                if spent() > last or not asleep(self._pid):
+                    awake, last = time.monotonic(), spent()
+                if last > seconds or left <= 0 or time.monotonic() - awake > longest:
                     raise Silent("the submission did not finish in time")
-                ready = selector.select(min(left, 1.0))
-                if time.monotonic() - looked > 1.0:
+                ready = selector.select(min(left, WATCH))
+                if time.monotonic() - watched > WATCH:
                     self._watch()
-                    looked = time.monotonic()
+                    watched = time.monotonic()
                 if not ready:
                     continue
                 data = os.read(self._answers, 1 << 20)
@@ -371,7 +418,7 @@ class Sandbox:
 
     def _watch(self) -> None:
         """Stop a process that takes what all need: the disk, or the system's threads."""
-        if size_of(self._folder.name, self._pid) > MOST_WRITTEN:
+        if size_of(self._folder, self._pid) > MOST_WRITTEN:
             raise Silent("the submission wrote too much into its folder")
         if threads_of(self._pid) > MOST_THREADS:
             raise Silent("the submission started too many threads")
@@ -396,7 +443,10 @@ class Remote:
 
     def _ask(self, arguments: Sequence[Any], **more: Any) -> Any:
         encoded = [answers.encode(argument) for argument in arguments]
-        return received(self.sandbox.ask({"name": self.name, "arguments": encoded, **more}))
+        reply = self.sandbox.ask({"name": self.name, "arguments": encoded, **more})
+        if reply.get("missing"):
+            reply["why"] = why_missing(self.name, self.sandbox.cells, self.sandbox.errors)
+        return received(reply)
 
     def __call__(self, *arguments: Any) -> Any:
         return self._ask(arguments)
@@ -405,15 +455,37 @@ class Remote:
         return self._ask(arguments, steps=[answers.encode(step) for step in steps])
 
 
+def why_missing(name: str, cells: Sequence[str], errors: Sequence[str]) -> str:
+    """Why nothing stands under a name: what stopped the cell that would have defined it."""
+    defines = re.compile(rf"^\s*((def|class)\s+{name}\b|{name}\s*[:=])", re.MULTILINE)
+    numbers = [number for number, cell in enumerate(cells, start=1) if defines.search(cell)]
+    for error in errors:
+        stopped = re.match(r"code cell (\d+): (not run)?", error)
+        if stopped and any(
+            number == int(stopped[1]) or (stopped[2] and number > int(stopped[1]))
+            for number in numbers
+        ):
+            return error
+    return "its cell ran and did not keep it" if numbers else "no cell defines it"
+
+
+def parsed(text: bytes, most_parts: int) -> Any:
+    """Parse JSON that a stranger wrote; three bytes of it can cost a hundred of memory.
+
+    Raises
+    ------
+    ValueError
+        If it is no JSON, or has more parts than it may.
+    """
+    if sum(map(text.count, (b"[", b"{", b","))) > most_parts:
+        raise ValueError("too many parts")
+    return json.loads(text)
+
+
 def read_reply(line: bytes) -> dict[str, Any]:
     """One line of a submission's process, or nothing where it is no reply."""
     try:
-        reply = json.loads(line)
+        reply = parsed(line, MOST_PARTS)
     except (ValueError, RecursionError):
         return {}
     return reply if isinstance(reply, dict) else {}
-
-
-def listed(value: Any) -> list:
-    """A list that came from a submission, or an empty one in place of anything else."""
-    return value if isinstance(value, list) else []

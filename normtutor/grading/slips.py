@@ -1,339 +1,412 @@
-"""Slips of the pen in a norm: what each of them puts out, so that an answer can be recognized.
+"""Slips of the pen: what a formula gives with one place of it changed, or two.
 
-A norm is taken apart into what is subtracted, what divides, over which axes, and what γ and β do.
-A slip changes one of these. An answer is compared with every slip, and with every two of them in
-different parts, on the inputs that it was asked about.
+A :class:`Formula` is a right answer, written as a student may write it: assignments, one per line.
+Its slips are made from its syntax. A term or a factor is missing or has the wrong sign, a sum
+stands where a mean belongs, a bracket closes too early, a root is missing, one name stands for
+another. An answer is compared with what each of them gives on the same inputs.
 """
 
+import ast
 import functools
+import inspect
 import itertools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 import numpy as np
 
 from normtutor.grading.judging import Known
 
-Divisor = Callable[[Any, Any, float, int], Any]  # of (x − μ, x, ε, number of values)
+Steps = dict[str, ast.expr]  # names, and what is assigned to them, in order
+Run = Callable[..., dict[str, Any]]  # of inputs by name; gives every name of the formula
+Change = tuple[str, bool, str]  # words, whether it is frequent, and what stands there instead
+Slip = tuple[str, int, CodeType]  # words, rank, and the steps with it
+MATHS: dict[str, Any] = {"root": np.sqrt, "maximum": np.maximum, "abs": np.abs}
+MATHS["column"] = lambda v: v[:, None]
+SIGNS = ((" ** 2", "²"), (" * ", "·"), (" / ", "/"), (" - ", " − "), ("root(", "√("))
+SYMBOLS = {"eps": "ε", "weight": "γ", "bias": "β", "var": "σ²", "mu": "μ", "x_hat": "x̂"}
+SYMBOLS |= {"alpha": "α", "inverse": "1/√(σ² + ε)", "psi_squared": "ψ²", "root": "the root"}
 
 
-def _mean_square(v: Any, axes: tuple[int, ...]) -> Any:
-    return (v * v).mean(axis=axes, keepdims=True)
-
-
-def divisors(axes: tuple[int, ...], *, centred: bool, inside: bool) -> dict[str, Divisor]:
-    """What may divide in place of the right statistic, by what is then to be said."""
-
-    def square(c: Any, x: Any) -> Any:
-        return _mean_square(c if centred else x, axes)
-
-    found: dict[str, Divisor] = {
-        "the divisor of the variance is n − 1; it should be n": lambda c, x, eps, n: (
-            (square(c, x) * n / max(n - 1, 1) + eps) ** 0.5
-        ),
-        "the divisor is n − 1 and ε stands outside the root": lambda c, x, eps, n: (
-            (square(c, x) * n / max(n - 1, 1)) ** 0.5 + eps
-        ),
-        "a root is missing: it divides by the square": lambda c, x, eps, n: square(c, x) + eps,
-        "ε is missing": lambda c, x, eps, n: square(c, x) ** 0.5,
-        "ε is taken away in place of being added": lambda c, x, eps, n: (
-            np.maximum(square(c, x) - eps, 1e-300) ** 0.5
-            if isinstance(x, np.ndarray) else (square(c, x) - eps).clamp(min=1e-300) ** 0.5
-        ),
-        "ε is squared; add ε itself": lambda c, x, eps, n: (square(c, x) + eps**2) ** 0.5,
-        "ε is counted n times: it stands beside a sum": lambda c, x, eps, n: (
-            (square(c, x) + eps / n) ** 0.5
-        ),
-        "it divides by the L2 norm: a sum of squares stands for their mean": lambda c, x, eps, n: (
-            (n * square(c, x) + eps) ** 0.5
-        ),
-        "it divides by the L2 norm, and ε stands outside the root": lambda c, x, eps, n: (
-            (n * square(c, x)) ** 0.5 + eps
-        ),
-        "it divides by the mean absolute value": lambda c, x, eps, n: (
-            abs(c if centred else x).mean(axis=axes, keepdims=True) + eps
-        ),
-        "it multiplies where it should divide": lambda c, x, eps, n: (square(c, x) + eps) ** -0.5,
-        "nothing divides": lambda c, x, eps, n: 1.0 + 0 * square(c, x),
-    }  # fmt: skip
-    if centred:
-        found["the mean of the squares stands where the variance belongs"] = lambda c, x, eps, n: (
-            (_mean_square(x, axes) + eps) ** 0.5
-        )
-    if inside:
-        found["ε stands outside the root"] = lambda c, x, eps, n: square(c, x) ** 0.5 + eps
-    else:
-        found["ε stands inside the root; here it should stand outside"] = lambda c, x, eps, n: (
-            (square(c, x) + eps) ** 0.5
-        )
-    return found
-
-
-AFFINE: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "γ is missing": lambda y, w, b: y + b,
-    "β is missing": lambda y, w, b: y * w,
-    "γ and β are missing": lambda y, w, b: y,
-    "β is taken away in place of being added": lambda y, w, b: y * w - b,
-    "β is scaled by γ: it is added before γ multiplies": lambda y, w, b: (y + b) * w,
-    "β is added twice": lambda y, w, b: y * w + 2 * b,
-    "β multiplies in place of being added": lambda y, w, b: y * w * b,
-    "γ is added in place of multiplying": lambda y, w, b: y + w + b,
-    "γ is squared": lambda y, w, b: y * w * w + b,
-    "1 + γ multiplies; here γ itself does": lambda y, w, b: y * (1 + w) + b,
-    "γ divides in place of multiplying": lambda y, w, b: y / w + b,
-    "γ and β are exchanged": lambda y, w, b: y * b + w,
-    "the sign is wrong": lambda y, w, b: -y * w + b,
-}
-
-
-def variations(
-    formula: Callable[..., tuple[Any, ...]], **parts: Mapping[str, Any]
-) -> Iterator[Known]:
-    """What a formula puts out with one of its parts changed, and with two of them.
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """A right answer in steps, from which slips are made.
 
     Parameters
     ----------
-    formula : callable
-        Called with the changed parts as keyword arguments; gives the outputs, None for those that
-        do not matter.
-    **parts : mapping
-        For each part what may stand in its place, by what is then to be said.
+    text : str
+        Assignments, one per line; behind a line "or", another way to write them. ``mean(v)`` runs
+        over ``axes`` and ``total(v)`` is the sum over ``tokens``; both keep their axes.
+        ``mean(v, less=1)`` divides by n − 1.
+    axes, tokens : tuple of int
+        Of arrays with ``rank`` axes.
+    said : mapping
+        What a name is called in words, where it is not one of ``SYMBOLS``.
+    alike : sequence of str
+        Groups of names of which one may be taken for another.
+    more : mapping
+        Further mistakes: the words, and the assignments that make them. An assignment takes the
+        place of the step with its name; where there is none it stands before those that do.
+    handed_out : str
+        The words in ``more`` of the mistake that a task hands out.
     """
-    changes = [(part, words, value) for part, of in parts.items() for words, value in of.items()]
-    for size in (1, 2):
-        for chosen in itertools.combinations(changes, size):
-            if len({part for part, _, _ in chosen}) == size:
-                words = "; and ".join(words for _, words, _ in chosen)
-                yield Known(words, formula(**{part: value for part, _, value in chosen}))
+
+    text: str
+    axes: tuple[int, ...] = (2,)
+    tokens: tuple[int, ...] = (0, 1)
+    said: Mapping[str, str] = field(default_factory=dict)
+    alike: Sequence[str] = ()
+    more: Mapping[str, str] = field(default_factory=dict)
+    handed_out: str = ""
+    rank: int = 3
+
+    def __call__(self, **given: Any) -> dict[str, Any]:
+        """Every name of the formula, from its inputs by name."""
+        text, *_ = forms(self.text)
+        return self.run(compile(text, "formula", "exec"), **given)
+
+    def run(self, code: CodeType, **given: Any) -> dict[str, Any]:
+        """What some steps give in the place of the formula's own."""
+        names: dict[str, Any] = {"axes": self.axes, "tokens": self.tokens, **given}
+
+        def mean(v: Any, over: Any = None, less: int = 0) -> Any:
+            sums = np.sum(v, over or names["axes"], keepdims=True)
+            return sums / (np.size(v) / np.size(sums) - less)
+
+        def total(v: Any, over: Any = None) -> Any:
+            return np.sum(v, over or names["tokens"], keepdims=True)
+
+        exec(code, {**MATHS, "mean": mean, "total": total}, names)
+        return names
+
+    def slips(self, outputs: Callable[[Run], tuple[Any, ...]]) -> Iterator[Known]:
+        """What the slips put out, those of one place first.
+
+        ``outputs`` gets the formula as a function of its inputs by name, and returns what an answer
+        would.
+        """
+        for words, rank, code in (slip for found in (singles, pairs) for slip in found(self)):
+            try:
+                put_out = outputs(functools.partial(self.run, code))
+            except (ArithmeticError, ValueError, TypeError, IndexError, NameError):
+                continue  # that slip does not go with these shapes
+            yield Known(words, put_out, words == self.handed_out, rank)
+
+    def known(self, *names: str, **given: Any) -> Callable[[], Iterator[Known]]:
+        """What the slips put out under some names, from its inputs, for ``compare``."""
+        return lambda: self.slips(lambda run: tuple(map(run(**given).get, names)))
+
+    def say(self, text: str) -> str:
+        """A part of the formula as one would write it."""
+        for sign, written in SIGNS:
+            text = text.replace(sign, written)
+        called = SYMBOLS | dict(self.said)
+        return re.sub(r"\b[a-z]\w*", lambda name: called.get(name[0], name[0]), text)
 
 
-def term_slips(
-    terms: Mapping[str, Any],
-    instead: Mapping[str, Mapping[str, Any]] | None = None,
-    *,
-    before: int = 0,
-    after: int = 0,
-) -> Iterator[Known]:
-    """A sum in which a term is missing, counted twice, or of the wrong sign.
-
-    Parameters
-    ----------
-    terms : mapping
-        The terms of the right sum by their names.
-    instead : mapping, optional
-        What else may stand for a term, by what is then to be said.
-    before, after : int
-        How many outputs stand before the sum and behind it, which do not matter.
-    """
-    parts = {
-        name: {
-            f"{name} is missing": 0.0 * term,
-            f"{name} has the wrong sign": -term,
-            f"{name} is counted twice": 2 * term,
-            f"{name} is counted by half": term / 2,
-            **(instead or {}).get(name, {}),
-        }
-        for name, term in terms.items()
-    }
-
-    def added(**changed: Any) -> tuple[Any, ...]:
-        whole = sum(changed.get(name, term) for name, term in terms.items())
-        return (*[None] * before, whole, *[None] * after)
-
-    return variations(added, **parts)
+def forms(text: str) -> list[str]:
+    """The ways to write a formula."""
+    return inspect.cleandoc(text).split("\nor\n")
 
 
-def layer_norms(*, centred: bool = True) -> dict[str, Callable[..., Any]]:
-    """Norms over the last axis with one slip, by what is then to be said: of (x, γ, β, ε)."""
-
-    def run(
-        divide: Divisor | None, centre: bool, x: Any, weight: Any, bias: Any, eps: float
-    ) -> Any:
-        c = x - x.mean(-1, keepdims=True) if centre else x
-        under = divide(c, x, eps, x.shape[-1]) if divide else (_mean_square(c, (-1,)) + eps) ** 0.5
-        return c / under * weight + bias
-
-    found: dict[str, Callable[..., Any]] = {
-        words: functools.partial(run, divide, centred)
-        for words, divide in divisors((-1,), centred=centred, inside=True).items()
-    }
-    swap = "that is RMSNorm: no mean is taken away" if centred else "that is LayerNorm"
-    found[swap] = functools.partial(run, None, not centred)
-    found["γ and β are missing"] = lambda x, weight, bias, eps: run(None, centred, x, 1, 0, eps)
-    return found
+def parsed(text: str) -> Steps:
+    """The assignments in a text."""
+    body = ast.parse(inspect.cleandoc(text)).body
+    return {ast.unparse(s.targets[0]): s.value for s in body if isinstance(s, ast.Assign)}
 
 
-def norm_slips(
-    x: np.ndarray,
-    weight: Any,
-    bias: Any,
-    eps: float,
-    axes: Sequence[int],
-    *,
-    centred: bool = True,
-    inside: bool = True,
-) -> Iterator[Known]:
-    """What one slip, or two in different parts of a norm, put out.
-
-    Parameters
-    ----------
-    x : array
-    weight, bias : array or number
-        γ and β in a shape that goes with ``x``; 0 for a β that the exercise does not have.
-    eps : float
-    axes : sequence of int
-        Over which the right statistics run.
-    centred : bool
-        Whether the right norm subtracts a mean.
-    inside : bool
-        Whether ε stands inside the root of the right norm.
-    """
-    right = tuple(axis % x.ndim for axis in axes)
-    others = [
-        found
-        for size in range(1, x.ndim + 1)
-        for found in itertools.combinations(range(x.ndim), size)
-        if set(found) != set(right)
-    ]
-    has_bias = bool(np.any(bias))
-    affine = {w: f for w, f in AFFINE.items() if has_bias or "β" not in w}
-
-    def plain(c: Any, x: Any, over: tuple[int, ...], centre: bool) -> Any:
-        square = _mean_square(c if centre else x, over)
-        return (square + eps) ** 0.5 if inside else square**0.5 + eps
-
-    def y(over: tuple[int, ...], centre: bool = centred, divide: str = "") -> Any:
-        c = x - x.mean(axis=over, keepdims=True) if centre else x
-        if not divide:
-            return c / plain(c, x, over, centre)
-        count = int(np.prod([x.shape[axis] for axis in over]))
-        return c / divisors(over, centred=centre, inside=inside)[divide](c, x, eps, count)
-
-    def told(over: tuple[int, ...]) -> str:
-        names = ", ".join(str(axis) for axis in over)
-        wanted = ", ".join(str(axis) for axis in right)
-        return f"the statistics run over the axes ({names}); they should run over ({wanted})"
-
-    swap = (
-        "no mean is taken away: that is RMSNorm's statistic"
-        if centred
-        else "a mean is taken away; this norm keeps it"
+@functools.cache
+def singles(formula: Formula) -> list[Slip]:
+    """The slips of one place."""
+    return _compiled(
+        slip for text in forms(formula.text) for slip in _changes(formula, parsed(text))
     )
-    kinds: list[tuple[str, str, Callable[[], Any]]] = [
-        ("divide", words, functools.partial(y, right, divide=words))
-        for words in divisors(right, centred=centred, inside=inside)
-    ]
-    kinds.append(("divide", swap, lambda: y(right, not centred)))
-    if centred:
-        deviation = "the mean is not taken away; only the variance knows it"
-        kinds.append(
-            (
-                "divide",
-                deviation,
-                lambda: (
-                    y(right)
-                    + x.mean(axis=right, keepdims=True)
-                    * (x.var(axis=right, keepdims=True) + eps) ** -0.5
-                ),
+
+
+@functools.cache
+def pairs(formula: Formula) -> list[Slip]:
+    """The slips of two places, of those that are frequent."""
+    return _compiled(
+        (f"{one}; and {two}", 3, changed)
+        for text in forms(formula.text)
+        for one, first, steps in _changes(formula, parsed(text))
+        if first < 2
+        for two, second, changed in _changes(formula, steps)
+        if second < 2 and one < two
+    )
+
+
+def _compiled(slips: Iterator[tuple[str, int, Steps]]) -> list[Slip]:
+    """Slips with their code, each code once."""
+    found: dict[str, tuple[str, int]] = {}
+    for words, rank, steps in slips:
+        text = "\n".join(f"{name} = {ast.unparse(value)}" for name, value in steps.items())
+        found.setdefault(text, (words, rank))
+    return [(*slip, compile(text, "formula", "exec")) for text, slip in found.items()]
+
+
+# --- changing one place ---------------------------------------------------------------------------
+
+
+def _changes(formula: Formula, steps: Steps) -> Iterator[tuple[str, int, Steps]]:
+    """Every change of one place: its words, its rank, and the steps with it."""
+
+    def put(text: str) -> Steps:
+        more = parsed(text)
+        new = {name: value for name, value in more.items() if name not in steps}
+        first = next((n for n, name in enumerate(steps) if name in more), 0)
+        return dict(itertools.islice(steps.items(), first)) | new | steps | more
+
+    for words, text in formula.more.items():
+        yield words, 0, put(text)
+    for name, value in steps.items():
+        place = formula.say(name)
+        means = [n for n in ast.walk(value) if isinstance(n, ast.Call) and _called(n) == "mean"]
+        inside = {id(n) for call in means for n in ast.walk(call) if n is not call}
+        for node in ast.walk(value):
+            where = f"in {place}, inside the mean" if id(node) in inside else f"in {place}"
+            for words, often, text in _of_node(formula, steps, node):
+                new = ast.parse(text, mode="eval").body
+                changed = steps | {name: _exchanged(value, node, new)}
+                yield f"{where}: {words}", 1 if often else 2, changed
+        for words, text in _brackets(formula, ast.unparse(value)):
+            yield f"in {place}: {words}", 1, put(f"{name} = {text}")
+    yield f"the sign of {place} is wrong", 1, put(f"{name} = -({ast.unparse(value)})")
+    for axes, told in _other_axes(formula) if "mean(" in formula.text else ():
+        yield f"the statistics run over the {told}", 1, put(f"axes = {axes}")
+
+
+def _exchanged(node: Any, old: ast.AST, new: ast.AST) -> Any:
+    """A copy of a tree with another node in one place."""
+    if node is old:
+        return new
+    if isinstance(node, list):
+        return [_exchanged(item, old, new) for item in node]
+    if isinstance(node, ast.AST):
+        return type(node)(**{f: _exchanged(getattr(node, f), old, new) for f in node._fields})
+    return node
+
+
+def _other_axes(formula: Formula) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Axes over which a mean may run by mistake, and the words for them."""
+    right = ", ".join(map(str, formula.axes))
+    for size in range(1, formula.rank + 1):
+        for axes in itertools.combinations(range(formula.rank), size):
+            if axes != formula.axes:
+                told = ", ".join(map(str, axes))
+                yield axes, f"{'axis' if size == 1 else 'axes'} {told}; it should be {right}"
+
+
+def _of_node(formula: Formula, steps: Steps, node: ast.AST) -> Iterator[Change]:
+    """What may stand in the place of one node."""
+    say, text = formula.say, ast.unparse
+    match node:
+        case ast.BinOp(left=left, op=op, right=right):
+            yield from _of_operation(formula, left, op, right)
+        case ast.Call(func=ast.Name(id="root"), args=[inner]):
+            yield "a root is missing", True, text(inner)
+        case ast.Call(func=ast.Name(id="mean" | "total" as name), args=[inner, *_], keywords=less):
+            yield from _of_mean(formula, name, inner, bool(less))
+        case ast.Call(func=ast.Name(id=name), args=[inner, *rest]) if name not in MATHS:
+            yield f"{say(name)} is missing", True, text(inner)
+            if _is(inner, ast.Add):
+                a, b = text(inner.left), text(inner.right)  # type: ignore[attr-defined]
+                others = "".join(f", {text(argument)}" for argument in rest)
+                yield f"{say(b)} stands outside {say(name)}", True, f"{name}({a}{others}) + {b}"
+                yield f"{say(a)} stands outside {say(name)}", True, f"{a} + {name}({b}{others})"
+        case ast.Name(id=name):
+            often = len(re.findall(rf"\b{name}\b", formula.text)) > 2  # assigned, and used twice
+            if often and isinstance(steps.get(name), ast.Call):
+                yield from _of_node(formula, steps, steps[name])
+            for group in formula.alike:
+                for instead in group.split() if name in group.split() else ():
+                    if instead != name:
+                        yield f"{say(instead)} stands where {say(name)} belongs", False, instead
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _is(node: ast.expr, *operators: type[ast.operator]) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, operators)
+
+
+def _of_operation(
+    formula: Formula, left: ast.expr, op: ast.operator, right: ast.expr
+) -> Iterator[Change]:
+    """What may stand in the place of a sum, a product, a quotient or a square."""
+    bare_a, bare_b = ast.unparse(left), ast.unparse(right)
+    said_a, said_b = formula.say(bare_a), formula.say(bare_b)
+    a, b = f"({bare_a})", f"({bare_b})"
+    if isinstance(op, (ast.Add, ast.Sub)):
+        sign, other, turned = ("+", "-", "subtracted, not added")
+        if isinstance(op, ast.Sub):
+            sign, other, turned = ("-", "+", "added, not subtracted")
+        if not isinstance(left, ast.Constant):  # else the factor is missing as a whole
+            yield f"{said_b} is missing", True, a
+        if not _is(left, ast.Add, ast.Sub):
+            yield f"{said_a} is missing", True, sign + b
+        yield f"{said_b} is {turned}", True, a + other + b
+        yield f"{said_b} is counted twice", False, f"{a} {sign} 2 * {b}"
+        if sign == "-" and not _is(left, ast.Add, ast.Sub) and not isinstance(left, ast.Constant):
+            yield f"{said_a} − {said_b} is the wrong way round", True, f"{b} - {a}"
+        if found := re.fullmatch(r"(\w+) \* (.+) \+ \(1 - \1\) \* (.+)", f"{bare_a} + {bare_b}"):
+            m, old, new = found.groups()
+            yield (
+                f"{formula.say(m)} and 1 − {formula.say(m)} are exchanged",
+                True,
+                (f"(1 - {m}) * {old} + {m} * {new}"),
             )
-        )
-    kinds += [("axes", told(over), functools.partial(y, over)) for over in others]
-    if centred:
-        kinds += half_right(x, eps, right, others)
-    with np.errstate(all="ignore"):
-        values = [(part, words, make()) for part, words, make in kinds]
-        base = y(right)
-        for _, words, value in values:
-            yield Known(words, (value * weight + bias,))
-        for words, change in affine.items():
-            yield Known(words, (change(base, weight, bias),))
-        for over in others:
-            for divide in divisors(right, centred=centred, inside=inside):
-                value = y(over, divide=divide)
-                yield Known(f"{told(over)}; and {divide}", (value * weight + bias,))
-            yield Known(f"{told(over)}; and {swap}", (y(over, not centred) * weight + bias,))
-        for _, words, value in values:
-            for more, change in affine.items():
-                yield Known(f"{words}; and {more}", (change(value, weight, bias),))
+        if bare_b == "eps":
+            yield f"the larger of {said_a} and ε is taken; add ε", True, f"maximum({a}, {b})"
+            yield "ε is squared", True, f"{a} + {b} ** 2"
+    elif isinstance(op, ast.Mult):
+        yield f"the factor {said_b} is missing", True, a
+        if not _is(left, ast.Mult, ast.Div):
+            yield f"the factor {said_a} is missing", True, b
+            yield f"it divides by {said_a}, and should multiply", False, f"{b} / {a}"
+            yield f"{said_a} multiplies twice", False, f"{a} * {b} * {a}"
+        yield f"it divides by {said_b}, and should multiply", False, f"{a} / {b}"
+        yield f"{said_b} multiplies twice", False, f"{a} * {b} * {b}"
+        yield f"{said_b} is added, and should multiply", False, f"{a} + {b}"
+    elif isinstance(op, ast.Div):
+        yield f"the division by {said_b} is missing", True, a
+        yield f"it multiplies by {said_b}, and should divide", True, f"{a} * {b}"
+        if not bare_b.startswith("root"):
+            yield f"it divides twice by {said_b}", False, f"{a} / {b} / {b}"
+    elif isinstance(op, ast.Pow):
+        yield f"{said_a} is not squared", False, a
+        yield f"|{said_a}| stands where its square belongs", False, f"abs{a}"
 
 
-def half_right(
-    x: np.ndarray, eps: float, right: tuple[int, ...], others: Sequence[tuple[int, ...]]
-) -> list[tuple[str, str, Callable[[], Any]]]:
-    """A norm in which only the mean, or only what divides, is the right one."""
-
-    def y(mean: Any, over: tuple[int, ...]) -> Any:
-        return (x - mean) / (x.var(axis=over, keepdims=True) + eps) ** 0.5
-
-    centre = x.mean(axis=right, keepdims=True)
-    kinds: list[tuple[str, str, Callable[[], Any]]] = []
-    for over in others:
-        names = ", ".join(str(axis) for axis in over)
-        words = f"the variance alone runs over the axes ({names})"
-        kinds.append(("axes", words, functools.partial(y, centre, over)))
-        words = f"the mean alone runs over the axes ({names})"
-        kinds.append(("axes", words, functools.partial(y, x.mean(axis=over, keepdims=True), right)))
-    middle = np.median(x, axis=right, keepdims=True)
-    c = x - centre
-    square = (x * x).mean(axis=right, keepdims=True)
-    kinds += [
-        ("divide", "the median is taken away, not the mean", lambda: y(middle, right)),
-        (
-            "divide",
-            "it divides by the largest absolute value",
-            lambda: c / (abs(c).max(axis=right, keepdims=True) + eps),
-        ),
-        (
-            "divide",
-            "the mean, not its square, is taken away from the mean of the squares",
-            lambda: c / (abs(square - centre) + eps) ** 0.5,
-        ),
-    ]
-    return kinds
+def _of_mean(formula: Formula, name: str, inner: ast.expr, less: bool) -> Iterator[Change]:
+    """What may stand in the place of a mean or a sum."""
+    v = ast.unparse(inner)
+    of = formula.say(v)
+    if less:
+        yield f"the mean of {of} divides by n; it should divide by n − 1", True, f"mean({v})"
+    elif name == "total":
+        yield f"a mean stands where the sum of {of} belongs", True, f"mean({v}, tokens)"
+    else:
+        yield f"a sum stands where the mean of {of} belongs", True, f"total({v}, axes)"
+        words = f"the mean of {of} divides by n − 1; it should divide by n"
+        yield words, True, f"mean({v}, less=1)"
+        yield f"{of} itself stands where its mean belongs", False, v
+        for axes, told in _other_axes(formula):
+            yield f"the mean of {of} runs over the {told}", False, f"mean({v}, {axes})"
+    if _is(inner, ast.Mult):
+        a, b = ast.unparse(inner.left), ast.unparse(inner.right)  # type: ignore[attr-defined]
+        yield f"the {name} is that of {formula.say(a)} alone", False, f"{name}({a}) * ({b})"
+        yield f"the {name} is that of {formula.say(b)} alone", False, f"({a}) * {name}({b})"
 
 
-def gradient_slips(
-    x: np.ndarray,
-    grad_y: np.ndarray,
-    eps: float,
-    axes: Sequence[int],
-    gradients: Callable[..., Any],
-    *,
-    centred: bool = True,
+def _brackets(formula: Formula, text: str) -> Iterator[tuple[str, str]]:
+    """A text without one of its pairs of brackets, or with one that closes before the last term."""
+    for found in re.finditer(r"(\w*)\(", text):
+        depth, end, last = 0, found.end(), 0
+        while depth or text[end] != ")":
+            depth += (text[end] == "(") - (text[end] == ")")
+            if not depth and text[end : end + 3] in (" + ", " - "):
+                last = end
+            end += 1
+        inside, before, behind = text[found.end() : end], text[: found.start()], text[end + 1 :]
+        if not last or "," in inside:
+            continue
+        first, rest = text[found.end() : last], text[last:end]
+        if not found[1]:
+            yield f"the brackets around {formula.say(inside)} are missing", before + inside + behind
+            continue
+        out = f"{formula.say(rest[3:])} stands outside {formula.say(found[1])}"
+        yield out, f"{before}({found[1]}({first}){rest}){behind}"
+        yield f"{out}, and behind all factors", f"{before}{found[1]}({first}){rest}{behind}"
+
+
+def around(
+    formula: Formula, norm: Formula, eps: float, output: str = "y", **given: Any
 ) -> Iterator[Known]:
-    """The gradients of norms with one slip: an answer that differentiates another norm."""
-    right = tuple(axis % x.ndim for axis in axes)
+    """The slips of a formula that calls ``norm(x, weight, bias)``, and those of that norm."""
 
-    def forward(over: tuple[int, ...], centre: bool, divide: str) -> Callable[..., Any]:
-        def run(v: Any) -> Any:
-            c = v - v.mean(axis=over, keepdims=True) if centre else v
-            count = int(np.prod([x.shape[axis] for axis in over]))
-            if not divide:
-                return c / (_mean_square(c if centre else v, over) + eps) ** 0.5
-            return c / divisors(over, centred=centre, inside=True)[divide](c, v, eps, count)
+    def made(run: Run) -> Callable[..., Any]:
+        return lambda x, weight=1, bias=0: run(x=x, weight=weight, bias=bias, eps=eps)["y"]
 
-        return run
+    for known in norm.slips(lambda run: (formula(norm=made(run), **given)[output],)):
+        if known.rank == 3:
+            break
+        words = known.words.removeprefix("in y: ")
+        if words != "the sign of y is wrong":
+            yield known._replace(words=f"in the norm: {words}")
+    yield from formula.slips(lambda run: (run(norm=made(norm), **given)[output],))
 
-    cases = [
-        (words, right, centred, words) for words in divisors(right, centred=centred, inside=True)
-    ]
-    swap = "that is RMSNorm's gradient" if centred else "that is LayerNorm's gradient"
-    cases.append((swap, right, not centred, ""))
-    for size in range(1, x.ndim + 1):
-        for over in itertools.combinations(range(x.ndim), size):
-            if set(over) != set(right):
-                names = ", ".join(str(axis) for axis in over)
-                cases.append(
-                    (f"that is the gradient of statistics over ({names})", over, centred, "")
-                )
-    for words, over, centre, divide in cases:
-        found = gradients(forward(over, centre, divide), (x,), (grad_y,))[0]
-        yield Known(f"that is the gradient of another norm: {words}" if divide else words, (found,))
-    plain = grad_y / (_mean_square(x - x.mean(axis=right, keepdims=True), right) + eps) ** 0.5
-    whole = gradients(forward(right, centred, ""), (x,), (grad_y,))[0]
-    for words, value in (
-        ("the whole is multiplied by the deviation, not divided", whole * (grad_y / plain) ** 2),
-        ("1/√(σ² + ε) is there twice", whole * plain / np.where(grad_y == 0, 1, grad_y)),
-        ("the sign of the whole is wrong", -whole),
-    ):
-        yield Known(words, (value,))
+
+#: A norm that subtracts a mean, with the axes of LayerNorm.
+NORM = Formula(
+    """
+    mu = mean(x)
+    var = mean((x - mu) ** 2)
+    y = (x - mu) / root(var + eps) * weight + bias
+    """,
+    alike=("weight bias",),
+    more={
+        "no mean is subtracted: that is RMSNorm": "mu = 0 * mean(x)",
+        "γ and β are missing": "weight = 1; bias = 0",
+        "β is scaled: it is added before γ multiplies": (
+            "y = ((x - mu) / root(var + eps) + bias) * weight"
+        ),
+        "1 + γ multiplies; here γ itself does": "weight = 1 + weight",
+        "it divides by the mean absolute value": (
+            "y = (x - mu) / (mean(abs(x - mu)) + eps) * weight + bias"
+        ),
+    },
+)
+#: RMSNorm.
+RMS = Formula(
+    """
+    psi_squared = mean(x ** 2)
+    y = x / root(psi_squared + eps) * weight
+    """,
+    more={
+        "γ is missing": "weight = 1",
+        "the mean is subtracted; RMSNorm keeps it": "x = x - mean(x)",
+        "the variance stands where the mean square belongs": (
+            "psi_squared = mean((x - mean(x)) ** 2)"
+        ),
+        "1 + γ multiplies; here γ itself does": "weight = 1 + weight",
+        "it divides by the mean absolute value": "y = x / (mean(abs(x)) + eps) * weight",
+        "ε is added after the division: it shifts every output": (
+            "y = (x / root(psi_squared) + eps) * weight"
+        ),
+    },
+)
+#: A step of a norm that divides by a running mean square, and moves it afterwards.
+STEP = Formula(
+    """
+    y = x / root(psi_squared + eps)
+    after = alpha * psi_squared + (1 - alpha) * mean(x ** 2)
+    """,
+    axes=(0, 1),
+    said={"after": "the new ψ²"},
+    more={
+        "the mean square of y stands where that of x belongs": (
+            "after = alpha * psi_squared + (1 - alpha) * mean((x / root(psi_squared + eps)) ** 2)"
+        ),
+        "α is the weight of the past: the batch enters with 1 − α": "alpha = 1 - alpha",
+        "the batch is divided by its own ψ: that is PN-V": "y = x / root(mean(x ** 2) + eps)",
+        "ψ² is replaced by that of the batch; it should move towards it": "after = mean(x ** 2)",
+        "the variance of the batch stands where its mean square belongs": (
+            "after = alpha * psi_squared + (1 - alpha) * mean((x - mean(x)) ** 2)"
+        ),
+        "the average is taken of ψ, not of ψ²": (
+            "after = (alpha * root(psi_squared) + (1 - alpha) * root(mean(x ** 2))) ** 2"
+        ),
+        "the old ψ is taken, not ψ²": (
+            "after = alpha * root(psi_squared) + (1 - alpha) * mean(x ** 2)"
+        ),
+        "the batch's ψ is taken, not ψ²": (
+            "after = alpha * psi_squared + (1 - alpha) * root(mean(x ** 2))"
+        ),
+    },
+)

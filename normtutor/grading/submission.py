@@ -1,7 +1,6 @@
 """Grade a whole notebook: read it, run it apart, judge its answers, write the reports."""
 
 import importlib.util
-import json
 import re
 import secrets
 import time
@@ -13,11 +12,13 @@ import numpy as np
 
 from normtutor.grading.judging import Finding, GraderFailed, Result, Task, judge, printable
 from normtutor.grading.notebook import explained, points, report
-from normtutor.grading.sandbox import Limits, Sandbox
+from normtutor.grading.sandbox import Limits, Sandbox, parsed
 from normtutor.grading.tasks import tasks_of
 from normtutor.grading.wall import Wall
 
-LARGEST_NOTEBOOK = 300_000_000  # bytes: plots are large
+LARGEST_NOTEBOOK = 50_000_000  # bytes: plots are large
+MOST_CELLS = 1000
+MOST_PARTS = 2_000_000  # lists, dictionaries and commas in it
 LONGEST_EXPLANATION = 3000  # characters that a report repeats
 
 
@@ -54,20 +55,24 @@ def code_cells(path: Path) -> list[str]:
         if not is_file(path):  # another student's notebook perhaps, or a pipe that never ends
             raise Unreadable(f"{name} is a link or a device: hand in the notebook itself")
         if path.stat().st_size > LARGEST_NOTEBOOK:
-            raise Unreadable(f"{name} is larger than {LARGEST_NOTEBOOK // 10**6} MB")
-        notebook = json.loads(path.read_text(encoding="utf-8-sig"))
+            size = f"{LARGEST_NOTEBOOK // 10**6} MB"
+            raise Unreadable(f"{name} is larger than {size}: hand it in without its outputs")
+        notebook = parsed(path.read_bytes(), MOST_PARTS)
         cells = notebook.get("cells")
         if cells is None:  # format 3 and before
             cells = [cell for sheet in notebook["worksheets"] for cell in sheet["cells"]]
         sources = [
-            "".join(cell["source"] if "source" in cell else cell["input"])
+            "".join(cell.get("source", cell.get("input")) or "")
             for cell in cells
-            if cell["cell_type"] == "code"
+            if isinstance(cell, dict) and cell["cell_type"] == "code"
         ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, Unreadable):
             raise
-        raise Unreadable(f"{name} is not a notebook: {type(error).__name__}") from error
+        why = "too many parts" if "parts" in str(error) else type(error).__name__
+        raise Unreadable(f"{name} is not a notebook: {why}") from error
+    if len(sources) > MOST_CELLS:
+        raise Unreadable(f"{name} has more than {MOST_CELLS} code cells")
     return sources
 
 
@@ -170,15 +175,17 @@ def _text(answer: Any) -> str:
         raise
     except Exception:
         return ""
-    return printable(value[:LONGEST_EXPLANATION]) if isinstance(value, str) else ""
+    lines = value[:LONGEST_EXPLANATION].splitlines() if isinstance(value, str) else []
+    return "\n".join(map(printable, lines))
+
+
+def quoted(text: str) -> str:
+    """A student's own lines, each behind a mark, so that none is taken for one of the report."""
+    return "\n".join(f"  | {line}" for line in (text.strip() or "(nothing)").splitlines())
 
 
 def _notes(sandbox: Sandbox) -> tuple[str, ...]:
     notes = list(sandbox.errors)
-    if sandbox.changed:
-        notes.append(
-            f"the submission replaced {', '.join(sandbox.changed)}; it was put back before grading"
-        )
     if sandbox.printed_bytes > len(sandbox.printed.encode()):
         notes.append(f"the submission printed {sandbox.printed_bytes} bytes; most were thrown away")
     return tuple(notes)
@@ -192,7 +199,7 @@ def as_text(path: Path, found: Grade) -> str:
             continue
         lines += [report(result), ""]
     for id, text in found.texts.items():
-        lines += [f"{id}, for a person to read:", text.strip() or "(nothing)", ""]
+        lines += [f"{id}, for a person to read:", quoted(text), ""]
     if warning := unwalled(found):
         lines += [warning, ""]
     if found.notes:
@@ -246,7 +253,7 @@ def as_gradescope(found: Grade) -> dict[str, Any]:
                 "visibility": "after_published" if task.id in found.hidden else "visible",
             }
         )
-    texts = [f"{id}\n{text.strip() or '(nothing)'}" for id, text in found.texts.items()]
+    texts = [f"{id}\n{quoted(text)}" for id, text in found.texts.items()]
     warning = [unwalled(found)] if unwalled(found) else []
     output = "\n\n".join([*texts, *warning, *found.notes])
     return {

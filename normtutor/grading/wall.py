@@ -39,7 +39,7 @@ getpriority:140:141 getcpu:309:168 time:201:- gettimeofday:96:169 clock_gettime:
 clock_getres:229:114 clock_nanosleep:230:115 getrandom:318:278 faccessat:269:48
 faccessat2:439:439 epoll_create1:291:20 epoll_ctl:233:21 epoll_wait:232:- epoll_pwait:281:22
 eventfd2:290:19 membarrier:324:283 restart_syscall:219:128 sendfile:40:71
-copy_file_range:326:285 fallocate:285:47 fadvise64:221:223 close_range:436:436 capget:125:90
+copy_file_range:326:285 fadvise64:221:223 close_range:436:436 capget:125:90
 """
 # These are allowed with some arguments only; see filtered().
 FILTERED = """
@@ -174,8 +174,9 @@ def one_of(index: int, values: Iterable[int]) -> bytes:
 
 def filtered(name: str) -> bytes:
     """What decides over a call that is allowed with some arguments only."""
-    if name == "clone":  # threads, and no processes
-        return load(argument(0)) + instruction(0x45, 0x10000, 0, 1) + give(ALLOW) + give(REFUSE)
+    if name == "clone":  # threads, and neither processes nor namespaces
+        thread = instruction(0x45, 0x7E020000, 2, 0) + instruction(0x45, 0x10000, 0, 1)
+        return load(argument(0)) + thread + give(ALLOW) + give(REFUSE)
     if name in ("kill", "tgkill"):
         return one_of(0, [os.getpid()])
     if name == "fcntl":  # copies, flags and locks; not whom a file signals

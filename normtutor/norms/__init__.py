@@ -8,6 +8,7 @@ passed as arguments and returned as a third result.
 from normtutor.norms.batch_norm import RunningStats, batch_norm, batch_norm_backward
 from normtutor.norms.choices import (
     NO_NORM,
+    OTHERS,
     RELATIVES,
     TABLE,
     Choices,
@@ -53,6 +54,7 @@ from normtutor.norms.weight_norm import weight_norm, weight_norm_backward
 
 __all__ = [
     "NO_NORM",
+    "OTHERS",
     "RELATIVES",
     "TABLE",
     "Choices",

@@ -178,7 +178,6 @@ def _batch_statistics(
     x: Array, mask: Array | None, running: RunningStats, momentum: float | Array, feature_axis: int
 ) -> tuple[Array, Array, RunningStats]:
     """Mean and biased variance of this batch, and the running statistics after it."""
-    xp = array_namespace(x)
     axes = tuple(a for a in range(x.ndim) if a != feature_axis)
     n = count(x, axes, mask)
     if known_value(n) == 1:
@@ -189,16 +188,24 @@ def _batch_statistics(
             + "Use a larger batch, or evaluation mode."
         )
     mu, variance = moments(x, axes, mask)
+    return mu, variance, running_after(running, mu, unbiased(variance, n), n, momentum)
 
-    def update(old: Array | None, new: Array) -> Array | None:
+
+def running_after(
+    running: RunningStats, mean: Array, variance: Array, n: Any, momentum: float | Array
+) -> RunningStats:
+    """The running statistics after a batch with this mean and unbiased variance of n values."""
+    check_momentum(momentum)
+
+    def after(old: Array | None, new: Array) -> Array | None:
         if old is None:
             return None
-        blend = (1 - momentum) * along(old, x, (feature_axis,)) + momentum * new
-        blend = unless_empty(blend, along(old, x, (feature_axis,)), n)
+        xp = array_namespace(new, old)
+        before = xp.reshape(xp.astype(old, new.dtype, copy=False), new.shape)
+        blend = unless_empty((1 - momentum) * before + momentum * new, before, n)
         return xp.astype(xp.reshape(blend, old.shape), old.dtype, copy=False)
 
-    new = RunningStats(update(running.mean, mu), update(running.var, unbiased(variance, n)))
-    return mu, variance, new
+    return RunningStats(after(running.mean, mean), after(running.var, variance))
 
 
 def batch_norm_backward(grad_y: Array, cache: BatchNormCache) -> BatchNormGrads:

@@ -180,6 +180,14 @@ TABLE: dict[str, Choices] = {
 
 # A network without a norm, on a light and on a dark page; its lines are dashed.
 NO_NORM = ("#6a6a6a", "#a8a8a8")
+# The same for what is no norm, such as wirings and verdicts. No norm wears one of them.
+OTHERS = {
+    "teal": ("#0081a1", "#3fc9c1"),
+    "crimson": ("#c4204f", "#fa8f8b"),
+    "olive": ("#6f7a00", "#dfe04a"),
+    "plum": ("#5a0a52", "#f3bcfd"),
+    "indigo": ("#3d3ae0", "#439aff"),
+}
 
 # Relatives that the figures of the family leave out, in the colours of the row that they vary: with
 # another γ and β, or another statistic. A row without axes takes no statistic.
@@ -212,7 +220,7 @@ RELATIVES: dict[str, Choices] = {
     ),
     "DyT": Choices(
         *("", Statistic.NONE, Source.NOWHERE),
-        *(*NO_NORM, "zhu2025"),
+        *(*OTHERS["indigo"], "zhu2025"),
         Layer("DynamicTanh", "tanh"),
         lambda x, _: dynamic_tanh(x, np.full(1, 0.5, x.dtype))[0],
         None,

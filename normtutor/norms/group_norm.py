@@ -12,15 +12,16 @@ import math
 from typing import Any, NamedTuple
 
 from normtutor.affine import affine, affine_backward, along
-from normtutor.moments import Moments, count, mean, moments, unbiased, unless_empty, widen
+from normtutor.moments import Moments, count, mean, moments, unbiased, widen
 from normtutor.norms.batch_norm import (
     BatchNormCache,
     BatchNormGrads,
     RunningStats,
     batch_norm,
     batch_norm_backward,
+    running_after,
 )
-from normtutor.tracing import array_namespace, is_compiled, passes_jit
+from normtutor.tracing import array_namespace, is_compiled, is_number, passes_jit
 from normtutor.validation import (
     check_cache,
     check_feature_axis,
@@ -310,29 +311,21 @@ def instance_norm(
     )
     running = RunningStats(running_mean, running_var)
     if running_mean is not None:
-        running = _instance_running(widen(x), cache.mask, running, momentum, feature_axis)
+        wide, axes = widen(x), tuple(a for a in range(1, x.ndim) if a != feature_axis)
+        n = count(wide, axes, cache.mask)
+        running = running_after_examples(running, *moments(wide, axes, cache.mask), n, momentum)
     return y, cache, running
 
 
-def _instance_running(
-    x: Array, mask: Array | None, running: RunningStats, momentum: float | Array, feature_axis: int
+def running_after_examples(
+    running: RunningStats, mu: Array, variance: Array, n: Any, momentum: float | Array
 ) -> RunningStats:
-    """Running statistics after this batch: the examples' own statistics, averaged over them."""
-    xp = array_namespace(x)
-    axes = tuple(a for a in range(1, x.ndim) if a != feature_axis)
-    mu, variance = moments(x, axes, mask)
-    n = count(x, axes, mask)
-    real = None if mask is None else n > 0  # an example that is all padding counts as none
-
-    def update(old: Array, new: Array) -> Array:
-        over_examples = tuple(a for a in range(x.ndim) if a != feature_axis)
-        new = mean(new, over_examples, real)
-        old_along = along(old, x, (feature_axis,))
-        blend = (1 - momentum) * old_along + momentum * new
-        blend = unless_empty(blend, old_along, count(x, over_examples, mask))
-        return xp.astype(xp.reshape(blend, old.shape), old.dtype, copy=False)
-
-    return RunningStats(update(running.mean, mu), update(running.var, unbiased(variance, n)))
+    """The running statistics after a batch: the examples' own, of n values, averaged over them."""
+    real, total = None, n * mu.shape[0]
+    if not is_number(n):  # with a mask, where an example that is all padding counts as none
+        real, total = n > 0, array_namespace(n).sum(n, axis=0, keepdims=True)
+    mu, variance = (mean(statistic, (0,), real) for statistic in (mu, unbiased(variance, n)))
+    return running_after(running, mu, variance, total, momentum)
 
 
 def instance_norm_backward(

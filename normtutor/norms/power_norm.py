@@ -248,23 +248,33 @@ def power_norm(
             "Pass step=1 for the first batch, then 2, and so on."
         )
     xp = array_namespace(x, weight, bias)
-    old = along(running_mean_square, wide, (feature_axis,))
-    psi_squared, updated, in_warmup = old, old, False
+    psi_squared = along(running_mean_square, wide, (feature_axis,))
+    updated, in_warmup = running_mean_square, False
     if training:
-        batch = mean_square(wide, axes, mask)
-        updated = alpha * old + (1 - alpha) * batch
+        batch, n = mean_square(wide, axes, mask), count(wide, axes, mask)
+        updated = running_after(updated, batch, n, alpha, step, warmup_steps)
         if warmup_steps > 0:
             in_warmup = step <= warmup_steps
-            psi_squared = choose(in_warmup, batch, old)
-            updated = choose(in_warmup, old + (batch - old) / step, updated)
-        updated = unless_empty(updated, old, count(wide, axes, mask))
-        updated = xp.where(xp.isfinite(updated), updated, old)
+            psi_squared = choose(in_warmup, batch, psi_squared)
     inverse_psi = 1 / xp.sqrt(psi_squared + eps)
     x_hat, y = _finish(x, wide, weight, bias, mask, feature_axis, inverse_psi)
     cache = PowerNormCache(
         x_hat, inverse_psi, weight, bias, mask, feature_axis, training, in_warmup
     )
-    return y, cache, restore(updated, running_mean_square)
+    return y, cache, updated
+
+
+def running_after(
+    running: Array, batch: Array, n: Any, alpha: float, step: Any, warmup_steps: int
+) -> Array:
+    """The running mean square after a batch with this one, of n values."""
+    xp = array_namespace(batch)
+    old = xp.reshape(xp.astype(running, batch.dtype, copy=False), batch.shape)
+    updated = alpha * old + (1 - alpha) * batch
+    if warmup_steps > 0:
+        updated = choose(step <= warmup_steps, old + (batch - old) / step, updated)
+    updated = unless_empty(updated, old, n)
+    return restore(xp.where(xp.isfinite(updated), updated, old), running)
 
 
 def choose(condition: Any, yes: Array, no: Array) -> Array:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from normtutor.intervals import t_interval
-from normtutor.plotting.style import INK, NORM_COLOURS, PALETTE
+from normtutor.plotting.style import INK, LOSSES, NORM_COLOURS, OTHER_COLOURS, PALETTE
 
 
 def _label_of(key: str, position: int, labels: Mapping[str, str] | Sequence[str] | None) -> str:
@@ -95,8 +95,8 @@ def curves(
 
 
 def _colours_for(names: Sequence[str], colours: Mapping[str, str] | None) -> dict[str, str]:
-    given = dict(colours or {})
-    chosen = {name: given.get(name, NORM_COLOURS.get(name, "")) for name in names}
+    own = {**NORM_COLOURS, **OTHER_COLOURS, **(colours or {})}
+    chosen = {name: own.get(name, "") for name in names}
     free = [c for c in PALETTE.values() if c not in chosen.values()] or list(PALETTE.values())
     missing = [name for name in names if not chosen[name]]
     for position, name in enumerate(missing):
@@ -311,7 +311,7 @@ def grid_map(
             f"values must have shape ({len(rows)}, {len(columns)}), one row a name in rows; "
             f"got {table.shape}"
         )
-    image = ax.imshow(table, cmap="cividis_r", vmin=low, vmax=high, aspect="auto")
+    image = ax.imshow(table, cmap=LOSSES, vmin=low, vmax=high, aspect="auto")
     for (i, j), value in np.ndenumerate(table):
         dark = np.isfinite(value) and (value - low) / (high - low) > 0.5
         ax.text(

@@ -124,7 +124,7 @@ def _plane_patch(ax: Any, outline: FloatArray) -> None:
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
     ax.add_collection3d(
-        Poly3DCollection([outline], facecolor=PALETTE["blue"], alpha=0.10, edgecolor="none")
+        Poly3DCollection([outline], facecolor=PALETTE["teal"], alpha=0.10, edgecolor="none")
     )
 
 
@@ -153,10 +153,10 @@ def keys_figure(
         around = outer - outer.mean(axis=0)
         outer = outer[np.argsort(np.arctan2(around[:, 1], around[:, 0]))]
         ax.plot(*np.concatenate([outer, outer[:1]]).T, color=INK, linewidth=1, label="hull")
-        ax.scatter(*keys[selectable].T, color=PALETTE["blue"], s=38, zorder=3, label="selectable")
+        ax.scatter(*keys[selectable].T, color=PALETTE["teal"], s=38, zorder=3, label="selectable")
         ax.scatter(
             *keys[~selectable].T,
-            color=PALETTE["vermilion"],
+            color=PALETTE["crimson"],
             marker="x",
             s=38,
             zorder=3,

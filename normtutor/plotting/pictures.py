@@ -61,7 +61,7 @@ def triangle_figure(steps: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure:
         w = np.asarray(weights)
         after = w + np.asarray(step)
         ax.plot([0, w[0]], [0, w[1]], color=INK)
-        ax.plot([w[0], after[0]], [w[1], after[1]], color=PALETTE["brown"], linewidth=3)
+        ax.plot([w[0], after[0]], [w[1], after[1]], color=PALETTE["crimson"], linewidth=3)
         ax.plot([0, after[0]], [0, after[1]], "--", color=INK)
         ax.set_title(label)
         ax.set_aspect("equal")

@@ -13,6 +13,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from cycler import cycler
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -25,25 +26,20 @@ FloatArray = NDArray[np.float64]
 NORM_COLOURS = {name: row.light for name, row in norms.TABLE.items()}
 NO_NORM = norms.NO_NORM[0]  # its lines are dashed
 
-# Six colours that keep 4.5:1 contrast on white and stay apart under the three kinds of
-# dichromacy (tests/core/test_plotting.py computes both). Neighbours in the list differ most.
-# They are those of the norms. What is no norm (a verdict, a wiring, a batch) is told apart by
-# shape, dashes and shades of grey, or by these where no norm stands in the same figure.
-PALETTE = {
-    "blue": NORM_COLOURS["BatchNorm"],
-    "vermilion": NORM_COLOURS["LayerNorm"],
-    "green": NORM_COLOURS["GroupNorm"],
-    "purple": NORM_COLOURS["RMSNorm"],
-    "brown": NORM_COLOURS["InstanceNorm"],
-    "black": NORM_COLOURS["PowerNorm"],
+# Five colours for anything else, none of which a norm wears. They keep 4.5:1 contrast on white and
+# stay apart under the three kinds of dichromacy (tests/core/test_plotting.py computes both).
+PALETTE = {name: light for name, (light, _) in norms.OTHERS.items()}
+# What has one of them for itself, in all figures.
+OTHER_COLOURS = {
+    "Pre-LN": PALETTE["teal"],
+    "Post-LN": PALETTE["plum"],
+    "Peri-LN": PALETTE["olive"],
+    "DeepNorm": PALETTE["indigo"],
+    "QK-norm": PALETTE["crimson"],
+    "DyT": norms.RELATIVES["DyT"].light,
 }
-# The same for wirings, which are compared with each other and never with norms.
-WIRING_COLOURS = {
-    "Pre-LN": PALETTE["blue"],
-    "Post-LN": PALETTE["brown"],
-    "Peri-LN": PALETTE["green"],
-    "DeepNorm": PALETTE["purple"],
-}
+# A map of losses: what failed is darkest, and wears no norm's colour.
+LOSSES = LinearSegmentedColormap.from_list("losses", ["#f8f0f7", PALETTE["plum"]])
 PALE = "#e4e7eb"  # a cell or a region that is there but not meant
 INK = "#222222"
 WARM = "#a33c00"  # words about a part of a drawing
@@ -60,7 +56,7 @@ _DARK_TINTS = (
 )
 DARK = {
     **{row.light: row.dark for row in norms.TABLE.values()},
-    norms.NO_NORM[0]: norms.NO_NORM[1],
+    **dict([norms.NO_NORM, *norms.OTHERS.values()]),
     INK: "#e6e6e6",
     PALE: "#33393f",
     WARM: "#ffad70",
@@ -121,8 +117,8 @@ def use_book_style() -> None:
 def norm_colour(name: str) -> str:
     """Return the colour that the norm called `name` wears in every figure of the book.
 
-    Names that are no norm (a model, a data set) raise ``KeyError``: give those a colour
-    from `PALETTE` yourself. "none" is a network without a norm; draw it dashed.
+    Names that are no norm (a model, a data set) raise ``KeyError``: those have their colour in
+    `OTHER_COLOURS`, or get one from `PALETTE`. "none" is a network without a norm; draw it dashed.
     """
     if name == "none":
         return NO_NORM

@@ -212,7 +212,7 @@ def layer_gradients_figure(
     if not panels:
         raise ValueError("layer_gradients_figure needs at least one panel; got an empty mapping.")
     fig, axes = plt.subplots(len(panels), 1, sharex=True, sharey=True, figsize=size, squeeze=False)
-    colours = [PALETTE["blue"], PALETTE["brown"], INK]
+    colours = [PALETTE["teal"], PALETTE["plum"], INK]
     for ax, (title, lines) in zip(axes[:, 0], panels.items(), strict=True):
         ax.axhline(0.0, color=INK, linewidth=0.8, zorder=0)
         found = {label: t_interval(_against_last(values)) for label, values in lines.items()}

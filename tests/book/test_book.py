@@ -418,6 +418,16 @@ def test_the_style_ends_each_entry_with_what_was_read(works):
     assert ends["liu2020"].endswith("Read: the abstract; code or documentation.")
 
 
+def test_no_two_works_are_cited_alike(works):
+    """Two papers once stood under each of "Wang et al. [2022]" and five other names."""
+    for _ in range(2):  # a second build finds the years of the first
+        bibliography.put_letters(works.values())
+    cited = [bibliography.cited_as(work) for work in works.values()]
+    assert len(set(cited)) == len(cited)
+    years = {key: works[key].fields["year"] for key in ("su2022deep", "su2022pre", "ba2016")}
+    assert years == {"su2022deep": "2022a", "su2022pre": "2022b", "ba2016": "2016"}
+
+
 def test_the_page_explains_every_mark():
     page = " ".join(read(BOOK / "bibliography.md").replace("'", "\u2019").lower().split())
     for words in bibliography.MARKS.values():

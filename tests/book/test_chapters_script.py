@@ -40,6 +40,13 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_each_chapter_is_a_line_where_no_terminal_draws_a_bar(repository, capsys):
+    path = write_notebook(repository / "book" / "second.ipynb", "1 + 1")
+    for said in ("Executed book/second.ipynb\n", ""):
+        chapters.bring_up_to_date([path], repository / "_build", repository)
+        assert capsys.readouterr().out == said
+
+
 def test_a_chapter_is_executed_when_what_it_reaches_has_changed(repository):
     first = write_notebook(
         repository / "book" / "first.ipynb",

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,7 +23,7 @@ lab = importlib.import_module("lab")
 lock = importlib.import_module("lock")
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-USES = re.compile(r"uses: (\S+)(.*)")
+USES = re.compile(r"uses: ([^.\s]\S*)(.*)")
 BAD = """on: push
 jobs:
   a:
@@ -53,7 +54,7 @@ def complaints_of_zizmor(paths: list[Path]) -> list[str]:
 
 
 def test_the_workflows_pass_their_linters(tmp_path):
-    assert len(WORKFLOWS) == 3
+    assert len(WORKFLOWS) == 4
     assert complaints_of_actionlint(WORKFLOWS) == []
     assert complaints_of_zizmor(WORKFLOWS) == []
     bad = tmp_path / ".github" / "workflows" / "bad.yml"
@@ -90,16 +91,32 @@ def test_workflows_run_what_a_person_runs():
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
     for path in WORKFLOWS:
         jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
-        steps = [step for job in jobs.values() for step in job["steps"]]
+        steps = [step for job in jobs.values() for step in job.get("steps", [])]
         for line in "\n".join(step.get("run", "") for step in steps).splitlines():
             words = line.split()
             known = words[:1] == [".ci/run"] or (words[:1] == ["make"] and words[1] in targets)
             assert not words or known or line == "gh auth setup-git", line
 
 
+def workflow(name: str) -> dict[str, Any]:
+    return yaml.safe_load((ROOT / f".github/workflows/{name}.yml").read_text(encoding="utf-8"))
+
+
+def test_what_was_not_tested_is_not_deployed():
+    jobs = workflow("site")["jobs"]
+    assert jobs["tests"]["uses"] == "./.github/workflows/tests.yml"
+    assert all("tests" in jobs[name]["needs"] for name in ("pages", "notebooks"))
+
+
+def test_the_libraries_are_tested_weekly_and_before_a_release():
+    weekly = workflow("libraries")
+    assert "schedule" in weekly[True]  # YAML reads "on" so
+    for job in (weekly["jobs"]["libraries"], workflow("release")["jobs"]["build"]):
+        assert {"run": "make libraries"} in job["steps"]
+
+
 def test_the_tests_run_on_every_python_that_the_package_supports():
-    jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
-    matrix = jobs["jobs"]["tests"]["strategy"]["matrix"]
+    matrix = workflow("tests")["jobs"]["tests"]["strategy"]["matrix"]
     assert matrix["python"] == ["3.11", "3.12", "3.13", "3.14"]
     assert {name.split("-")[0] for name in matrix["system"]} == {"ubuntu", "macos"}
 

@@ -69,10 +69,8 @@ def test_a_norm_touches_six_files():
         for path in ROOT.glob("normtutor/**/*.py")
         if re.search("scale_?norm", path.read_text(encoding="utf-8"), re.IGNORECASE)
     }
-    own = "normtutor/norms/scale_norm.py"
-    assert code == {
-        *(own, "normtutor/norms/__init__.py", "normtutor/norms/choices.py", "normtutor/layers.py")
-    }
+    files = ("norms/scale_norm", "norms/__init__", "norms/choices", "layers/token")
+    assert code == {f"normtutor/{file}.py" for file in files}
     rows = {
         path.relative_to(ROOT).as_posix()
         for path in ROOT.glob("book/**/*.ipynb")
@@ -175,13 +173,19 @@ def test_make_check_takes_the_cheapest_files_that_fit():
     assert fast_tests.cheapest(seconds, budget=8.0) == ["a", "b", "d"]
     assert fast_tests.cheapest(seconds, budget=7.9) == ["b", "d"]
     assert fast_tests.cheapest(seconds, budget=0.5) == []
-    measured = json.loads(read("tests/seconds.json"))
-    there = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
-    chosen = set(fast_tests.cheapest(measured)) & there
-    assert sum(measured[name] for name in chosen) <= fast_tests.BUDGET
-    # Of every part: formulas, layers, statistics, what the experiments are said to find.
-    parts = ("norms_values", "layers_torch", "moments", "findings", "questions")
-    assert {f"test_{part}" for part in parts} <= {Path(name).stem for name in chosen}
+
+
+def test_make_check_fails_on_a_file_of_tests_that_was_not_measured(tmp_path, monkeypatch):
+    for name in ("tests/core/test_a.py", "tests/core/test_b.py", "tests/site/test_c.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.setattr(fast_tests, "ROOT", tmp_path)
+    known = {"tests/core/test_a.py": 1.0, "tests/core/test_gone.py": 1.0}
+    with pytest.raises(SystemExit, match=r"make seconds TESTS='tests/core/test_b.py'"):
+        fast_tests.chosen(known)
+    assert fast_tests.chosen(known | {"tests/core/test_b.py": 100.0}) == ["tests/core/test_a.py"]
+    recipe = re.search(r"^check:.*\n((?:\t.*\n)+)", read("Makefile"), re.MULTILINE)
+    assert recipe and "files=$$($(BIN)/python .ci/fast_tests.py) &&" in recipe[1]
 
 
 def test_what_a_file_of_tests_costs_is_written_where_it_is_asked_for(tmp_path):

@@ -1,16 +1,19 @@
 """`make live` tells browsers what was written, and executes what has changed of a chapter."""
 
 import asyncio
+import socket
 import sys
 import threading
 import urllib.request
 from pathlib import Path
 
 import nbformat
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / ".ci"))
 
+import build  # noqa: E402
 import live  # noqa: E402
 
 
@@ -41,6 +44,23 @@ def test_a_page_is_served_with_the_script_that_loads_it_again(tmp_path):
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_busy_port_is_a_sentence_before_anything_is_done(tmp_path, monkeypatch):
+    def nothing(*_):
+        raise AssertionError("read the pages first")
+
+    monkeypatch.setattr(live, "Pages", nothing)
+    monkeypatch.setattr(live, "LIVE", tmp_path)
+    monkeypatch.setattr(build, "build_site", nothing)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(sys, "argv", ["build.py", "--serve", str(port)])
+        for serve in (build.main, lambda: live.serve(port, [])):
+            with pytest.raises(SystemExit, match=f"Port {port} cannot be used .* PORT="):
+                serve()
 
 
 def test_a_chapter_is_executed_from_the_first_changed_cell_on(tmp_path):

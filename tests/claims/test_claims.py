@@ -90,21 +90,6 @@ def of_our_runs(finding: Finding) -> bool:
     return isinstance(finding.value, Interval) and not finding.reported
 
 
-def test_the_page_says_by_how_much_the_shift_grows():
-    """As in test_measured_sentences.py; here, where the evidence, which takes seconds, is found."""
-    deep, *wide = (finding.value for finding in judged("shift-grows-with-the-network").evidence)
-    assert round(2**deep.mean) == 8
-    means = [(v.mean, v.mean - v.half_width, v.mean + v.half_width) for v in wide]
-    ends = deep.mean - deep.half_width, deep.mean + deep.half_width
-    sentence = (
-        "grows about eightfold (95% interval {:.0f} to {:.0f}, four seeds); in four layers, from "
-        "width 64 to 256, {:.1f} times ({:.1f} to {:.1f}); in twelve, at half the rate, {:.1f} "
-        "times ({:.1f} to {:.1f})"
-    ).format(*(2.0 ** np.concatenate([ends, *means])))
-    depth = nbformat.read(BOOK / "in_depth" / "01_internal_covariate_shift.ipynb", as_version=4)
-    assert sentence in " ".join("\n".join(cell.source for cell in depth.cells).split())
-
-
 def test_the_page_says_what_gain_and_bias_do_to_the_losses():
     measured = [finding.value for finding in judged("gain-and-bias-overfit").evidence[:6]]
     small, training, test, large, less, more = measured
@@ -591,6 +576,24 @@ def test_the_page_shows_every_claim_once(whole_page):
         assert soup.find("label", attrs={"for": choice}) and soup.find("select", id=choice)
 
 
+def test_an_entry_begins_with_the_sentence_to_quote_where_there_is_one():
+    claim, evidence, verdict = judged("unit-sphere")
+    answer = "False: its radius is √d, times γ."
+    quoted = dataclasses.replace(claim, answer=answer)
+    said = page.entry(page.Judged(quoted, evidence, verdict)).split("</summary>")[1].split()
+    assert " ".join(said).startswith(f"**{answer}** **What holds instead.**")
+    assert (
+        "**What holds instead.**" in page.entry(judged("unit-sphere")).split("</summary>")[1][:40]
+    )
+
+
+def test_one_claim_is_shown_with_its_evidence():
+    shown = claims.show("unit-sphere")
+    first, *rest = repr(shown).splitlines()
+    assert first == f"false {claims.named('unit-sphere').words}"
+    assert len(rest) == len(shown.judged[0].evidence) and "27.711" in rest[0]
+
+
 def test_where_myst_is_not_read_the_page_says_it_in_words(whole_page):
     """In JupyterLab the ledger once showed 122 raw roles, and links to pages that are not there."""
     plain, myst = whole_page._repr_markdown_(), whole_page.myst()
@@ -602,9 +605,9 @@ def test_where_myst_is_not_read_the_page_says_it_in_words(whole_page):
 
 def test_roles_in_words():
     said = page.without_roles(
-        "{cite:t}`ba2016` ({prf:ref}`thm-rms-partial`) {cite:p}`a2015, b2016b`."
+        "{cite:t}`ba2016` ({prf:ref}`thm-rms-partial`) {cite:p}`zhang2019rms, b2016`."
     )
-    assert said == "Ba 2016 (the theorem of chapter 5) [A 2015; B 2016]."
+    assert said == "Ba 2016 (the theorem of chapter 5) [Zhang 2019 Rms; B 2016]."
 
 
 def test_the_tally_counts(whole_page):

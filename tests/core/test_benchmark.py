@@ -13,9 +13,10 @@ def test_every_contest_runs(contest):
     found = benchmark.measure(contest, SMALL, repeats=2, compiled=False)
     assert {len(found[side, False, "step"]) for side in ("ours", "theirs")} == {2}
     assert all(value > 0 for values in found.values() for value in values)
-    rows = benchmark.rows_of(contest, found)
-    assert [row[2] for row in rows] == list(benchmark.QUANTITIES)
-    assert rows[0][-2:] == ["-", "-"]  # nothing was compiled
+    rows = benchmark.rows_of(contest, found)  # of what was compiled none, for nothing was
+    assert [row[2:4] for row in rows] == [["eager", "forward"], ["", "step"], ["", "memory"]]
+    ours, theirs, ratio = rows[-1][4:]
+    assert float(ratio) == pytest.approx(float(ours[:-2]) / float(theirs[:-2]), abs=0.02)
 
 
 @pytest.mark.parametrize("contest", benchmark.CONTESTS, ids=lambda contest: contest.name)
@@ -25,13 +26,15 @@ def test_both_layers_of_a_contest_have_the_same_shapes(contest):
     assert ours(x).shape == theirs(x).shape == x.shape
 
 
-def test_the_report_names_each_layer_and_its_counterpart():
+def test_the_report_names_each_layer_its_counterpart_and_the_threads():
+    before = torch.get_num_threads()
     text = "\n".join(benchmark.benchmark((SMALL,), repeats=2, compiled=False))
     assert "torch.compile is left out: not asked for" in text
-    assert "B, L, H = 2, 3, 16" in text
+    assert "B, L, H = 2, 3, 16, threads: 1" in text and "threads: 2" in text
     for contest in benchmark.CONTESTS:
         assert contest.name in text
         assert contest.against in text
+    assert torch.get_num_threads() == before
 
 
 def test_peak_memory_counts_what_lives_at_the_same_time():
@@ -73,3 +76,15 @@ def test_an_unknown_layer_is_refused(capsys):
     with pytest.raises(SystemExit):
         benchmark.main(["--layers", "Nothing"])
     assert "there are: BatchNorm" in capsys.readouterr().err
+
+
+def test_half_precision_is_measured_in_units_of_its_own():
+    contest = benchmark.CONTESTS[1]
+    found = benchmark.measure(contest, SMALL, repeats=2, compiled=False, dtype=torch.bfloat16)
+    assert found["theirs", False, "memory"][0] >= 2
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_without_a_gpu_it_says_so(capsys):
+    assert benchmark.main(["--device", "cuda"]) == 1
+    assert "needs an NVIDIA GPU" in capsys.readouterr().err

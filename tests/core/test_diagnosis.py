@@ -8,11 +8,12 @@ import math
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 import normtutor
 from normtutor import data, layers
 from normtutor.diagnosis import CAUSES, diagnose
+from normtutor.diagnosis.bench import Sums
 
 SEEDS = (0, 1, 2)
 IMAGES = 512
@@ -102,6 +103,11 @@ class TwoUses(nn.Module):
         x = self.norm(self.first(x)).relu()
         x = self.norm(self.offset + self.second(x)).relu()
         return self.classify(x.mean((2, 3)))
+
+
+class GroupNorm4(nn.GroupNorm):
+    def __init__(self, channels):
+        super().__init__(4, channels)
 
 
 class Siamese(nn.Module):
@@ -278,6 +284,33 @@ def batches_of_two():
     return fit(network(), batches, rate=0.005), batches, held_out()
 
 
+def another_epsilon():
+    model = network()
+    for norm in batch_norms(model):
+        norm.eps = 1.0
+    fit(model, loader(), steps=200)
+    for norm in batch_norms(model):
+        norm.eps = 1e-5
+    return model, loader(), held_out()
+
+
+def dead(norm=nn.BatchNorm2d):
+    model = fit(network(norm), loader())
+    for module in model:
+        if isinstance(module, norm):
+            module.weight.data.fill_(1e-10)
+            module.bias.data.zero_()
+    return model, loader(), held_out()
+
+
+def features_last(*between):
+    """As many positions as features, so that BatchNorm1d does not notice."""
+    x = torch.randn(512, 8, 8)
+    batches = loader(TensorDataset(x, (x[:, 0, 0] > 0).long()))
+    layers = (nn.Linear(8, 8), *between, nn.BatchNorm1d(8), nn.Flatten(), nn.Linear(64, 2))
+    return fit(nn.Sequential(*layers), batches), batches, batches
+
+
 def other_weights():
     model = trained()
     with torch.no_grad():  # as after an average over the weights of training
@@ -313,6 +346,11 @@ PLANTED = {
     dropout_before: "dropout before a norm",
     batches_of_two: "small batches",
     other_weights: "other statistics",
+    another_epsilon: "another epsilon",
+    dead: "dead network",
+    functools.partial(dead, GroupNorm4): "dead network",
+    features_last: "features on another axis",
+    functools.partial(features_last, nn.Dropout(0.1), nn.ReLU()): "features on another axis",
 }
 
 
@@ -372,6 +410,39 @@ def test_drop_last_is_a_remedy():
     model, _, evaluation = last_batch_of_one()
     train = loader(training_set(count=IMAGES - 31), drop_last=True)
     assert diagnose(fit(model, train), train, evaluation).causes == []
+
+
+def test_statistics_that_do_better_than_recomputed_ones_are_kept():
+    """The labels are what the model says with its running statistics."""
+    torch.manual_seed(0)
+    model, train, _ = other_weights()
+    images, _ = training_set().tensors
+    labels = model.eval()(images).argmax(1).detach()
+    train = loader(TensorDataset(images, labels))
+    found = diagnose(model.train(), train, train)
+    assert found.causes == ["other statistics"]
+    running, recomputed = (
+        found.losses[f"training data, {which}"]
+        for which in ("running statistics", "statistics recomputed")
+    )
+    assert f"rises from {running:.2g} to {recomputed:.2g}" in found.findings[0].remedy
+    assert "Keep the running statistics" in found.findings[0].remedy
+
+
+def test_the_right_epsilon_is_named_and_is_a_remedy():
+    torch.manual_seed(0)
+    model, train, evaluation = another_epsilon()
+    (finding,) = diagnose(model, train, evaluation).findings
+    assert "with ε = 1 instead of 1e-05" in finding.evidence and not math.isinf(finding.effect)
+    for norm in batch_norms(model):
+        norm.eps = 1.0
+    assert diagnose(model, train, evaluation).causes == []
+
+
+def test_axes_that_cannot_be_told_apart_are_a_note():
+    torch.manual_seed(0)
+    found = diagnose(*features_last(nn.Conv1d(8, 8, 1)))
+    assert found.causes == [] and "axes 1 and 2 of the input of 2 are equally long" in str(found)
 
 
 # --- the function itself --------------------------------------------------------------------------
@@ -470,9 +541,43 @@ def test_a_last_batch_of_one_beyond_those_looked_at_stops_training():
     assert math.isinf(last.effect) and "stops training with an error" in last.evidence
 
 
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([(torch.randn(4), 0)] * 33)
+
+
 def test_what_was_not_looked_at_is_said():
+    def note(batches, most):
+        notes = diagnose(small_model(), batches, batches, max_batches=most).notes
+        return any(f"only the first {most} batches" in note for note in notes)
+
     batches = [torch.randn(8, 4) for _ in range(4)]
-    notes = diagnose(small_model(), batches, batches, max_batches=3).notes
-    assert any("only the first 3 batches" in note for note in notes)
-    notes = diagnose(small_model(), batches, batches).notes
-    assert not any("only the first" in note for note in notes)
+    assert note(batches, 3) and not note(batches, 4)
+    assert note(DataLoader(Stream(), batch_size=8), 3)
+    assert not note(DataLoader(TensorDataset(torch.randn(33, 4)), batch_size=8), 3)
+
+
+def test_a_dropout_that_drops_nothing_differs_in_nothing():
+    batches = [torch.randn(8, 4)]
+    for p in (0.0, 0.5):
+        model = nn.Sequential(nn.LayerNorm(4), nn.Dropout(p))
+        assert ("Dropout does not" in str(diagnose(model, batches, batches))) == (p > 0)
+
+
+def test_a_variance_is_not_below_zero_for_rounding():
+    x = torch.full((1, 3), 0.1, dtype=torch.float64)
+    sums = Sums(torch.full((1, 1), 3.0, dtype=torch.float64), 3 * x, 3 * x.square() * (1 - 1e-15))
+    assert sums.moments()[1].min() == 0
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_one_domain_is_one_in_small_batches_too(seed):
+    torch.manual_seed(seed)
+    x = torch.randn(512, 8)
+    data = TensorDataset(x, (x[:, 0] > 0).long())
+    train, evaluation = (loader(Subset(data, range(*e)), 4) for e in ((0, 256), (256, 512)))
+    layers = [nn.Linear(8, 32)]
+    for _ in range(5):
+        layers += [nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 32)]
+    model = fit(nn.Sequential(*layers), train, steps=300, rate=0.01)
+    assert "two domains" not in diagnose(model, train, evaluation).causes

@@ -13,6 +13,7 @@ from layer_checks import assert_same, randn, randomize, results
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+import normtutor.layers.fusing  # noqa: F401  for test_fuse_modules
 from normtutor import layers
 from normtutor.experiments import two_processes
 

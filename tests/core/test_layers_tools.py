@@ -445,7 +445,7 @@ def compiled_is_eager(
 def test_the_compiler_does_not_recompute_a_buffer_that_has_moved(monkeypatch):
     """The comparison fails for the layer whose ψ is a plain clone of its buffer."""
     compiled_is_eager(layers.PowerNorm(4), steps=2)
-    monkeypatch.setattr(layers, "_snapshot", lambda buffer: buffer.clone())
+    monkeypatch.setattr(layers.power, "_snapshot", lambda buffer: buffer.clone())
     with pytest.raises(AssertionError, match="grad of"):
         compiled_is_eager(layers.PowerNorm(4), steps=2)
 

@@ -92,9 +92,18 @@ def test_every_colour_reads_on_the_white_card(name):
     assert contrast(plotting.PALETTE[name], "white") >= 4.5
 
 
+DARK_PALETTE = [dark for _, dark in norms.OTHERS.values()]
+
+
 @pytest.mark.parametrize("kind", DICHROMACY)
 def test_colours_stay_apart_for_every_kind_of_colour_vision(kind):
-    for first, second in itertools.combinations(plotting.PALETTE.values(), 2):
+    norm_colours = [*set(plotting.NORM_COLOURS.values())]
+    for palette in (norm_colours, plotting.PALETTE.values(), DARK_PALETTE):
+        assert_apart(palette, kind)
+
+
+def assert_apart(colours, kind):
+    for first, second in itertools.combinations(colours, 2):
         distance = np.linalg.norm(seen_as_lab(first, kind) - seen_as_lab(second, kind))
         assert distance > 15, (kind, first, second, distance)
 
@@ -103,17 +112,41 @@ DARK = {name: row.dark for name, row in norms.TABLE.items()}
 GROUNDS = ("#14181e", "#29313d")  # of a dark page and of the boxes on it
 
 
-@pytest.mark.parametrize("name", [*DARK, "none"])
-def test_every_colour_reads_on_a_dark_page(name):
-    colour = DARK.get(name, norms.NO_NORM[1])
+@pytest.mark.parametrize("colour", [*DARK.values(), norms.NO_NORM[1], *DARK_PALETTE])
+def test_every_colour_reads_on_a_dark_page(colour):
     assert min(contrast(colour, ground) for ground in GROUNDS) >= 4.5
 
 
 @pytest.mark.parametrize("kind", DICHROMACY)
 def test_colours_stay_apart_on_a_dark_page_too(kind):
-    for first, second in itertools.combinations(sorted(set(DARK.values())), 2):
-        distance = np.linalg.norm(seen_as_lab(first, kind) - seen_as_lab(second, kind))
-        assert distance > 15, (kind, first, second, distance)
+    assert_apart(set(DARK.values()), kind)
+
+
+def test_what_is_no_norm_wears_no_norms_colour():
+    """Pre-LN once had BatchNorm's blue, as failure in a map; dynamic tanh PowerNorm's black."""
+    light = [*plotting.NORM_COLOURS.values(), plotting.NO_NORM]
+    dark = [*DARK.values(), norms.NO_NORM[1]]
+    _, ax = plt.subplots()
+    image = plotting.grid_map(
+        [[0.0, 1.0]], rows="a", columns="bc", texts=["xy"], low=0, high=1, ax=ax
+    )
+    failed = mcolors.to_hex(image.cmap(1.0))
+    for others, of_norms in (
+        (plotting.PALETTE.values(), light),
+        (DARK_PALETTE, dark),
+        ([failed], light),
+    ):
+        for other, of_norm in itertools.product(others, of_norms):
+            distance = np.linalg.norm(seen_as_lab(other, "none") - seen_as_lab(of_norm, "none"))
+            assert distance > 30, (other, of_norm, distance)
+    assert set(plotting.OTHER_COLOURS.values()) <= set(plotting.PALETTE.values())
+    assert norms.RELATIVES["DyT"].light == plotting.OTHER_COLOURS["DyT"]
+    assert (
+        plotting.curves(range(3), {"QK-norm": rows(4, 3)}, xlabel="x", ylabel="y")
+        .lines[0]
+        .get_color()
+        == plotting.OTHER_COLOURS["QK-norm"]
+    )
 
 
 def test_no_norm_is_grey_and_relatives_share_a_colour():
@@ -200,7 +233,9 @@ def test_no_figure_runs_a_model():
         and isinstance(node.value, ast.Name)
         and node.value.id == "norms"
     }
-    assert used == {"NO_NORM", "TABLE", "sharing_cells"}  # the table, never a formula
+    assert used == {
+        *("NO_NORM", "OTHERS", "RELATIVES", "TABLE", "sharing_cells")
+    }  # the tables, never a formula
 
 
 def test_a_figure_brings_no_other_subject():
@@ -237,11 +272,9 @@ def test_the_interval_is_that_of_scipy(seeds):
     stats = pytest.importorskip("scipy.stats")
     values = rows(seeds, 4)
     mean, half = plotting.t_interval(values)
-    low, high = stats.t.interval(
-        0.95, df=seeds - 1, loc=values.mean(0), scale=stats.sem(values, axis=0)
-    )
-    assert_allclose(mean - half, low, rtol=1e-4)
-    assert_allclose(mean + half, high, rtol=1e-4)
+    assert_allclose(mean, values.mean(0))
+    quantile = half / stats.sem(values, axis=0)
+    assert_allclose(quantile, stats.t.ppf(0.975, seeds - 1), rtol=0, atol=1e-5)
 
 
 def test_one_seed_has_no_interval():

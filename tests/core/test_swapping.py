@@ -176,6 +176,18 @@ def test_what_a_norm_carries_goes_with_it():
     assert len(seen) == 1
 
 
+@pytest.mark.parametrize("make", [None, lambda norm: layers.GroupNorm(2, norm.num_features)])
+def test_the_training_flag_goes_with_a_norm_there_and_back(make):
+    model, _ = images(nn.BatchNorm2d(8))
+    for there, back in ((False, True), (True, False)):
+        model[1].train(there)
+        report = normtutor.swap_norms(model, make)
+        assert model[1].training == there
+        model[1].train(back)
+        report.undo()
+        assert model[1].training == back
+
+
 def test_what_happened_while_ours_was_there_stays():
     model, x = images(nn.BatchNorm2d(8))
     twin = copy.deepcopy(model)
@@ -272,6 +284,33 @@ class GatedNorm(OddNorm):
         return super().forward(x) * gate
 
 
+class SometimesGatedNorm(LlamaNorm):
+    """As in Mamba2: without a gate it is RMSNorm."""
+
+    def forward(self, x: Tensor, gate: Tensor | None = None) -> Tensor:
+        return super().forward(x if gate is None else x * nn.functional.silu(gate))
+
+
+class MaskedBatchNorm(nn.BatchNorm1d):
+    """Its mask is True on padding; that of ours on real tokens."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return super().forward(x if mask is None else x.masked_fill(mask[:, None], 0))
+
+
+class StarNorm(LlamaNorm):
+    def forward(self, x: Tensor, *more: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+class FlatNorm(LlamaNorm):
+    """Takes inputs of two axes alone."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows, _ = x.shape
+        return super().forward(x.reshape(rows, -1))
+
+
 class DetachedNorm(LlamaNorm):
     """Gives the same output, but no gradient flows through the statistic."""
 
@@ -301,7 +340,11 @@ def replaced() -> nn.Module:
 
 REFUSED = [
     (OddNorm(8), "none of our layers computes the same"),
-    (GatedNorm(8), "called with x alone it raises TypeError.*gate"),
+    (GatedNorm(8), r"its forward takes \(.*gate.*\); only a forward of x alone"),
+    (SometimesGatedNorm(8), r"its forward takes \(.*gate.* = None\); only a forward of x alone"),
+    (MaskedBatchNorm(8), r"its forward takes \(.*mask.* = None\); only a forward of x alone"),
+    (StarNorm(8), r"its forward takes \(.*\*more.*\); only a forward of x alone"),
+    (FlatNorm(8), r"on a trial input of shape \(3, 5, 8\) it raises ValueError: too many values"),
     (DetachedNorm(8), "none of our layers computes the same"),
     (RenamedNorm(8), "its parameters are gamma"),
     (FrozenBatchNorm2d(8), "perhaps frozen"),
@@ -375,6 +418,16 @@ def test_the_fast_path_of_torchs_encoder_does_not_pass_the_new_norms_by():
     torch.testing.assert_close(ten_times, model(x).detach())
     with pytest.raises(ValueError, match="Somebody else"):
         report.undo()
+
+
+def test_the_fast_path_is_off_where_norms_changed_and_comes_back():
+    layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
+    model = nn.TransformerEncoder(layer, num_layers=2, enable_nested_tensor=False)
+    paths = [layer.activation_relu_or_gelu for layer in model.layers]
+    report = normtutor.swap_norms(model, only=lambda name, _: name.startswith("layers.0"))
+    assert [layer.activation_relu_or_gelu for layer in model.layers] == [0, paths[1]]
+    report.undo()
+    assert [layer.activation_relu_or_gelu for layer in model.layers] == paths == [1, 1]
 
 
 def test_random_numbers_are_left_as_they_were():

@@ -38,27 +38,33 @@ def test_warmup_cosine():
     assert training.warmup_cosine(10, steps=10, warmup=4) == pytest.approx(0)
 
 
-def test_loop_equals_gradient_descent_by_hand():
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_loop_equals_the_optimizer_by_hand(optimizer):
     torch.manual_seed(0)
-    model = nn.Linear(3, 1)
+    model = nn.Linear(3, 1).double()
     by_hand = copy.deepcopy(model)
-    batches = [(torch.randn(4, 3), torch.randn(4, 1)) for _ in range(5)]
+    batches = [(torch.randn(4, 3).double(), torch.randn(4, 1).double()) for _ in range(5)]
+    decay = 0.3
 
     def loss(net, batch):
         return ((net(batch[0]) - batch[1]) ** 2).mean()
 
-    history = training.train(
-        model, batches, loss, steps=5, learning_rate=0.1, warmup=2, optimizer="sgd"
-    )
-    velocity = [torch.zeros_like(p) for p in by_hand.parameters()]
+    settings = {"steps": 5, "learning_rate": 0.1, "warmup": 2, "weight_decay": decay}
+    history = training.train(model, batches, loss, optimizer=optimizer, **settings)
+    first, second = ([torch.zeros_like(p) for p in by_hand.parameters()] for _ in range(2))
     for step, batch in enumerate(batches):
-        value = loss(by_hand, batch)
-        assert value.item() == pytest.approx(history.loss[step], rel=1e-5)
+        value, rate = loss(by_hand, batch), history.learning_rate[step]
+        assert value.item() == pytest.approx(history.loss[step])
         grads = torch.autograd.grad(value, list(by_hand.parameters()))
         with torch.no_grad():
-            for p, v, g in zip(by_hand.parameters(), velocity, grads, strict=True):
-                v.mul_(0.9).add_(g)
-                p.sub_(history.learning_rate[step] * v)
+            for p, m, v, g in zip(by_hand.parameters(), first, second, grads, strict=True):
+                if optimizer == "sgd":
+                    p.sub_(rate * m.mul_(0.9).add_(g + decay * p))
+                    continue
+                m.mul_(0.9).add_(0.1 * g)
+                v.mul_(0.98).add_(0.02 * g * g)
+                scale = (v / (1 - 0.98 ** (step + 1))).sqrt() + 1e-8
+                p.sub_(rate * (decay * p + m / (1 - 0.9 ** (step + 1)) / scale))
     for a, b in zip(model.parameters(), by_hand.parameters(), strict=True):
         torch.testing.assert_close(a, b)
 
@@ -158,11 +164,11 @@ def test_image_scores_count_errors():
         def forward(self, images):
             return torch.tensor([[2.0, 0.0]]).expand(len(images), 2)
 
-    batches = [(torch.zeros(3, 1), torch.tensor([0, 0, 1])), (torch.zeros(1, 1), torch.tensor([1]))]
+    batches = [(torch.zeros(3, 1), torch.tensor([0, 0, 1])), (torch.zeros(1, 1), torch.tensor([0]))]
     scores = training.image_scores(Constant(), batches)
-    assert scores["error"] == 0.5
+    assert scores["error"] == 0.25
     right = math.log(1 + math.exp(-2))
-    assert scores["loss"] == pytest.approx((2 * right + 2 * (2 + right)) / 4)
+    assert scores["loss"] == pytest.approx((3 * right + 2 + right) / 4)
 
 
 # --- several models at once -----------------------------------------------------------------------

@@ -21,18 +21,20 @@ def models_and_batches():
     return models, [list(torch.randn(5, 8, 4)) for _ in models]
 
 
-def test_clipping_together_is_clipping_one_by_one():
+@pytest.mark.parametrize("clip", [0.7, 100.0])
+def test_clipping_together_is_clipping_one_by_one(clip):
     together, batches = models_and_batches()
     alone, _ = models_and_batches()
     rates = [0.01, 0.02, 0.03]
-    settings = {"steps": 5, "optimizer": "sgd", "clip": 0.7}
+    settings = {"steps": 5, "optimizer": "sgd", "clip": clip}
     stacked = train_together(together, batches, linear_loss, learning_rate=rates, **settings)
     for model, other, batch, rate, history in zip(
         together, alone, batches, rates, stacked, strict=True
     ):
         single = train(other, batch, linear_loss, learning_rate=rate, **settings)
         assert_allclose(history.gradient_norm, single.gradient_norm, rtol=1e-5)
-        assert min(single.gradient_norm) > 0.7  # so that every step was clipped
+        # Every step was clipped, or none.
+        assert min(single.gradient_norm) > 0.7 and max(single.gradient_norm) < 100
         for mine, its in zip(model.parameters(), other.parameters(), strict=True):
             torch.testing.assert_close(mine, its, rtol=1e-5, atol=1e-6)
 

@@ -56,7 +56,7 @@ def test_a_language_model_learns_a_text_of_ones_own(small, text_file, tmp_path, 
     printed = capsys.readouterr().out
     digest = hashlib.sha256(text_file.read_bytes()).hexdigest()
     assert digest[:16] in printed
-    assert "run rms_rates --directory rerun --text-file gedicht.txt" in printed
+    assert "run rms_rates --text-file gedicht.txt" in printed
     assert "compare effects with it, not digits" in printed
     (saved,) = experiments.load("rms_rates", place).runs
     assert saved["environment"]["data"] == {"text_sha256": digest}
@@ -82,12 +82,11 @@ def test_results_on_other_data_are_not_mixed(small, text_file, tmp_path, capsys)
     assert "text_file" not in saved["environment"]
 
 
-def test_the_record_of_the_book_is_out_of_reach(small, text_file, capsys):
+def test_the_record_of_the_book_is_out_of_reach(small, text_file, tmp_path, monkeypatch):
     before = (records.results_directory() / "rms_rates.json").read_bytes()
-    assert run("rms_rates", "--text-file", text_file) == 1
-    assert "--directory my_results" in capsys.readouterr().err
-    assert run("rms_rates", "--device", "cuda") == 1
-    assert "--directory my_results" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    assert run("rms_rates", "--text-file", text_file) == 0
+    assert (tmp_path / "runs" / "rms_rates.json").exists()
     assert (records.results_directory() / "rms_rates.json").read_bytes() == before
 
 
@@ -228,7 +227,7 @@ def test_a_gpu_is_on_record_and_is_not_mixed_with_the_processor(monkeypatch):
     run = {"seed": 1, "cpu_seconds": 60.0, "environment": where, "records": []}
     saved = experiments.Saved("batch_composition", {}, (run,))
     assert "on Example GPU (cuda:1) and" in saved.provenance()
-    assert saved.provenance().endswith("run batch_composition --directory rerun --device cuda")
+    assert saved.provenance().endswith("run batch_composition --device cuda")
     records._refuse_other_data(saved, where["data"], "cuda")
     with pytest.raises(ValueError, match=r"Example GPU .* on cpu\."):
         records._refuse_other_data(saved, where["data"], "cpu")

@@ -1,6 +1,7 @@
 """Experiments: each runs, saves, resumes and refuses; what is saved is what the book may say."""
 
 import dataclasses
+import functools
 import platform
 import re
 import subprocess
@@ -199,6 +200,48 @@ def test_another_configuration_is_refused(toy, tmp_path):
     assert toy.ran == [1, 2, 3, 4]
 
 
+def test_a_run_is_saved_beside_the_book_and_not_in_it(toy, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    experiments.run_experiment("toy", progress=False)
+    assert records.load("toy", "runs").seeds == [1, 2, 3, 4]
+    assert command_line.main(["run", "batch_rates", "--seeds", "5"]) == 0
+    assert records.load("batch_rates", "runs").seeds == [5]
+    assert "show batch_rates --directory runs" in capsys.readouterr().out
+
+
+def test_no_advice_replaces_the_books_own_record(toy, tmp_path, monkeypatch):
+    saved = experiments.run_experiment("toy", directory=tmp_path, progress=False)
+    toy.CONFIG = ToyConfig(steps=4)
+    with pytest.raises(ValueError, match=f"run toy --directory {tmp_path} --restart"):
+        records.load("toy", tmp_path)
+    monkeypatch.setattr(records, "results_directory", lambda: tmp_path)
+    with pytest.raises(ValueError, match=r"another configuration.* run toy$"):
+        records.load("toy")
+    records.save(saved, tmp_path)
+    assert saved.provenance().endswith("experiments run toy")
+
+
+DAMAGED = {"cut off": '{"experiment": "toy", "ru', "no runs": "{}", "no seeds": '{"runs": [{}]}'}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_run_is_named_with_what_to_do(content, toy, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "toy.json"
+    path.write_text(content)
+    for act in (records.load, functools.partial(experiments.run_experiment, progress=False)):
+        with pytest.raises(ValueError, match=rf"{path}' is damaged: .*--restart"):
+            act("toy", directory=tmp_path)
+    path.rename(tmp_path / "batch_rates.json")
+    for module in (records, command_line):
+        monkeypatch.setattr(module, "results_directory", lambda: tmp_path)
+    assert command_line.main(["show", "batch_rates"]) == 1
+    assert "batch_rates.json' is damaged" in (error := capsys.readouterr().err)
+    assert "restore it" in error and "--restart" not in error
+    assert command_line.main(["list"]) == 0  # and goes on to the last
+    listed = capsys.readouterr().out
+    assert "batch_rates.json' is damaged" in listed and experiments.names()[-1] in listed
+
+
 def test_values_are_stacked_over_seeds_and_must_be_unique(toy, tmp_path):
     saved = experiments.run_experiment("toy", directory=tmp_path, progress=False)
     assert saved.values("loss", norm="layer").tolist() == [1.0, 2.0, 3.0, 4.0]
@@ -247,7 +290,7 @@ def test_the_command_line_draws(name, tmp_path, capsys, monkeypatch):
     image = tmp_path / "figure.png"
     assert command_line.main(["show", name, "--output", str(image)]) == 0
     printed = capsys.readouterr().out
-    assert f"experiments run {name} --directory rerun" in printed
+    assert f"experiments run {name}" in printed
     module = experiments.module_of(name)
     assert image.exists() == hasattr(module, "rows")
     if image.exists():

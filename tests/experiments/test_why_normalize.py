@@ -523,12 +523,12 @@ def test_the_larger_size_has_a_configuration_and_a_record_of_its_own(tmp_path, m
 
 
 def test_large_runs_take_their_rates_from_the_large_run_that_chose_them(tmp_path, monkeypatch):
-    with pytest.raises(FileNotFoundError, match="text_stability_rates"):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match="run text_stability_rates --scale large"):
         records.configuration("text_stability", "large")
     rates = saved_rates({("Pre-LN", 4.0, 0.1): 4.2, ("Pre-LN", 4.0, 0.2): 4.0})
     config = records.as_plain(text_stability_rates.LARGE_CONFIG)
-    records.save(dataclasses.replace(rates, config=config), tmp_path / "large")
-    monkeypatch.setattr(records, "results_directory", lambda: tmp_path)
+    records.save(dataclasses.replace(rates, config=config), tmp_path / "runs" / "large")
     large = records.configuration("text_stability", "large")
     assert large.conditions == (text_stability.Condition("Pre-LN", 12, 4.0, 0.2),)
     assert large.size.width == 256 and large.size.clip == 1.0

@@ -1,18 +1,22 @@
 """A class of submissions: graded in one command, again where something changed, and merged."""
 
 import csv
+import inspect
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from attacks import HOSTILE
 
-from normtutor.grading import TASKS, classes, judge, sandbox
+from normtutor.grading import TASKS, classes, judge, notebook, roster, sandbox
 from normtutor.grading.__main__ import main
 from normtutor.grading.judging import GraderFailed
 
@@ -48,9 +52,14 @@ def collected(tmp_path):
     return folder
 
 
+def table_in(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
+
+
 def rows(folder):
-    with open(folder / "grades.csv", newline="") as file:
-        return {row["student"]: row for row in csv.DictReader(file)}
+    head, *found = table_in(folder / "grades.csv")
+    return {row[0]: dict(zip(head, row, strict=True)) for row in found}
 
 
 def test_a_class_is_graded_in_one_command(collected, capsys):
@@ -64,7 +73,7 @@ def test_a_class_is_graded_in_one_command(collected, capsys):
     assert table["02_ann"]["02.7"] == "" and table["02_ann"]["complete"] == "no"
     summary = (out / "summary.md").read_text()
     assert "3 graded" in summary and "median 3" in summary
-    records = [json.loads(path.read_text()) for path in out.glob("*.json")]
+    records = [classes.kept(out, name) for name in table]
     assert ("without a wall" in summary) == any(record["no wall"] for record in records)
     assert "only the variances inside the chunks are there" in summary
     assert "3 of 16 points" in (out / "02_ann.txt").read_text()
@@ -98,7 +107,7 @@ def test_points_for_explanations_are_entered_and_merged(collected, capsys):
         with open(path, newline="") as file:
             found = list(csv.DictReader(file))
         for row in found:
-            if row["student"] == student:
+            if row["identifier"] == student:
                 row["points"], row["comment"] = points, comment
         with open(path, "w", newline="", encoding="utf-8-sig") as file:  # as a spreadsheet does
             table = csv.DictWriter(file, found[0])
@@ -214,7 +223,7 @@ def test_a_start_that_fails_is_the_graders_fault(monkeypatch, where):
 
             monkeypatch.setattr(sandbox.Starter, "start", ended)
         elif where == "in the new process":
-            there._folder.cleanup()  # it cannot go into its folder
+            os.rmdir(there._folder)  # it cannot go into its folder
         else:
             monkeypatch.setattr(sandbox.Sandbox, "_receive", lambda self, s: there._late())
             there._late = lambda: (_ for _ in ()).throw(sandbox.Silent("not in time"))
@@ -245,7 +254,151 @@ def test_two_notebooks_of_one_student_are_not_chosen_from(collected, tmp_path):
 
 def test_other_chapters_in_a_students_folder_are_left_alone(collected):
     hand_in(collected / "cy" / "03_mine.ipynb", RIGHT)
-    assert [p.name for p in classes.submissions(collected, "02")["cy"]] == ["02_mine.ipynb"]
+    student = {s.identifier: s for s in roster.collected(collected)}["cy"]
+    assert classes.chosen(student, "02").name == "02_mine.ipynb"
+
+
+LONG = "a" * 255  # what a file system takes, and "a" * 255 + ".json" is more
+
+
+def test_no_name_of_a_folder_ends_the_run_or_meets_another(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    names = [
+        LONG,
+        "ann",
+        "class",
+        "grades",
+        "summary",
+        "a\u200bnn",
+        "a\u200cnn",
+        "é" * 120,
+        "a:b",
+        "=1+1",
+    ]
+    for name in names:
+        hand_in(folder / name / "02.ipynb", RIGHT)
+    assert classes.grade_class(folder, out, classes.Settings("02")) == 0
+    table = rows(out)
+    assert len(table) == len(names) and {row["total"] for row in table.values()} == {"3.0"}
+    assert len(list(out.glob("*.txt"))) == len(names)
+    assert main(["merge", str(out)]) == 0 and rows(out) == table
+
+
+MOODLE = "Ann Ö_7001_assignsubmission_file"
+ROSTER = """identifier,name,file
+7001,Ann Ö,
+jo,Jo,
+8002,Max,
+kim,Kim,late/02_kim.ipynb
+lee,Lee,
+ida,Ida,
+"""
+
+
+def test_everybody_on_the_list_is_in_the_table(tmp_path, capsys):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    hand_in(folder / MOODLE / "work.ipynb", RIGHT)
+    hand_in(folder / MOODLE.replace("7001", "8002_7003") / "work.ipynb", WRONG)  # a name like Max's
+    hand_in(folder / "02_jo.ipynb", RIGHT)
+    hand_in(folder / "maxm_LATE_8002_7001_02.ipynb", WRONG)  # 7001 numbers the file
+    hand_in(folder / "late" / "02_kim.ipynb", RIGHT)
+    hand_in(folder / "02_kim.ipynb", "pass")
+    hand_in(folder / "lee" / "02.py")
+    hand_in(folder / "lee" / ".ipynb_checkpoints" / "02.ipynb", RIGHT)
+    hand_in(folder / "eve.ipynb", RIGHT)
+    (tmp_path / "students.csv").write_text(ROSTER, encoding="utf-8")
+    command = ["grade", str(folder), "--chapter", "02", "--out", str(out)]
+    assert main([*command, "--roster", str(tmp_path / "students.csv")]) == 3
+    table = rows(out)
+    liar = MOODLE.replace("7001", "8002_7003")
+    assert list(table) == ["7001", "jo", "8002", "kim", "lee", "ida", liar, "eve"]
+    assert [float(row["total"]) for row in table.values()] == [3, 3, 0, 3, 0, 0, 0, 3]
+    assert table["8002"]["state"] == "graded"
+    assert (table["lee"]["state"], table["ida"]["state"]) == ("unreadable", "missing")
+    assert table["lee"]["note"].startswith("a .py only")
+    assert (table["ida"]["note"], table["ida"]["of"]) == ("nothing handed in", "18")
+    summary = (out / "summary.md").read_text(encoding="utf-8")
+    assert "8 students" in summary and f"Not on the list: {liar}, eve." in summary
+    assert "ida (Ida): missing: nothing handed in" in summary
+    # A student who leaves the list leaves the tables, also when points are merged.
+    (tmp_path / "students.csv").write_text(ROSTER.replace("ida,Ida,\n", ""), encoding="utf-8")
+    main([*command, "--roster", str(tmp_path / "students.csv")])
+    assert "ida" not in rows(out)
+    assert main(["merge", str(out)]) == 3 and "ida" not in rows(out)
+    for text, words in (("name\nann\n", "no column"), ("id\nann\nann\n", "twice")):
+        (tmp_path / "students.csv").write_text(text)
+        assert main([*command, "--roster", str(tmp_path / "students.csv")]) == 2
+        assert words in capsys.readouterr().err
+
+
+CANVAS = """\ufeffStudent,ID,SIS User ID,SIS Login ID,Section,Old (12)
+    Points Possible,,,,,5
+"Muster, Max",8002,s1,max@x,A;B,3
+"Ö, Ann",8003,s2,ann@x,A,
+"""
+WORKSHEET = """\ufeffIdentifier,Full name,Email address,Status,Grade,Maximum,Last modified (grade)
+Participant 7001,Ann Ö,ann@x,Submitted,,18,-
+Participant 7002,Ida,ida@x,No submission,,18,-
+"""
+
+
+def test_canvas_and_moodle_get_back_what_they_gave(tmp_path):
+    folder, out, given = tmp_path / "in", tmp_path / "out", tmp_path / "given.csv"
+    hand_in(folder / "maxm_8002_991_02.ipynb", RIGHT)
+    given.write_text(CANVAS, encoding="utf-8")
+    assert classes.grade_class(folder, out, classes.Settings("02"), roster=given) == 0
+    assert table_in(out / "canvas.csv") == [
+        ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Coursework 02"],
+        ["    Points Possible", "", "", "", "", "18"],
+        ["Muster, Max", "8002", "s1", "max@x", "A;B", "3.0"],
+        ["Ö, Ann", "8003", "s2", "ann@x", "A", "0.0"],
+    ]
+    with zipfile.ZipFile(out / "feedback.zip") as file:
+        assert file.namelist() == ["maxm_8002_991_02.ipynb.txt", "8003.txt"]
+        assert b"3 of 16 points" in file.read("maxm_8002_991_02.ipynb.txt")
+    hand_in(folder / MOODLE / "work.ipynb", RIGHT)
+    given.write_text(WORKSHEET, encoding="utf-8")
+    (folder / "maxm_8002_991_02.ipynb").unlink()
+    assert classes.grade_class(folder, out, classes.Settings("02"), roster=given) == 0
+    head, ann, ida = table_in(out / "moodle.csv")
+    assert head == WORKSHEET[1:].splitlines()[0].split(",")
+    assert ann == ["Participant 7001", "Ann Ö", "ann@x", "Submitted", "3.0", "18", "-"]
+    assert ida[4] == "0.0"
+    with zipfile.ZipFile(out / "feedback.zip") as file:
+        assert file.namelist() == [f"{MOODLE}/report.txt", "Participant 7002.txt"]
+    # A list of one's own: the identifier is what either platform is asked for.
+    given.write_text("identifier;name\n7001;Ann\n", encoding="utf-8")
+    assert classes.grade_class(folder, out, classes.Settings("02"), roster=given) == 0
+    assert table_in(out / "canvas.csv")[2] == ["Ann", "", "7001", "7001", "", "3.0"]
+    assert table_in(out / "moodle.csv")[1] == ["7001", "Ann", "3.0", "", ""]
+
+
+DEADLY = """
+import os
+from dataclasses import replace
+from normtutor.grading import TASKS as BOOK, Check
+
+def deadly(answer, rng):
+    if answer() == 13:
+        os.kill(os.getpid(), 9)
+
+TASKS = [replace(BOOK["02.1"], checks=(Check("prediction", deadly),))]
+"""
+
+
+def test_a_grader_that_is_killed_loses_nobody(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    for name, number in (("ann", 1), ("bob", 13), ("cy", 1)):
+        hand_in(folder / name / "02.ipynb", f"prediction_02_1 = {number}")
+    (tmp_path / "variant.py").write_text(DEADLY)
+    settings = classes.Settings("02", variant=tmp_path / "variant.py")
+    assert classes.grade_class(folder, out, settings, jobs=2) == 5
+    table = rows(out)
+    assert list(table) == ["ann", "bob", "cy"] and table["bob"]["state"] == "failed"
+    for name in ("ann", "cy"):  # the next run takes up what the killed one has left
+        hand_in(folder / "bob" / "02.ipynb", "prediction_02_1 = 1")
+        assert classes.grade_class(folder, out, settings) == 0
+        assert rows(out)[name]["02.1"] == "1.0"
 
 
 def test_a_formula_in_an_explanation_is_none_in_a_spreadsheet(collected):
@@ -268,7 +421,7 @@ def test_what_is_wrong_with_a_command_is_said(tmp_path, capsys):
 
 def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
     """One was seen, taken for finished, and graded again: it held nothing yet."""
-    paths = [hand_in(tmp_path / "in" / f"02_{name}.ipynb", RIGHT) for name in "ab"]
+    path = hand_in(tmp_path / "in" / "02_a.ipynb", RIGHT)
     write = Path.write_text
 
     def interrupted(path, text, **options):
@@ -276,11 +429,12 @@ def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Path, "write_text", interrupted)
+    student = roster.Student("ann", entries=(path,))
     with pytest.raises(KeyboardInterrupt):
-        classes.record_of("ann", paths, classes.Settings("02"), tmp_path)
+        classes.record_of(student, classes.Settings("02"), tmp_path)
     assert not list(tmp_path.glob("*.json"))
     monkeypatch.undo()
-    record = classes.record_of("ann", paths, classes.Settings("02"), tmp_path)
+    record = classes.record_of(student, classes.Settings("02"), tmp_path)
     assert classes.kept(tmp_path, "ann") == json.loads(json.dumps(record))
 
 
@@ -306,3 +460,90 @@ def test_an_interrupted_run_goes_on_side_by_side(tmp_path):
     assert (out / "02_a.json").stat().st_mtime_ns == kept
     assert set(rows(out)) == {"02_a", "02_b"}
     assert Path(out / "summary.md").exists()
+
+
+def test_a_copied_prediction_earns_nothing_where_everybody_has_numbers_of_their_own(
+    tmp_path, capsys
+):
+    personal = {s: notebook.personal(TASKS["02.1"], s) for s in ("s1", "s2")}
+    features = {s: int(task.title.split("features = ")[1]) for s, task in personal.items()}
+    assert features["s1"] != features["s2"]
+    folder, out, given = tmp_path / "in", tmp_path / "out", tmp_path / "list.csv"
+    for name in ("ann", "bob"):  # bob has copied
+        cell = f"prediction_02_1 = {features['s1'] - 1} ** 0.5"
+        hand_in(folder / f"02_{name}.ipynb", "from normtutor.grading import numbers", cell)
+    given.write_text("identifier,number\nann,S1\nbob,s2\n")
+    command = ["grade", str(folder), "--out", str(out), "--roster", str(given)]
+    assert main([*command, "--personal", "number"]) == 0
+    assert [row["02.1"] for row in rows(out).values()] == ["1.0", "0.0"]
+    assert f"with features = {features['s2']}" in (out / "bob.txt").read_text()
+    capsys.readouterr()
+    notebook.numbers("s2", "02")
+    notebook.check("02.1", (features["s2"] - 1) ** 0.5, student="s2")
+    assert capsys.readouterr().out.count(f"features = {features['s2']}") == 2
+
+
+# What is right, worked out on paper, in the numbers of a task.
+ON_PAPER = {
+    "02.1": lambda features: (features - 1) ** 0.5,
+    "03.1": lambda mean, variance: variance / 2 + mean**2 / 4,
+    "04.2": lambda factor: 1 / factor,
+    "05.1": lambda size: size / (size**2 + 1e-6) ** 0.5,
+    "06.1": lambda alpha, level: math.floor(math.log((4 - level) / 3, alpha)) + 1,
+    "07.1": lambda layers: 2 * layers + 1,
+    "07.2": lambda layers: 2.0**-layers,
+    "08.1": lambda features: features**0.5,
+}
+
+
+@pytest.mark.parametrize("id", [id for id, task in TASKS.items() if task.numbers])
+def test_every_number_of_a_students_own_can_be_worked_out(id):
+    task = TASKS[id]
+    book = inspect.signature(task.checks[0].run).parameters
+    for name, values in task.numbers.items():
+        assert any(np.isclose(book[name].default, value) for value in values)
+    for student in map(str, range(20)):
+        own = notebook.personal(task, student)
+        right = ON_PAPER[id](**own.checks[0].run.keywords)
+        assert notebook.examined(own, right).score == task.points
+        assert notebook.examined(own, 1e9).score == 0
+
+
+BROKEN = {  # what is in the file, and the state
+    "cut off": ('{"cells": [{"cell_type"', "unreadable"),
+    "empty": ("", "unreadable"),
+    "of many parts": ('{"cells": [' + "{}," * 3_000_000 + "{}]}", "unreadable"),
+    "half a pair": ('{"cells": [{"cell_type": "code", "source": "\\ud800"}]}', "graded"),
+    "only magics": (
+        json.dumps({"cells": [{"cell_type": "code", "source": "%a\n" * 9999}]}),
+        "graded",
+    ),
+}
+
+
+def test_a_class_with_broken_missing_and_hostile_submissions_loses_nobody(tmp_path, monkeypatch):
+    """The same with sixty, five, two and one was played through by hand."""
+    monkeypatch.setattr(sandbox, "NAP", 0.5)
+    folder, out = tmp_path / "in", tmp_path / "out"
+    honest, missing = [f"honest {i}" for i in range(3)], ["missing 1", "missing 2"]
+    for name in honest:
+        hand_in(folder / name / "02.ipynb", RIGHT)
+    for name, cell in HOSTILE.items():
+        hand_in(folder / name / "02.ipynb", cell, RIGHT)
+    for name, (content, _) in BROKEN.items():
+        hand_in(folder / name / "02.ipynb").write_text(content)
+    names = [*missing, *HOSTILE, *BROKEN, *honest]
+    (tmp_path / "list.csv").write_text("identifier\n" + "\n".join(names))
+    settings = classes.Settings("02", limits=classes.Limits(0.5, 2.0, 512, 200.0))
+    assert classes.grade_class(folder, out, settings, roster=tmp_path / "list.csv") == 4
+    table = rows(out)
+    assert list(table) == names
+    assert {table[name]["total"] for name in honest} == {"3.0"}
+    assert {table[name]["state"] for name in missing} == {"missing"}
+    assert {name: table[name]["state"] for name in BROKEN} == {n: s for n, (_, s) in BROKEN.items()}
+    for name in HOSTILE:
+        assert table[name]["state"] in ("graded", "stopped") and float(table[name]["total"]) <= 3, (
+            name
+        )
+        assert table[name]["02.1"] == table[name]["02.2"] == "0.0", name
+    assert len(list(out.glob("*.txt"))) == len(names)

@@ -51,12 +51,12 @@ def test_a_number_that_is_wrong_is_not_given_away_by_its_ratio():
     assert not any(character.isdigit() for character in finding.words)
 
 
-def test_digits_that_float32_lost_are_named_as_such():
+def test_digits_that_float32_lost_are_seen():
     def answer(g, x_hat, inverse_std):
         pull = g.mean(-1, keepdims=True) + x_hat * (g * x_hat).mean(-1, keepdims=True)
         return (inverse_std * (g - pull)).astype(np.float32)
 
-    assert "float32" in examined(TASKS["02.2"], answer).findings[0].words
+    assert "six digits and no more" in examined(TASKS["02.2"], answer).findings[0].words
 
 
 def test_a_statistic_in_float32_is_good_enough_for_an_rms_norm():
@@ -82,38 +82,25 @@ def test_every_task_has_a_right_answer_in_three_styles():
 # --- wrong answers --------------------------------------------------------------------------------
 
 
-def told(result):
-    """What the failed checks say."""
-    return [f for f in result.findings if not f.passed]
-
-
-@pytest.mark.parametrize("wrong", MISTAKES, ids=lambda w: f"{w.task} {w.name}")
+@pytest.mark.parametrize("wrong", MISTAKES, ids=lambda w: f"{w.task} {w.edit[:60]}")
 def test_a_wrong_answer_is_caught_and_diagnosed(wrong):
     result = examined(TASKS[wrong.task], wrong.answer)
-    failed = told(result)
+    failed = [f for f in result.findings if not f.passed]
     assert failed, f"a wrong answer passes all checks of {wrong.task}: give one on which it fails"
-    assert result.score < TASKS[wrong.task].points
-    if wrong.all_lost:
-        assert result.score == 0, (
-            "it earns points: mark the check of the values with first=True, or, if some of the "
-            "answer is right, the mistake with all_lost=False"
+    later = failed[0].check != result.findings[0].check
+    assert later == wrong.later, f"it fails {failed[0].check}"
+    assert later or result.score == 0
+    if wrong.words == "-":
+        assert not failed[0].known, f"a cause is named: {failed[0].words}"
+    else:
+        assert any(words in failed[0].words for words in wrong.words.split("|")), (
+            f"it says {failed[0].words!r}: is the slip in what the task's formula makes of itself, "
+            "or in its `more`?"
         )
-    if wrong.words is not None:
-        said = [f for f in failed if wrong.words in f.words]
-        assert said, (
-            f"no check says {wrong.words!r}: add Known(words, (what the mistake gives,)) to it. "
-            f"It says {[f.words for f in failed]}"
-        )
-        assert any(f.known for f in said)
 
 
-def test_the_catalogue_is_large_and_mostly_diagnosed():
-    code = [w for w in MISTAKES if TASKS[w.task].kind != "predict"]
-    assert len(code) >= 40
-    assert len([w for w in code if w.words]) >= 30
-    assert len([w for w in code if w.seen == "public code"]) > len(code) / 2
-    assert len({(w.task, w.name) for w in MISTAKES}) == len(MISTAKES)
-    assert {w.seen for w in MISTAKES} == {"public code", "typical", "rewrite", "derivation", "stub"}
-    # Every task that a program judges has a wrong answer that it has been tried on.
+def test_the_table_has_wrong_answers_to_every_task_and_most_are_named():
     untried = {t.id for t in TASKS.values() if t.kind != "explain"} ^ {w.task for w in MISTAKES}
-    assert not untried, f"coursework_mistakes.py lacks wrong answers to {untried}"
+    assert not untried, f"mistakes.txt lacks wrong answers to {untried}"
+    assert len({(w.task, w.edit) for w in MISTAKES}) == len(MISTAKES) >= 350
+    assert sum(w.words != "-" for w in MISTAKES) >= 0.9 * len(MISTAKES)

@@ -8,10 +8,11 @@ import sys
 import time
 from pathlib import Path
 
-import coursework_mistakes
 import coursework_solutions
 import numpy as np
 import pytest
+from attacks import cells
+from coursework_mistakes import MISTAKES
 
 from normtutor.grading import TASKS, answers, judge, sandbox, tasks_of
 from normtutor.grading.__main__ import main
@@ -25,7 +26,6 @@ from normtutor.grading.submission import (
     grade,
 )
 
-PACKAGE = Path(__file__).resolve().parents[2] / "normtutor"
 QUICK = Limits(seconds=0.5, total_seconds=5.0, megabytes=512)
 
 RIGHT = """
@@ -81,78 +81,56 @@ STUBBORN = """while True:
         while True: sum(range(1000))
     except BaseException: pass"""
 
-# Cells that must not earn the points of 02.2, nor cost those of 02.3.
+# Cells, and bodies of the function, that must not earn the points of 02.2, nor cost those of 02.3.
+IN_A_CELL = r"""
+nothing: pass
+raises: 1 / 0
+is no Python: def layer_norm_dx(g:
+exits: import sys; sys.exit(0)
+loops: while True: pass
+prints megabytes: print('x' * 20_000_000)
+is no function: layer_norm_dx = 4.0
+has a false name: def layernorm_dx(*a): return a
+leaves a thread that prints: import threading
+    threading.Thread(target=lambda: [print('x') for _ in iter(int, 1)], daemon=True).start()
+replaces the check: import normtutor.grading as g; g.check = g.score = lambda *a: 100
+changes the grader's own functions: import sys; answers = sys._getframe(1).f_locals['answers']
+    answers.call = lambda *a: {'value': True, 'passed': True, 'score': 4}
+    answers.encode = lambda value: value
+writes the result: open('results.json', 'w').write('{"score": 100}')
+"""
+IN_THE_FUNCTION = r"""
+is a stub: pass
+raises: raise ValueError('x' * 100_000)
+raises what cannot be shown: class E(Exception): __str__ = property(lambda self: 1 / 0)
+    raise E
+exits: import sys; sys.exit(0)
+ends its process: import os; os._exit(0)
+loops: while True: pass
+sleeps: import time; time.sleep(100)
+recurses: layer_norm_dx(g, x_hat, inverse_std)
+eats memory: return np.ones(10**10)
+returns too much: return np.zeros((3000, 3000))
+returns a nest: x = []
+    for _ in range(100_000): x = [x]
+    return x
+returns itself: x = {}; x['x'] = x; return x
+returns objects: return np.array([object()] * 3)
+returns text: return 'passed'
+imports the package: from normtutor import norms
+"""
 HARMLESS_TO_OTHERS = {
-    "nothing": "pass",
-    "a stub": body("pass"),
-    "raises in a cell": "1 / 0",
-    "no Python": "def layer_norm_dx(g:",
-    "raises in the function": body("raise ValueError('x' * 100_000)"),
-    "an error that cannot be shown": body(
-        "class E(Exception):\n    __str__ = property(lambda self: 1 / 0)\nraise E"
-    ),
-    "exits in a cell": "import sys; sys.exit(0)",
-    "exits in the function": body("import sys; sys.exit(0)"),
-    "ends its process in the function": body("import os; os._exit(0)"),
-    "loops in a cell": "while True: pass",
-    "loops in the function": body("while True: pass"),
+    **{f"{name} in a cell": cell for name, cell in cells(IN_A_CELL).items()},
+    **{f"{name} in the function": body(cell) for name, cell in cells(IN_THE_FUNCTION).items()},
     "loops and lets nothing through": body(STUBBORN),
-    "switches the clock off and loops": body(
-        "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0)\nwhile True: pass"
-    ),
-    "sleeps": body("import time; time.sleep(100)"),
-    "recurses": body("layer_norm_dx(g, x_hat, inverse_std)"),
-    "prints megabytes": "print('x' * 20_000_000)",
-    "prints megabytes in the function": body("print('x' * 5_000_000)"),
-    "writes to every descriptor": body(
-        "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'{\"value\": true}\\n')\n"
-        "    except OSError: pass"
-    ),
-    "eats memory": body("return np.ones(10**10)"),
-    "returns too much": body("return np.zeros((3000, 3000))"),
-    "returns a nest": body("x = []\nfor _ in range(100_000): x = [x]\nreturn x"),
-    "returns itself": body("x = {}\nx['x'] = x\nreturn x"),
-    "returns what equals everything": body(
-        "class All(np.ndarray):\n    def __eq__(self, other): return True\n"
-        "return np.zeros(g.shape).view(All)"
-    ),
-    "returns objects": body("return np.array([object()] * 3)"),
-    "returns text": body("return 'passed'"),
-    "is no function": "layer_norm_dx = 4.0",
-    "has a false name": body("pass").replace("layer_norm_dx", "layernorm_dx"),
-    "leaves a thread": "import threading, time\n"
-    "threading.Thread(target=time.sleep, args=(100,), daemon=True).start()",
-    "starts a thread that prints": "import threading\n"
-    "threading.Thread(target=lambda: [print('x') for _ in iter(int, 1)], daemon=True).start()",
-    "replaces the check": "import normtutor.grading as g\ng.check = g.score = lambda *a: 100",
-    "replaces numpy": "import numpy as np\nnp.asarray = np.array_equal = lambda *a, **k: 0",
-    "replaces json": "import json\njson.dumps = lambda *a, **k: '{\"value\": true}'",
-    "replaces builtins": "import builtins\nbuiltins.isinstance = lambda *a: True",
-    "changes the code of the grader": "import sys\n"
-    "sys._getframe(1).f_globals['call'].__code__ = (lambda *a: {'value': True}).__code__",
-    "imports the package": body("from normtutor import norms"),
-    "imports the package by hand": "import importlib, sys\n"
-    "for name in [n for n in sys.modules if n.startswith('normtutor')]: del sys.modules[name]\n"
-    "norms = importlib.import_module('normtutor.norms')\n" + body("norms.layer_norm_backward"),
-    "imports from a file": "import importlib.util as u\n"
-    f"spec = u.spec_from_file_location('m', {str(PACKAGE / 'norms' / 'layer_norm.py')!r})\n"
-    "m = u.module_from_spec(spec); spec.loader.exec_module(m)\n" + body("m.layer_norm"),
-    "starts a process": "import subprocess, sys\n"
-    "subprocess.run([sys.executable, '-c', 'import normtutor.norms'], check=True)\n" + body("pass"),
-    "forks": "import os\nif os.fork() == 0: os._exit(0)\n" + body("pass"),
-    "kills its parent": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)",
-    "writes the result": "open('results.json', 'w').write('{\"score\": 100}')",
-    "opens a socket": "import socket\nsocket.create_connection(('127.0.0.1', 80))",
-    "uses ctypes": "import ctypes\nctypes.CDLL(None)",
 }
 
 
 @pytest.mark.parametrize("attack", HARMLESS_TO_OTHERS)
 def test_an_attack_earns_nothing_and_breaks_nothing(tmp_path, attack):
-    scores, found = graded(tmp_path, HARMLESS_TO_OTHERS[attack])
-    if attack == "kills its parent" and (found.walled is None or not found.walled.calls):
-        pytest.skip("this kernel lets a submission signal others")
-    assert scores == {"02.2": 0, "02.3": 3}
+    scores, _ = graded(tmp_path, HARMLESS_TO_OTHERS[attack])
+    # Who changes what answers travel with loses the points of the own right answer as well.
+    assert scores == {"02.2": 0, "02.3": 0 if attack.startswith("changes") else 3}
 
 
 def test_a_report_cannot_be_painted_over(tmp_path):
@@ -163,40 +141,6 @@ def test_a_report_cannot_be_painted_over(tmp_path):
     claims = [line for line in text.splitlines() if "4 of 4" in line]
     # It is quoted behind a cross, and heads no line of its own.
     assert [line for line in claims if not line.startswith(("  ✗", "      "))] == []
-
-
-# Each way to the grader's own side of the pipe; a cell that names one is not run.
-WAYS_INSIDE = {
-    "a frame": "import sys\nsys._getframe(1).f_globals['_permitted'] = 9",
-    "a frame by inspect": "import inspect\ninspect.currentframe().f_back.f_globals['call'] = print",
-    "a traceback": "try: 1 / 0\nexcept Exception as e: e.__traceback__.tb_frame.f_back",
-    "a generator's frame": "(x for x in [1]).gi_frame.f_back",
-    "a closure": "import torch\ntorch.autograd.grad.__closure__[0].cell_contents",
-    "a closure, by name": "import torch\ngetattr(torch.autograd.grad, '__closure__')",
-    "all classes": "[c for c in object.__subclasses__() if c.__name__ == 'Popen']",
-}
-
-
-@pytest.mark.parametrize("way", WAYS_INSIDE)
-def test_a_submission_does_not_reach_its_own_side_of_the_grader(tmp_path, way):
-    limits = QUICK._replace(seconds=5)
-    scores, found = graded(tmp_path, WAYS_INSIDE[way], tasks=("02.3",), limits=limits)
-    assert scores == {"02.3": 3}
-    assert "the cell was not run" in found.notes[0]
-
-
-def test_a_hidden_way_to_its_own_side_of_the_grader_earns_nothing(tmp_path):
-    cell = """
-import sys
-frame = getattr(sys, "_get" + "frame")()
-while frame:
-    names = getattr(frame, "f_" + "globals")
-    names["call"] = lambda *a: {"value": True, "passed": True, "score": 4}
-    names["encode"] = lambda value: value
-    frame = getattr(frame, "f_" + "back")
-"""
-    scores, _ = graded(tmp_path, cell)
-    assert scores["02.2"] == 0
 
 
 def test_a_dtype_is_that_of_the_numbers_and_not_what_an_object_says(tmp_path):
@@ -270,42 +214,6 @@ def test_a_folder_that_grows_too_large_ends_the_submission(tmp_path, monkeypatch
     cell = "open('a', 'w').write('x' * 50_000)\nimport time; time.sleep(9)"
     _, found = graded(tmp_path, cell, limits=QUICK._replace(seconds=9))
     assert found.stopped and "wrote too much" in found.stopped[0]
-
-
-def test_replacing_torch_spoils_nothing(tmp_path):
-    cell = (
-        "import torch\ntorch.allclose = torch.equal = lambda *a, **k: True\n"
-        "torch.Tensor.numpy = lambda self: 0"
-    )
-    scores, found = graded(tmp_path, cell, limits=QUICK._replace(seconds=5))
-    assert scores == {"02.2": 0, "02.3": 3}
-    assert any("torch.equal" in note for note in found.notes)
-
-
-def test_patching_torch_does_not_repair_a_module(tmp_path):
-    cells = """
-import torch
-
-class RunningScale(torch.nn.Module):
-    def __init__(self, features, alpha=0.9, eps=1e-5):
-        super().__init__()
-        self.alpha, self.eps = alpha, eps
-        self.register_buffer("running_mean_square", torch.ones(features))
-
-    def forward(self, x):
-        y = x / torch.sqrt(self.running_mean_square + self.eps)
-        old = self.running_mean_square
-        self.running_mean_square = self.alpha * old + (1 - self.alpha) * (x**2).mean((0, 1))
-        return y
-
-before = torch.autograd.backward
-torch.autograd.backward = lambda *a, **k: before(*a, retain_graph=True, **k)
-torch.Tensor.requires_grad = False
-"""
-    limits = QUICK._replace(seconds=5)
-    scores, found = graded(tmp_path, cells, tasks=("03.3",), limits=limits)
-    assert scores == {"03.3": 0}
-    assert any("torch.autograd.backward" in note for note in found.notes)
 
 
 # --- files and the command line -------------------------------------------------------------------
@@ -420,26 +328,25 @@ def test_the_graders_own_process_is_left_as_it_was(tmp_path):
 # --- the catalogue, from outside ------------------------------------------------------------------
 
 
-def from_outside(module, answers):
+def from_outside(module, answers, *more):
     """Judge many answers of one file, which a submission's process executes as a cell."""
     source = Path(module.__file__).read_text(encoding="utf-8")
     names = f"for i, answer in enumerate({answers}):\n    globals()[f'answer_{{i}}'] = answer"
     patient = Limits(
         seconds=120, total_seconds=2400
     )  # what no answer needs, on a busy machine either
-    return Sandbox([source, names], patient)
+    return Sandbox([source, names, *more], patient)
 
 
 def test_every_wrong_answer_is_caught_from_outside_with_the_same_words():
     rng = np.random.default_rng()
-    with from_outside(coursework_mistakes, "[wrong.answer for wrong in MISTAKES]") as sandbox:
-        for i, wrong in enumerate(coursework_mistakes.MISTAKES):
+    sources = [f"{wrong.source}\nanswer_{i} = answer" for i, wrong in enumerate(MISTAKES)]
+    with from_outside(coursework_solutions, "()", *sources) as sandbox:
+        for i, wrong in enumerate(MISTAKES):
             result = judge(TASKS[wrong.task], sandbox.answer(f"answer_{i}"), rng)
-            failed = [finding for finding in result.findings if not finding.passed]
-            assert failed and result.score < TASKS[wrong.task].points, wrong.name
-            assert not (wrong.all_lost and result.score), wrong.name
-            if wrong.words:
-                assert any(wrong.words in finding.words for finding in failed), (wrong.name, failed)
+            first = next(finding for finding in result.findings if not finding.passed)
+            named = any(words in first.words for words in wrong.words.split("|"))
+            assert named or (wrong.words == "-" and not first.known), (wrong, first)
         assert sandbox.starts == 1 and sandbox.errors == []
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from normtutor import __version__
-from normtutor.grading import TASKS, check, tasks_of
+from normtutor.grading import TASKS, check, roster, tasks_of
 from normtutor.grading.__main__ import main
+from normtutor.grading.notebook import personal
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "book" / "teaching.md").read_text(encoding="utf-8")
@@ -38,6 +39,14 @@ def test_the_tasks_that_the_plans_name_exist():
 def test_the_students_example_prints_what_the_page_shows(capsys):
     exec(block("python", "from normtutor.grading import check\n"), {"__name__": "student"})
     assert capsys.readouterr().out == block("text", "02.2")
+
+
+def test_the_list_on_the_page_is_read_and_a_student_has_own_numbers(tmp_path, capsys):
+    (tmp_path / "students.csv").write_text(block("text", "identifier,name,file"))
+    ann, _ = roster.read(tmp_path / "students.csv")
+    exec(block("python", "from normtutor.grading import check, numbers"), {"__name__": "student"})
+    title = personal(TASKS["02.1"], ann.identifier).title
+    assert capsys.readouterr().out.count(title) == 2
 
 
 @pytest.fixture

@@ -11,18 +11,20 @@ import socket
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
 import pytest
-from attacks import BORROWED, OUTSIDE, TORCH
+from attacks import OUTSIDE
 
-from normtutor.grading import TASKS, judge, wall
+from normtutor import norms
+from normtutor.grading import TASKS, answers, judge, wall
 from normtutor.grading import sandbox as sandbox_module
 from normtutor.grading.__main__ import main
 from normtutor.grading.notebook import examined
 from normtutor.grading.sandbox import Limits, Sandbox
-from normtutor.grading.submission import as_gradescope, as_text, grade
+from normtutor.grading.submission import Unreadable, as_gradescope, as_text, code_cells, grade
 
 PACKAGE = Path(wall.__file__).resolve().parents[1]
 LIMITS = Limits(seconds=100, total_seconds=300, start_seconds=200)
@@ -74,8 +76,8 @@ def outcome(tmp_path_factory):
         }
         cells = []
         for number, attack in enumerate(OUTSIDE.values()):
-            cell = re.sub(r"\{(\w+)\}", lambda m: str(names[m[1]]), attack.cell)
-            cells.append(f"def reached(): print('reached number {number}.', flush=True)\n{cell}")
+            cell = re.sub(r"\{(\w+)\}", lambda m: str(names[m[1]]), attack)
+            cells.append(f"{cell}\nprint('reached number {number}.', flush=True)")
         there, folder = os.getcwd(), os.getpriority(os.PRIO_PROCESS, 0)
         try:
             os.chdir(scene)
@@ -89,7 +91,6 @@ def outcome(tmp_path_factory):
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_nothing_outside_is_reached(whole, outcome, name):
-    assert OUTSIDE[name].before in ("reached", "refused")
     assert not outcome[2][name], name
 
 
@@ -103,10 +104,19 @@ def test_nothing_outside_is_changed(whole, outcome):
     assert sorted(p.name for p in scene.iterdir()) == sorted({Path(p).parts[0] for p in before})
 
 
-def test_the_suite_has_sixty_kinds_and_the_wall_was_needed():
-    assert len(OUTSIDE) + len(BORROWED) >= 60
-    assert sum(attack.before == "reached" for attack in OUTSIDE.values()) >= 15
-    assert sum(before == "reached" for _, _, before in BORROWED.values()) >= 8
+def test_no_call_is_made_that_is_not_on_the_list(whole):
+    known = [*wall.numbers(wall.CALLS + wall.FILTERED, platform.machine()).values()]
+    probes = {335, 336}  # with these the kernel ends a process that it does not trace itself
+    others = sorted({*range(500)} - {*known} - probes)
+    cell = f"""
+import ctypes
+library = ctypes.CDLL(None, use_errno=True)
+for number in {others}:
+    ctypes.set_errno(0)
+    library.syscall(number, *[ctypes.c_long(-1)] * 6)
+    assert ctypes.get_errno() in (1, 38), number
+"""
+    assert run([cell])[2] == []
 
 
 def test_without_a_wall_the_reports_say_so(tmp_path):
@@ -236,63 +246,70 @@ def test_a_submission_does_not_outlive_a_killed_grader(tmp_path):
     assert left == []
 
 
-# --- answers that are not the student's -----------------------------------------------------------
+# --- a tripwire for honest students ---------------------------------------------------------------
+
+GROUP = """
+import torch, numpy as np, torch.nn.functional as F
+from normtutor import norms
+def answer(x, weight, bias, eps):
+    x, weight, bias = (torch.tensor(a) for a in (x, weight, bias))
+    return {}
+"""
+SLOPE = """
+import torch, numpy as np, scipy.optimize
+def answer(g, x_hat, inverse_std):
+    g, v, s = (torch.tensor(a) for a in (g, x_hat / inverse_std, inverse_std))
+    def forward(v):
+        centred = v - v.mean(-1, keepdim=True)
+        return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    v.requires_grad_()
+    {}
+"""
+BORROWED = {
+    "functional": GROUP.format("F.group_norm(x, 1, weight, bias, eps)"),
+    "torch's own name": GROUP.format("torch.group_norm(x, 1, weight, bias, eps)"),
+    "a module": GROUP.format(
+        "torch.nn.GroupNorm(1, x.shape[1], eps, affine=False).double()(x) * weight[:, None]"
+        " + bias[:, None]"
+    ),
+    "another norm": GROUP.format(
+        "F.layer_norm(x, x.shape[1:], None, None, eps) * weight[:, None] + bias[:, None]"
+    ),
+    "backward": SLOPE.format("forward(v).backward(g); return v.grad"),
+    "autograd": SLOPE.format("return torch.autograd.grad(forward(v), v, g)[0]"),
+    "a function's derivative": SLOPE.format(
+        "return torch.func.vjp(forward, v.detach())[1](g)[0].detach()"
+    ),
+    "a Jacobian": SLOPE.format(
+        "return torch.autograd.functional.jacobian(lambda v: (forward(v) * g).sum(), v)"
+    ),
+}
 
 
-@pytest.fixture(scope="module")
-def borrowed():
-    """What the grade says to each answer that torch has computed; the cells of one submission."""
-    cells = [TORCH]
-    for number, (_, cell, _) in enumerate(BORROWED.values()):
-        cells.append(f"{cell}\nanswer_{number} = answer\ndel answer")
-    # The functions keep their helpers apart.
-    cells[1:] = [
-        f"exec({cell!r}, names := globals().copy()); answer_{i} = names['answer_{i}']"
-        for i, cell in enumerate(cells[1:])
-    ]
-    rng, found = np.random.default_rng(0), {}
-    with Sandbox(cells, LIMITS) as sandbox:
-        for number, (name, (id, _, _)) in enumerate(BORROWED.items()):
-            found[name] = judge(TASKS[id], sandbox.answer(f"answer_{number}"), rng)
-        assert sandbox.errors == []
-    return found
-
-
-WORDS = ("write the formula yourself", "interferes with the record")
-
-
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", BORROWED)
-def test_an_answer_of_the_library_earns_nothing(borrowed, name):
-    result = borrowed[name]
-    assert result.score == 0
-    assert any(words in result.findings[0].words for words in WORDS), result.findings[0]
-
-
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [n for n in BORROWED if "record" not in n])
-def test_a_students_own_check_says_the_same(borrowed, name):
-    id, cell, _ = BORROWED[name]
+def test_who_forgets_what_is_asked_for_is_told_so_here_and_there(name, monkeypatch):
+    task = TASKS["02.5" if "weight" in BORROWED[name] else "02.2"]
+    cell = BORROWED[name].replace("from normtutor import norms", "")
     namespace = {"__name__": "student"}
-    exec(TORCH + cell, namespace)
-    result = examined(TASKS[id], namespace["answer"])
-    assert result.score == 0
-    assert result.findings[0].words == borrowed[name].findings[0].words
+    exec(cell, namespace)
+    here = examined(task, namespace["answer"])
+    assert here.score == 0 and "write the formula yourself" in here.findings[0].words
+    with Sandbox([cell], LIMITS) as sandbox:
+        there = judge(task, sandbox.answer("answer"), np.random.default_rng(0))
+        assert sandbox.errors == []
+    assert there.findings[0].words == here.findings[0].words
+    # Only if the answer is right does a refusal say something.
+    monkeypatch.setattr(answers, "own_work", lambda run, *given: run(*given))
+    assert examined(task, namespace["answer"]).findings[0].passed
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_the_borrowed_answers_would_have_been_right(monkeypatch):
-    """Only then does a refusal say something."""
-    from normtutor.grading import answers
+def test_the_packages_own_formulas_are_not_an_answer_in_a_notebook():
+    def answer(g, x_hat, inverse_std):
+        return norms.layer_norm(x_hat)[0]
 
-    monkeypatch.setattr(answers, "own_work", lambda run, *given, **how: run(*given))
-    right = 0
-    for name, (id, cell, _) in BORROWED.items():
-        if "record" in name:  # these are about the record itself
-            continue
-        namespace = {"__name__": "student"}
-        exec(TORCH + cell, namespace)
-        right += examined(TASKS[id], namespace["answer"]).findings[0].passed
-    assert right >= 0.8 * len(BORROWED)
+    (first, *_) = examined(TASKS["02.2"], answer).findings
+    assert "it calls normtutor, which" in first.words
 
 
 # --- what is the student's own --------------------------------------------------------------------
@@ -313,23 +330,6 @@ def answer(g, x_hat, inverse_std):
         dx[..., i] = (g * forward(v + 1j * step).imag / 1e-30).sum(-1)
     return dx
 """
-IN_TORCH = """
-def answer(g, x_hat, inverse_std):
-    arrays, dtype = (g, x_hat / inverse_std, inverse_std), g.dtype
-    g, v, s = (torch.tensor(a).double() for a in arrays)
-    eps = s**-2.0 - v.var(-1, keepdim=True, correction=0)
-
-    def forward(v):
-        centred = v - v.mean(-1, keepdim=True)
-        return centred / ((centred * centred).mean(-1, keepdim=True) + eps).sqrt()
-
-    dx = torch.empty_like(g)
-    for i in range(g.shape[-1]):
-        step = torch.zeros_like(v)
-        step[..., i] = 1e-30
-        dx[..., i] = (g * forward(torch.complex(v, step)).imag / 1e-30).sum(-1)
-    return dx.numpy().astype(dtype)
-"""
 LATE_IMPORT = """
 def answer(g, x_hat, inverse_std):
     import scipy.differentiate, scipy.optimize, scipy.stats
@@ -338,7 +338,7 @@ def answer(g, x_hat, inverse_std):
 """
 
 
-@pytest.mark.parametrize("cell", [COMPLEX_STEP, IN_TORCH, LATE_IMPORT])
+@pytest.mark.parametrize("cell", [COMPLEX_STEP, LATE_IMPORT])
 def test_what_a_students_own_lines_compute_counts_here_and_there(cell):
     """A derivative by a complex step is no library's; nor is an import a derivative."""
     start = "import numpy as np, torch\n"
@@ -411,7 +411,7 @@ def test_a_very_deep_folder_is_removed(whole):
     deep = "import os\nfor i in range(1500): os.mkdir('d'); os.chdir('d')"
     with Sandbox([deep], PATIENT) as sandbox:
         sandbox.ask({"name": "nothing", "arguments": []})
-    assert not Path(sandbox._folder.name).exists()
+    assert not Path(sandbox._folder).exists()
 
 
 def test_more_files_than_are_good_are_not_opened(whole):
@@ -422,7 +422,9 @@ def test_more_files_than_are_good_are_not_opened(whole):
 LIAR = """
 import sys
 def layer_norm_dx(*a): return 1
-sys.modules["grader_answers"].encode = lambda value: {"other": chr(0xD800) + chr(27) + "[31m"}
+assert not [name for name in sys.modules if "grader" in name]
+told = {"other": chr(0xD800) + chr(27) + "[31m"}
+sys._getframe(1).f_locals["answers"].encode = lambda value: told
 """
 
 
@@ -438,8 +440,8 @@ def test_no_word_of_a_submission_breaks_a_report(tmp_path):
     (folder / "=cmd|1.ipynb").write_text("{")
     assert main(["grade", str(folder), "--chapter", "02", "--out", str(out)]) == 3
     with open(out / "grades.csv", newline="", encoding="utf-8") as file:
-        students = [row["student"] for row in csv.DictReader(file)]
-    assert sorted(students) == ["'=cmd|1", "02_ ", "02_a"]
+        students = [row["identifier"] for row in csv.DictReader(file)]
+    assert [name[:7] for name in sorted(students)] == ["'=cmd|1", "02_  79", "02_a"]
     text = (out / "02_a.txt").read_text(encoding="utf-8")
     assert "it is a " in text and chr(27) not in text
     assert "=cmd\\|1" in (out / "summary.md").read_text(encoding="utf-8")
@@ -466,9 +468,203 @@ def test_another_students_notebook_is_not_handed_in_by_a_link(tmp_path):
     os.mkfifo(folder / "cy" / "02.ipynb")  # reading it would never end
     assert main(["grade", str(folder), "--chapter", "02", "--out", str(out)]) == 3
     with open(out / "grades.csv", newline="", encoding="utf-8") as file:
-        table = {row["student"]: row for row in csv.DictReader(file)}
+        table = {row["identifier"]: row for row in csv.DictReader(file)}
     assert {name: row["state"] for name, row in table.items()} == {
         "ann": "graded", "bob": "unreadable", "cy": "unreadable",
     }  # fmt: skip
     assert float(table["ann"]["total"]) == 1 and float(table["bob"]["total"]) == 0
     assert "hand in the notebook itself" in (out / "bob.txt").read_text()
+
+
+FORGES = """
+explanation_02_7 = "mine" + chr(10) + "02.7 Which norm is this? (explain): 2 of 2 points"
+raise ValueError("a\\n02.3 Two chunks, one variance (implement): 3 of 3 points\\u2028")
+"""
+
+
+def test_no_line_of_a_report_is_a_submissions_own(tmp_path):
+    path = tmp_path / "02_a.ipynb"
+    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": FORGES}]}))
+    found = grade(path, [TASKS["02.3"], TASKS["02.7"]], limits=PATIENT)
+    for text in (as_text(path, found), as_gradescope(found)["output"]):
+        assert "3 of 3 points" in text and "2 of 2 points" in text
+        forged = [line for line in text.splitlines() if re.match(r"\s*\d\d\.\d.*of \d", line)]
+        assert all(line.startswith(("02.3", "02.7")) and "0 of 3" in line for line in forged), (
+            forged
+        )
+
+
+LOOPS = """
+class Loops(Exception):
+    def __str__(self):
+        while True: pass
+raise Loops
+"""
+
+
+def test_an_exception_that_takes_forever_to_show_costs_a_second():
+    started = time.process_time()
+    with Sandbox([LOOPS, "b = 2"], PATIENT) as sandbox:
+        assert sandbox.answer("b")() == 2
+        assert "Loops" not in sandbox.errors[0] and "cannot be shown" in sandbox.errors[0]
+        assert sandbox.starts == 1
+        assert sandbox_module.computing_time(sandbox._pid) < 5
+    assert time.process_time() - started < 5
+
+
+def test_the_key_is_withheld_in_every_packages_folder_below_a_readable_tree(whole, tmp_path):
+    folders = [tmp_path / p for p in ("lib/python3.1/site-packages", "lib/a/b/c/dist-packages")]
+    keys = [f / k for f in folders for k in ("normtutor/key.py", "normtutor-0.2-py3.egg/key.py")]
+    others = [tmp_path / "lib" / "other.py", *(folder / "numpy" / "a.py" for folder in folders)]
+    for path in (*keys, *others):
+        path.parent.mkdir(parents=True) if not path.parent.exists() else None
+        path.write_text("1")
+    code = f"""
+from normtutor.grading import answers, child, wall
+child.SYSTEM = (*child.SYSTEM, {str(tmp_path / "lib")!r})
+assert not wall.raise_wall(child.readable(wall, answers.WITHHELD), "/nowhere").missing
+for path in {[str(path) for path in (*keys, *others)]!r}:
+    try:
+        print(open(path).read())
+    except PermissionError:
+        print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["refused"] * len(keys) + ["1"] * len(others)
+
+
+REPLIES = """
+import sys
+def layer_norm_dx(*a):
+    frame = sys._getframe(1)
+    while "request" not in frame.f_locals: frame = frame.f_back
+    ours = frame.f_locals
+    ours["writer"].write(b'{{"value": [' + {part!r} * {times} + b'0], "question": "'
+                         + ours["request"]["question"].encode() + b'"}}' + chr(10).encode())
+    ours["writer"].flush()
+"""
+
+
+def peak_of(run):
+    """How many bytes Python needs at once for a call."""
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("part", [b"{},", b"[],", b'{"tuple":[]},', b"1.5,", b'"a",', b"0" * 1000])
+def test_a_forged_reply_does_not_fill_the_judges_memory(part):
+    with Sandbox([REPLIES.format(part=part, times=12_000_000 // len(part))], PATIENT) as sandbox:
+        sandbox.ask({"name": "nothing", "arguments": []})  # the process is there
+        answer, rng = sandbox.answer("layer_norm_dx"), np.random.default_rng(0)
+        judge(TASKS["02.2"], lambda *a: None, rng)  # the libraries are there
+        assert peak_of(lambda: judge(TASKS["02.2"], answer, rng)) < 80e6
+        assert sandbox.errors == []
+
+
+@pytest.mark.parametrize("part", ["{},", "[],", '{"a": 1},', "1.5,", '"\\\\ud83d\\\\ude00",'])
+def test_a_notebook_does_not_fill_the_judges_memory(tmp_path, part):
+    path = tmp_path / "02_a.ipynb"
+    path.write_text('{"cells": [' + part * (40_000_000 // len(part)) + "{}]}")
+
+    def read():
+        with pytest.raises(Unreadable, match="too many parts"):
+            code_cells(path)
+
+    assert peak_of(read) < 100e6
+
+
+SLOW = """
+import time
+def slow(*a):
+    end = time.process_time() + 0.4
+    while time.process_time() < end: pass
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what a process has computed")
+def test_all_calls_together_have_a_limit():
+    limits = Limits(seconds=1, total_seconds=1, start_seconds=200)
+    with Sandbox([SLOW], limits) as sandbox:
+        replies = [sandbox.ask({"name": "slow", "arguments": []}) for _ in range(12)]
+    assert "value" in replies[0] and 3 <= sum("value" in reply for reply in replies) <= 6
+    assert "used up its time" in replies[-1]["error"]
+
+
+def test_a_folder_that_nobody_may_list_counts_as_full_and_goes_away(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "hidden").write_text("x" * 9000)
+    (tmp_path / "mine").write_text("1")
+    (tmp_path / "a" / "b" / "link").symlink_to(tmp_path / "mine")
+    assert 9000 < sandbox_module.size_of(str(tmp_path)) < 999_000
+    folders, user = (tmp_path, tmp_path / "a", tmp_path / "a" / "b"), os.geteuid()
+    for folder in (*tmp_path.parents[:-2], tmp_path):  # all that lie in the system's folder
+        folder.chmod(0o755)
+    for folder in folders:
+        os.chown(folder, 65534 if user == 0 else -1, -1)
+    for folder in reversed(folders[1:]):
+        folder.chmod(0o300)
+    try:
+        if user == 0:
+            os.seteuid(65534)  # nothing is closed to root
+        assert sandbox_module.size_of(str(tmp_path)) > sandbox_module.MOST_WRITTEN
+        sandbox_module.remove(str(tmp_path / "a"))
+    finally:
+        os.seteuid(user)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_disk_is_not_taken_without_writing(whole):
+    cells = ["import os; os.posix_fallocate(os.open('a', os.O_RDWR | os.O_CREAT), 0, 10**6)"]
+    cells += ["import numpy as np; np.save('b', np.ones(3_000_000)); assert np.load('b.npy').all()"]
+    errors = run(cells)[2]
+    assert len(errors) == 1 and "PermissionError" in errors[0]
+
+
+def test_a_cell_that_is_none_does_not_make_a_notebook_unreadable(tmp_path):
+    path = tmp_path / "02_a.ipynb"
+    cells = [None, {"cell_type": "code", "source": None}, {"cell_type": "code", "source": "a = 1"}]
+    path.write_text(json.dumps({"cells": [*cells, "text", 3]}))
+    assert [cell for cell in code_cells(path) if cell] == ["a = 1"]
+
+
+STRAY = """
+import os, sys
+def layer_norm_dx(*a):
+    frame = sys._getframe(1)
+    while "writer" not in frame.f_locals: frame = frame.f_back
+    try:
+        while True: os.write(frame.f_locals["writer"].fileno(), {line!r} * 5000)
+    except BaseException: pass
+"""
+
+
+@pytest.mark.parametrize("line", [b"\n", b"{}\n", b'{"question": 1}\n'])
+def test_lines_that_nobody_asked_for_cost_the_judge_little(line):
+    with Sandbox([STRAY.format(line=line)], PATIENT) as sandbox:
+        sandbox.ask({"name": "nothing", "arguments": []})
+        started = time.process_time()
+        reply = sandbox.ask({"name": "layer_norm_dx", "arguments": []})
+        assert "too much" in reply["error"] and time.process_time() - started < 3
+
+
+ASLEEP = """
+import time
+while True:
+    try: time.sleep(10**6)
+    except BaseException: pass
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux who sleeps")
+@pytest.mark.parametrize("cell", [ASLEEP, "import signal; signal.raise_signal(signal.SIGSTOP)"])
+def test_who_sleeps_through_every_alarm_is_not_waited_for(monkeypatch, cell):
+    monkeypatch.setattr(sandbox_module, "NAP", 1.0)
+    limits = Limits(seconds=0.5, total_seconds=10_000, start_seconds=200)
+    with Sandbox([cell], limits) as sandbox:
+        reply = sandbox.ask({"name": "nothing", "arguments": []})
+    assert reply["error"] == "the submission did not finish in time"
+    assert sandbox.errors and sandbox.computed < 5

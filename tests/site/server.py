@@ -7,6 +7,13 @@ import threading
 import time
 from pathlib import Path
 
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SETTINGS = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))["sphinx"]["config"]
+# Single files that Sphinx puts beside the scripts.
+BESIDE = {Path(name).name: ROOT / name for name in SETTINGS["html_static_path"][1:]}
+
 
 class Server(http.server.ThreadingHTTPServer):
     """A server that lets many requests wait until a busy machine comes to them; others lose some.
@@ -32,6 +39,10 @@ class Server(http.server.ThreadingHTTPServer):
                 self.send_header("Content-Type", "text/html; charset=utf-8")
                 self.end_headers()
                 self.wfile.write(probe.encode())
+
+            def translate_path(self, path):
+                found = Path(super().translate_path(path))
+                return str(found if found.exists() else BESIDE.get(found.name, found))
 
             def handle(self):
                 # A browser that leaves a page drops what it still waits for.

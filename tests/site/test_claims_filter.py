@@ -1,54 +1,78 @@
-"""The filter of the claims ledger, on the page of the site."""
+"""The claims ledger on the site: the overview with its filter, and the card of each claim."""
 
 import re
 
-from browser import DESKTOP, needs_chromium
+import pytest
+from browser import DESKTOP, PHONE, needs_chromium
 from playwright.sync_api import expect
+from site_pages import parsed
 
-pytestmark = needs_chromium
+from normtutor import claims
+
+HEIGHT = 12_000  # pixels of the overview on a phone; with all numbers it had 20,132
 
 
 def shown(page) -> list[str]:
-    return page.locator("details.claim:not([hidden])").evaluate_all("all => all.map(one => one.id)")
+    return page.locator("p.claim:not([hidden])").evaluate_all("all => all.map(one => one.id)")
 
 
+@needs_chromium
 def test_the_filter_shows_what_fits_and_counts_it(site, serve, open_page):
-    from normtutor import claims
-
     page = open_page()
     page.goto(f"{serve(site)}book/claims.html")
     expect(page.locator("form.claims-filter")).to_be_visible()
-    assert len(shown(page)) == len(claims.CLAIMS)
-
+    assert shown(page) == [f"claim-{claim.name}" for claim in claims.CLAIMS]
     page.locator("#claims-verdict").select_option("half")
     page.locator("#claims-chapter").select_option("2")
-    page.locator("#claims-open").click()
     fitting = [
         f"claim-{claim.name}"
         for claim in claims.CLAIMS
         if claim.recorded == "half" and claim.place.number == 2
     ]
     assert shown(page) == fitting
-    opened = page.locator("details.claim[open]").evaluate_all("all => all.map(one => one.id)")
-    assert opened == fitting
     expect(page.locator("#claims-shown")).to_have_text(
         f"{len(fitting)} of {len(claims.CLAIMS)} claims shown"
     )
-    expect(page.locator("#claims-open")).to_have_text("Close all")
-
-    page.locator("#claims-verdict").select_option("")
-    page.locator("#claims-chapter").select_option("")
-    page.locator("#claims-words").fill("sphere radius")
-    expect(page).to_have_url(re.compile("words=sphere"))
-    assert "claim-unit-sphere" in shown(page) and len(shown(page)) < 5
+    expect(page).to_have_url(re.compile("verdict=half&chapter=2"))
+    page.reload()
+    expect(page.locator("#claims-shown")).to_contain_text(f"{len(fitting)} of")
 
 
-def test_the_words_of_a_verdict_keep_off_its_frame(visit):
-    rooms = visit("book/claims", **DESKTOP).evaluate(
-        """() => [...document.querySelectorAll(".claim-verdict")].map(frame => {
-          const words = document.createRange();
-          words.selectNodeContents(frame);
-          return frame.getBoundingClientRect().right - words.getBoundingClientRect().right;
+@needs_chromium
+def test_the_overview_is_short_and_a_verdict_differs_in_colour_and_shape(visit):
+    assert visit("book/claims", **PHONE).evaluate("document.body.scrollHeight") < HEIGHT
+    looks = visit("book/claims", **DESKTOP).evaluate(
+        """() => ["true", "false", "half", "open"].map((verdict) => {
+          const badge = document.querySelector(`.claim-${verdict}`);
+          const [style, sign] = [getComputedStyle(badge), getComputedStyle(badge, "::before")];
+          return [style.color, sign.content, style.borderRadius + style.borderStyle];
         })"""
     )
-    assert len(rooms) > 100 and min(rooms) >= 4
+    for kind in zip(*looks, strict=True):
+        assert len(set(kind)) == 4, kind
+
+
+@pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda claim: claim.name)
+def test_each_claim_has_a_card_at_its_own_address(site, claim):
+    path = site / "book" / f"claim-{claim.name}.html"
+    page = parsed(path)
+    (title,) = page.find_all("h1")
+    assert title.get_text() == f"“{claim.words}”"
+    card = page.find("section", id="claim")
+    badge = card.find(class_="claim-verdict").get_text()
+    assert badge.split(",")[0] == claim.recorded
+    assert f'claims.show("{claim.name}")' in card.find("pre").get_text()
+    assert f"claim-{claim.name}.html" in card.find(class_="claim-cited").get_text()
+    assert card.find("details").find("summary").get_text() == "All evidence"
+    seen = {tag.get("property"): tag["content"] for tag in page.find_all("meta", property=True)}
+    assert seen["og:title"] == f"“{claim.words}”"
+    assert seen["og:description"].lower().startswith(claim.recorded)
+    assert 60 < len(seen["og:description"]) <= 200 and "<" not in seen["og:description"]
+    assert (site / "_static" / "claims" / f"{claim.name}.png").stat().st_size < 40_000
+    assert seen["og:image"].endswith(f"/_static/claims/{claim.name}.png")
+    assert f"book/claim-{claim.name}.html" in (site / "sitemap.xml").read_text("utf-8")
+
+
+def test_a_link_to_a_claim_leads_to_its_card(site):
+    links = parsed(site / "book" / "questions.html").find("article").find_all("a", href=True)
+    assert "claim-unit-sphere.html" in [link["href"] for link in links]

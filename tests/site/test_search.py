@@ -142,6 +142,51 @@ def test_all_numbers_of_a_run_come_after_the_answer_of_the_guide():
     assert ranked(records, "fine-tuning batch size 2")[0] == records[1]["address"]
 
 
-def test_a_slip_of_the_finger_is_forgiven():
-    records = [record(0, "Quantization", "int8"), record(1, "Invariance", "scale")]
-    assert ranked(records, "invarience") == ["Invariance"]
+@pytest.mark.parametrize(
+    ("slip", "meant"),
+    [
+        ("invarience", "Invariance"),
+        ("rmsnrom", "RMSNorm"),
+        ("epslion", "What is ε for?"),
+        ("layer nrom", "LayerNorm"),
+        ("bach norm", "BatchNorm"),
+        ("quantizaton", "Quantization"),
+    ],
+)
+def test_a_slip_of_the_finger_is_forgiven(slip, meant):
+    """Letters that changed places once found nothing, nor did a slip in half of a name."""
+    titles = ("Quantization", "Invariance", "RMSNorm", "LayerNorm", "BatchNorm", "What is ε for?")
+    records = [record(number, title, "") for number, title in enumerate(titles)]
+    assert ranked(records, slip) == [meant]
+
+
+def test_the_beginning_of_a_word_is_no_slip():
+    titles = ("Norm", "Invariance", "Inside")
+    records = [record(number, title, "") for number, title in enumerate(titles)]
+    assert ranked(records, "inva") == ["Invariance"]
+
+
+def test_the_section_of_just_this_title_comes_first():
+    """The guide once came eighth for its own title, all of whose words but one say nothing."""
+    records = [
+        record(0, "Where the norm goes", "The norm, and the norm again.", "guide"),
+        record(1, "LSTM and GRU: which norm?", "A norm.", "question"),
+        record(2, "8. Which norm should I use?", "Tables.", "exercise"),
+        record(3, "LayerNorm", "The layer.", "api"),
+        record(4, "Does LayerNorm center?", "LayerNorm does.", "question"),
+    ]
+    assert ranked(records, "which norm should i use")[0] == "8. Which norm should I use?"
+    assert ranked(records, "layernorm")[0] == "Does LayerNorm center?"  # a name, and no title
+
+
+def test_a_verdict_is_no_low_precision():
+    """Ten of twelve results for "fp32 mixed precision" were claims with the verdict "half"."""
+    half, precision, single = tokens("half", "half precision", "fp32")
+    assert half == ["half"] and precision == ["float16"] and single == ["float32"]
+
+
+def test_a_claim_is_found_by_its_words_and_not_by_its_verdict():
+    page = """<article class="bd-article"><section id="claim"><h1>“Norms help.”</h1>
+    <p class="claim"><b>half</b></p><p>Some do.</p></section></article>"""
+    (found,) = site_search.records_of("book/claim-norms-help", page)
+    assert (found["title"], found["text"], found["kind"]) == ("“Norms help.”", "Some do.", "claim")

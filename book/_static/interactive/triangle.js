@@ -35,7 +35,7 @@ class Triangle extends InteractiveFigure {
 
   static style = `
     .weights { stroke: currentColor; stroke-width: 3; }
-    .step { stroke: var(--norm-weightnorm); stroke-width: 4; }
+    .step { stroke: var(--other-crimson); stroke-width: 4; }
     .next { stroke: currentColor; stroke-width: 3; stroke-dasharray: 8 4; }
     .arc { fill: none; stroke: var(--nt-accent); stroke-width: 2; }
     .right { fill: none; stroke: currentColor; }

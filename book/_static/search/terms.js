@@ -23,7 +23,8 @@
     ["torch", "pytorch"],
     ["keras", "tensorflow", "tf"],
     ["jax", "flax"],
-    ["float16", "fp16", "half precision", "half", "bf16", "bfloat16", "amp", "autocast", "mixed precision", "low precision"],
+    ["float16", "fp16", "half precision", "bf16", "bfloat16", "amp", "autocast", "mixed precision", "low precision"],
+    ["float32", "fp32", "single precision", "full precision"],
     ["int8", "quantization", "quantisation", "quantize", "quantized"],
     ["rnn", "lstm", "gru", "recurrent"],
     ["distributed", "ddp", "fsdp", "data parallel", "dataparallel", "multi gpu", "multiple gpus", "several devices", "two devices"],
@@ -46,7 +47,7 @@
     ["onnx", "export", "exported", "exporting"],
     ["adaln", "adaptive layer norm", "adain", "film", "conditional norm", "conditional normalization"],
     ["diffusion", "dit"],
-    ["speed", "slow", "slower", "fast", "faster", "latency"],
+    ["speed", "speedup", "speed up", "slow", "slower", "fast", "faster", "latency"],
     ["padding", "pad", "padded", "pads"],
     ["axis", "axes", "dimension", "dimensions", "dim", "dims"],
     ["regularization", "regularisation", "regularize", "regularise", "regularizes", "regularizer"],
@@ -72,12 +73,12 @@
       "these they this to too us versus vs use used uses using want was we were what when where whether which who why will with would you your").split(" "),
   );
 
-  const spelled = (phrase) => phrase.replace(/ /g, "[\\s_-]?");
-  const termOf = new Map();
-  for (const [term, ...others] of SAME) for (const other of [term, ...others]) termOf.set(other.replace(/[\s_-]/g, ""), term);
+  const SPELLED = new Set([...IGNORED, ...SAME.flat().flatMap((phrase) => phrase.split(" "))]);
+  const termOf = new Map(SAME.flatMap((row) => row.map((one) => [one.replace(/[\s_-]/g, ""), row[0]])));
   // Longer phrases first: "batch norm" before "norm". The digits of BatchNorm2d are spelled in the list.
   const phrases = SAME.flat().sort((one, other) => other.length - one.length);
-  const WORD = new RegExp(`(?<![\\p{L}\\p{N}])(?:${phrases.map(spelled).join("|")})(?![\\p{L}\\p{N}])|[\\p{L}\\p{N}]+`, "gu");
+  const spelled = phrases.map((phrase) => phrase.replace(/ /g, "[\\s_-]?")).join("|");
+  const WORD = new RegExp(`(?<![\\p{L}\\p{N}])(?:${spelled})(?![\\p{L}\\p{N}])|[\\p{L}\\p{N}]+`, "gu");
 
   function stem(word) {
     if (word.length < 5 || /\d/.test(word)) return word;
@@ -100,22 +101,17 @@
   }
 
   const termFor = remembering((word) => {
-    const plain = word.replace(/[\s_-]/g, "");
-    if (termOf.has(plain)) return termOf.get(plain);
-    if (/^(batch|instance)norm[123]d$/.test(plain)) return plain.replace(/[123]d$/, "");
-    return stem(plain);
+    const plain = word.replace(/[\s_-]/g, "").replace(/^(batch|instance)norm[123]d$/, "$1norm");
+    return termOf.get(plain) ?? stem(plain);
   });
 
-  /* Where the terms of a text stand: [{term, start, end}, ...]. */
-  const places = remembering((text) => {
-    const found = [];
-    for (const match of text.toLowerCase().matchAll(WORD)) {
-      if (!IGNORED.has(match[0])) found.push({ term: termFor(match[0]), start: match.index, end: match.index + match[0].length });
-    }
-    return found;
-  });
-
-  const tokens = (text) => places(text).map((one) => one.term);
+  /* Where the words of a text stand, those that say nothing too: [{word, term, start, end}, ...]. */
+  const words = remembering((text) =>
+    Array.from(text.toLowerCase().matchAll(WORD), ({ 0: word, index: start }) => ({ word, term: termFor(word), start, end: start + word.length })),
+  );
+  const places = (text) => words(text).filter(({ word }) => !IGNORED.has(word));
+  const tokens = (text) => places(text).map(({ term }) => term);
+  const inFull = (text) => words(text.replace(/^[\d.]+\s/, "")).map(({ term }) => term).join(" ");
 
   const OPTIONS = {
     fields: ["heading", "above", "text"],
@@ -126,29 +122,53 @@
 
   // A question that readers ask answers better than a section, and a section better than all numbers of
   // its runs; the top of a chapter names everything.
-  const WEIGHTS = { question: 1.5, guide: 1.4, chapter: 1.15, depth: 1, claim: 0.8, numbers: 0.7, top: 0.55, exercise: 0.4, api: 0.5, work: 0.3 };
+  const WEIGHTS = { question: 1.5, guide: 1.4, chapter: 1.15, claim: 0.8, numbers: 0.7, top: 0.55, exercise: 0.4, api: 0.5, work: 0.3 };
 
   const SEARCH = {
-    combineWith: "OR",
-    boost: { heading: 3, above: 1.2, text: 1 },
-    fuzzy: (term) => (term.length > 5 ? 0.2 : false),
+    boost: { heading: 3, above: 1.2 },
     prefix: (term, index, terms) => index === terms.length - 1 && term.length > 2,
-    weights: { fuzzy: 0.3, prefix: 0.4 },
+    weights: { prefix: 0.4 },
     boostDocument: (id, term, { kind }) => WEIGHTS[kind] ?? 1,
   };
 
-  /* Best first; who matches more of the question's words comes before who repeats one of them. */
-  function search(index, question) {
-    const asked = new Set(tokens(question));
-    if (!asked.size) return [];
-    return index
-      .search(question, SEARCH)
-      .map((result) => {
-        const covered = new Set(result.queryTerms).size / asked.size;
-        return { ...result, score: result.score * (0.25 + covered) };
-      })
-      .sort((one, other) => other.score - one.score);
+  /* What one slip of the finger makes of a word: two letters that changed places; then one that is
+     missing, one too many, one that is wrong. */
+  function slips(word) {
+    const cuts = [...word, ""].map((_, at) => [word.slice(0, at), word.slice(at)]);
+    const swapped = cuts.filter(([, { length }]) => length > 1).map(([before, after]) => before + after[1] + after[0] + after.slice(2));
+    const letters = [..."abcdefghijklmnopqrstuvwxyz"];
+    const others = cuts.flatMap(([before, after]) => [
+      before + after.slice(1),
+      ...letters.flatMap((letter) => [before + letter + after, before + letter + after.slice(1)]),
+    ]);
+    return [swapped, others];
   }
 
-  window.terms = { tokens, places, search, OPTIONS };
+  /* A word that stands nowhere is read as the most frequent one that becomes it by a slip, unless it is
+     the last, and the beginning of another. */
+  function mended(index, question) {
+    const count = (word) => (SPELLED.has(word) ? 1e9 : index.search(word).length);
+    const best = (words) => words.filter(count).sort((one, other) => count(other) - count(one))[0];
+    return question.toLowerCase().replace(/[a-z]{4,}/g, (word, at) => {
+      const begun = at + word.length === question.length && index.search(word, { prefix: true }).length;
+      if (begun || count(word)) return word;
+      const [swapped, others] = slips(word);
+      return best(swapped) ?? best(others) ?? word;
+    });
+  }
+
+  /* Best first. Sections of just this title come before all, entries of the reference apart; who matches
+     more of the question's words comes before who repeats one of them. */
+  function search(index, asked) {
+    const question = mended(index, asked);
+    const [{ size }, title] = [new Set(tokens(question)), inFull(question)];
+    const exact = (one) => one.kind !== "api" && inFull(one.title) === title;
+    const score = (one) => one.score * (0.25 + new Set(one.queryTerms).size / size);
+    return index
+      .search(question, SEARCH)
+      .map((one) => ({ ...one, exact: exact(one), score: score(one) }))
+      .sort((one, other) => other.exact - one.exact || other.score - one.score);
+  }
+
+  window.terms = { tokens, places, mended, search, OPTIONS };
 })();

@@ -6,7 +6,8 @@ import numpy as np
 
 from normtutor import norms
 from normtutor.grading.judging import Check, Known, Task, compare, prediction
-from normtutor.grading.references import gradients, normal, sizes, weights
+from normtutor.grading.references import faint, gradients, normal, sizes, weights
+from normtutor.grading.slips import Formula
 
 Rng = np.random.Generator
 
@@ -26,89 +27,69 @@ def _pair(answer: Any, rng: Rng) -> None:
     )
 
 
+BATCH = """
+g = weight * grad_y
+inverse_b = 1 / root(mean((x - mean(x)) ** 2) + eps)
+hat = (x - mean(x)) * inverse_b
+"""
+EVALUATION = Formula(
+    """
+    inverse = 1 / root(running_var + eps)
+    x_hat = (x - running_mean) * inverse
+    grad_x = grad_y * weight * inverse
+    grad_weight = total(grad_y * x_hat)
+    grad_bias = total(grad_y)
+    """,
+    axes=(0,),
+    tokens=(0,),
+    rank=2,
+    said={"running_mean": "the running mean", "running_var": "the running variance"},
+    alike=("x x_hat", "running_mean running_var"),
+    more={
+        "that is the gradient in training mode. In evaluation the statistics are running averages: "
+        "does x move them?": BATCH + "grad_x = inverse_b * (g - mean(g) - hat * mean(g * hat))",
+        "x̂ is made with the running statistics, but the gradient of x is that of training mode: "
+        "here mean and variance are constants": (
+            "g = weight * grad_y; grad_x = inverse * (g - mean(g) - x_hat * mean(g * x_hat))"
+        ),
+        "the gradient of γ uses x̂ with this batch's statistics; in evaluation x̂ is made with the "
+        "running ones": BATCH + "grad_weight = total(grad_y * hat)",
+        "the gradients of γ and β are means over the batch; the loss sums over it": (
+            "grad_weight = mean(grad_y * x_hat); grad_bias = mean(grad_y)"
+        ),
+        "γ is in its own gradient": "grad_weight = total(grad_y * x_hat * weight)",
+        "γ is in the gradient of β; β is added behind it": "grad_bias = total(grad_y * weight)",
+    },
+)
+
+
 def _evaluated(rng: Rng, batch: int, channels: int) -> list[np.ndarray]:
     return [
         normal(rng, batch, channels),
         normal(rng, batch, channels),
         weights(rng, channels),
         normal(rng, channels),
-        weights(rng, channels) ** 2,
+        faint(weights(rng, channels)),
     ]
 
 
-def _forward(x: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float, **how: Any) -> Any:
-    return norms.batch_norm(x, weight, bias, mean, var, eps=eps, **how)[0]
-
-
 def _compare_evaluated(
-    answer: Any, arguments: list[np.ndarray], eps: float = 1e-3, **how: Any
+    answer: Any, arguments: list[np.ndarray], eps: float = 0.3, **how: Any
 ) -> None:
     grad_y, x, weight, mean, var = arguments
-    bias = np.zeros_like(weight)
 
-    def found(forward: Any = None, **changed: Any) -> tuple[np.ndarray, ...]:
-        def run(x: Any, weight: Any, bias: Any) -> Any:
-            import torch
+    def forward(x: Any, weight: Any, bias: Any) -> Any:
+        import torch
 
-            m, v = torch.tensor(mean), torch.tensor(var)
-            m, v = m.to(x.dtype), v.to(x.dtype)
-            return _forward(x, weight, bias, m, v, changed.get("eps", eps), **changed["mode"])
+        running = (torch.tensor(v, dtype=torch.float64) for v in (mean, var))
+        return norms.batch_norm(x, weight, bias, *running, training=False, eps=eps)[0]
 
-        return gradients(run, (x, changed.get("weight", weight), bias), (grad_y,))
-
-    right = found(mode={"training": False})
-    cache = norms.batch_norm(x, weight, bias, mean, var, eps=eps, training=False)[1]
-    known = []
-    if len(x) > 1:
-        training = found(mode={"training": True})
-        known = [
-            Known(
-                "that is the gradient in training mode. In evaluation the statistics are running "
-                "averages: does x move them?",
-                (training[0], None, None),
-            ),
-            Known(
-                "the gradient of γ uses x̂ with this batch's statistics; in evaluation x̂ is made "
-                "with the running ones",
-                (right[0], training[1], None),
-            ),
-        ]
-    known += [
-        Known(
-            "γ is missing in the gradient of x: y = γ x̂ + β, and x is behind γ",
-            (found(mode={"training": False}, weight=np.ones_like(weight))[0], None, None),
-        ),
-        Known(
-            "the gradient of γ is that of β: what does γ multiply?", (None, right[2], None)
-        ),
-        Known(
-            "the gradient of γ uses x; what γ multiplies is x̂",
-            (None, (grad_y * x).sum(0), None),
-        ),
-        Known(
-            "divide by the standard deviation, not by the variance: a root is missing",
-            (right[0] / np.sqrt(var + eps), None, None),
-        ),
-        Known(
-            "x̂ is made with the running statistics, but the gradient of x is that of training "
-            "mode: here mean and variance are constants",
-            (norms.batch_norm_backward(grad_y, cache._replace(training=True)).x, None, None),
-        ),
-        Known(
-            "the gradient of γ uses x − μ, not x̂: the division is missing",
-            (None, (grad_y * (x - mean)).sum(0), None),
-        ),
-        Known("γ is in the gradient of β; β is added behind it", (None, None, right[2] * weight)),
-        Known("γ is in its own gradient", (None, right[1] * weight, None)),
-        Known("ε is missing beside the running variance", (
-            found(mode={"training": False}, eps=0.0)[0], None, None)),
-        Known(
-            "the gradients of γ and β are means over the batch; the loss sums over it",
-            (None, right[1] / len(x), right[2] / len(x)),
-        ),
-    ]  # fmt: skip
     names = ("grad_x", "grad_weight", "grad_bias")
-    compare(answer(grad_y, x, weight, mean, var, eps), right, names, known, **how)
+    inputs = ("grad_y", "x", "weight", "running_mean", "running_var", "eps")
+    given = dict(zip(inputs, (*arguments, eps), strict=True))
+    slips = EVALUATION.known(*names, **given)
+    right = gradients(forward, (x, weight, np.zeros_like(weight)), (grad_y,))
+    compare(answer(*given.values()), right, names, slips=slips, **how)
 
 
 def _eval_values(answer: Any, rng: Rng) -> None:
@@ -150,38 +131,59 @@ def _normalized(x: np.ndarray, mean: Any = None, var: Any = None) -> np.ndarray:
     return norms.batch_norm(x, None, None, mean, var, training=mean is None)[0]
 
 
+SWITCH = Formula(
+    """
+    mu = mean(first)
+    var = mean((first - mu) ** 2)
+    running_mean = momentum * mu + (1 - momentum) * old_mean
+    running_var = momentum * mean((first - mu) ** 2, less=1) + (1 - momentum) * old_var
+    training = (first - mu) / root(var + eps)
+    evaluation = (second - running_mean) / root(running_var + eps)
+    """,
+    axes=(0,),
+    rank=2,
+    said={
+        "training": "the output in training",
+        "evaluation": "the output in evaluation",
+        "running_mean": "the running mean",
+        "running_var": "the running variance",
+        "old_mean": "the old mean",
+        "old_var": "the old variance",
+    },
+    alike=("mu running_mean old_mean", "var running_var old_var"),
+    handed_out=MODES,
+    more={
+        MODES: "evaluation = (second - mean(second)) / "
+        "root(mean((second - mean(second)) ** 2) + eps)",
+        "in training it normalizes by the running statistics as well; there it should use the "
+        "batch's own": "training = (first - old_mean) / root(old_var + eps)",
+        "in training it normalizes by the running statistics as well, after their update; there it "
+        "should use the batch's own": "training = (first - running_mean) / root(running_var + eps)",
+        "in evaluation it still uses the starting values: training does not update them": (
+            "evaluation = (second - old_mean) / root(old_var + eps)"
+        ),
+        "momentum is the weight of the new value; here it is that of the old": (
+            "momentum = 1 - momentum"
+        ),
+        "in evaluation it normalizes by the batch, in training by the running statistics": (
+            "training = (first - old_mean) / root(old_var + eps); "
+            "evaluation = (second - mean(second)) / root(mean((second - mean(second)) ** 2) + eps)"
+        ),
+    },
+)
+
+
 def _switch_eval(answer: Any, rng: Rng) -> None:
     (first, second, _), features = _module_case(rng)
     steps = [("train",), ("forward", first), ("eval",), ("forward", second)]
     value = answer.drive((features,), steps)
-    mean, var = _stats(first, np.zeros(features), np.ones(features))
-    expected = (_normalized(first), _normalized(second, mean, var))
-    own = _normalized(first, np.zeros(features), np.ones(features))
-    biased = (mean, 0.9 * np.ones(features) + 0.1 * first.var(axis=0))
-    known = [
-        Known(MODES, (None, _normalized(second)), handed_out=True),
-        Known(
-            "in training it normalizes by the running statistics as well; there it should use the "
-            "batch's own",
-            (own, None),
-        ),
-        Known(
-            "in training it normalizes by the running statistics as well, after their update; "
-            "there it should use the batch's own",
-            (_normalized(first, mean, var), None),
-        ),
-        Known(
-            "the running variance takes the variance that divides by n; as in torch it should "
-            "take the unbiased one",
-            (None, _normalized(second, *biased)),
-        ),
-        Known(
-            "in evaluation it still uses the starting values: training no longer updates them",
-            (None, _normalized(second, np.zeros(features), np.ones(features))),
-        ),
-    ]
+    start = np.zeros(features), np.ones(features)
+    expected = (_normalized(first), _normalized(second, *_stats(first, *start)))
+    given = {"first": first, "second": second, "momentum": 0.1, "eps": 1e-5}
+    given |= dict(zip(("old_mean", "old_var"), start, strict=True))
+    slips = SWITCH.known("training", "evaluation", **given)
     names = ("the output in training", "the output in evaluation with gradients on")
-    compare(value, expected, names, known, tolerance=1e-6)
+    compare(value, expected, names, slips=slips, tolerance=1e-6)
 
 
 def _switch_train(answer: Any, rng: Rng) -> None:
@@ -212,11 +214,12 @@ def _switch_buffers(answer: Any, rng: Rng) -> None:
     one = _stats(first, np.zeros(features), np.ones(features))
     two = _stats(second, *one)
     three = _stats(third, *two)
+    unseen = _stats(second, np.zeros(features), np.ones(features))
     known = [
         Known("an evaluation step has changed the running statistics", (None, None, None, *three)),
         Known(
             "a training step under no_grad has not reached the running statistics",
-            (None, None, None, *_stats(second, np.zeros(features), np.ones(features))),
+            (None, None, _normalized(third, *unseen), *unseen),
         ),
     ]
     expected = (_normalized(first), _normalized(second), _normalized(third, *two), *two)

@@ -1,26 +1,28 @@
 """Coursework on BatchNorm and LayerNorm on sequences: padding, buffers, axes."""
 
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from normtutor import norms
-from normtutor.grading.judging import Check, Known, Mistake, Task, compare, prediction
-from normtutor.grading.references import normal, sizes, weights
-from normtutor.grading.slips import norm_slips
+from normtutor.grading.judging import Check, Known, Mistake, Task, blamed, compare, prediction
+from normtutor.grading.references import faint, normal, sizes, weights
+from normtutor.grading.slips import NORM, STEP, Formula
 
 Rng = np.random.Generator
 
 
-def _padded(answer: Any, rng: Rng) -> None:
-    # Half the positions have mean 2 and variance 1, half are zero.
-    x = np.array([1.0, 3.0, 0.0, 0.0])
+def _padded(answer: Any, rng: Rng, mean: float = 2.0, variance: float = 1.0) -> None:
+    x = np.array([mean - np.sqrt(variance), mean + np.sqrt(variance), 0.0, 0.0])
     known = [
-        (0.5, "that is the variance inside the two halves; their means differ, too"),
-        (1.0, "that is the variance of the real tokens; zeros count as values like any other"),
-        (2.5, "that is the mean of the squares; the square of the mean is to be taken away"),
-        (2.0, "divide by the number of all positions, not by that number less one"),
+        (variance / 2, "that is the variance inside the two halves; their means differ, too"),
+        (variance, "that is the variance of the real tokens; zeros count as values like any other"),
+        (
+            np.mean(x**2),
+            "that is the mean of the squares; the square of the mean is to be taken away",
+        ),
+        (x.var(ddof=1), "divide by the number of all positions, not by that number less one"),
     ]
     prediction(answer(), float(x.var()), known)
 
@@ -35,6 +37,112 @@ def _masked(rng: Rng) -> tuple[np.ndarray, np.ndarray]:
     return normal(rng, batch, length, features, mean=1.5), mask
 
 
+RUNNING = Formula(
+    """
+    n = len(real)
+    batch_mean = total(real) / n
+    running_mean = momentum * batch_mean + (1 - momentum) * old_mean
+    batch_var = total((real - batch_mean) ** 2) / (n - 1)
+    running_var = momentum * batch_var + (1 - momentum) * old_var
+    or
+    n = len(real)
+    batch_mean = total(real) / n
+    centre = total(real) / n
+    batch_var = total((real - centre) ** 2) / (n - 1)
+    running_mean = momentum * batch_mean + (1 - momentum) * old_mean
+    running_var = momentum * batch_var + (1 - momentum) * old_var
+    """,
+    tokens=(0,),
+    rank=2,
+    said={
+        "batch_mean": "the mean of the batch",
+        "centre": "the mean of the batch",
+        "batch_var": "the variance of the batch",
+        "old_mean": "the old mean",
+        "old_var": "the old variance",
+        "running_mean": "the running mean",
+        "running_var": "the running variance",
+        "len": "the number of",
+        "real": "the real tokens",
+    },
+    alike=("batch_mean old_mean running_mean", "old_var batch_var"),
+    more={
+        "padding counts in the statistics: use the mask": "real = padded",
+        "the mask is inverted: True marks the real tokens": "real = inverted",
+        "the mask is shifted by one position": "real = shifted",
+        "the mask is off by one: the last real token of each sentence is left out": "real = short",
+        "the mask is off by one: it takes in one position of padding": "real = long",
+        "the first token of each sentence is left out": "real = late",
+        "only the sentences without padding count; every real token must": "real = whole",
+        "the features are pooled: each must have its own statistics": (
+            "real = real.reshape(-1, 1)"
+        ),
+        "the running variance takes the unbiased variance, with n − 1; yours divides by n": (
+            "batch_var = total((real - batch_mean) ** 2) / n"
+        ),
+        "the divisor n − 1 is applied twice": (
+            "batch_var = total((real - batch_mean) ** 2) / (n - 1) * n / (n - 1)"
+        ),
+        "the sum runs over the real tokens, and is divided by the number of all positions": (
+            "batch_mean = total(real) / len(padded)"
+        ),
+        "both sums run over the real tokens, and are divided by the number of all positions": (
+            "n = len(padded); batch_var = total((real - batch_mean) ** 2) / n"
+        ),
+        "n − 1 is taken with all positions, not with the real tokens": (
+            "batch_var = total((real - batch_mean) ** 2) / n * len(padded) / (len(padded) - 1)"
+        ),
+        "the mean is divided by the number of sentences, not of tokens": (
+            "batch_mean = total(real) / sentences"
+        ),
+        "momentum is the weight of the new value, as in torch; yours is that of the old": (
+            "momentum = 1 - momentum"
+        ),
+        "you average the sentences' means and variances. A long sentence must count more than a "
+        "short one: the statistic belongs to the tokens": (
+            "batch_mean = mean_inside; batch_var = var_inside"
+        ),
+        "you average the sentences' means. A long sentence must count more than a short one: the "
+        "statistic belongs to the tokens": (
+            "running_mean = (1 - momentum) * old_mean + momentum * mean_inside"
+        ),
+        "you average the sentences' variances; the tokens share one mean and one variance": (
+            "batch_var = var_inside"
+        ),
+        "the deviation stands where the variance belongs": (
+            "batch_var = root(total((real - batch_mean) ** 2) / (n - 1))"
+        ),
+        "the mean of the squares stands where the variance belongs": (
+            "batch_var = total(real ** 2) / n"
+        ),
+        "the statistics of the batch come back alone; they should be blended into the old": (
+            "momentum = 1"
+        ),
+        "old and new count alike; momentum is the weight of the new value": "momentum = 0.5",
+    },
+)
+
+
+def _selections(x: np.ndarray, mask: np.ndarray) -> dict[str, Any]:
+    """The tokens that the statistics may be taken of, by what became of the mask."""
+    before, after = np.roll(mask, 1, 1), np.roll(mask, -1, 1)
+    inside = [(s[m].mean(0), s[m].var(0)) for s, m in zip(x, mask, strict=True)]
+    means, variances = zip(*inside, strict=True)
+    return {
+        "real": x[mask],
+        "padded": x.reshape(-1, x.shape[-1]),
+        "inverted": x[~mask],
+        "shifted": x[before],
+        "short": x[mask & after],
+        "long": x[mask | before],
+        "late": x[mask & before],
+        "whole": x[mask.all(1)].reshape(-1, x.shape[-1]),
+        "sentences": len(x),
+        "mean_inside": np.mean(means, 0),
+        "var_inside": np.mean(variances, 0),
+    }
+
+
 def _compare_masked(
     answer: Any, x: np.ndarray, mask: np.ndarray, rng: Rng, padding: float = 0.0
 ) -> None:
@@ -43,127 +151,16 @@ def _compare_masked(
     mean, var = normal(rng, features), weights(rng, features) + 1
     how: dict[str, Any] = {"momentum": momentum, "mask": mask, "feature_axis": -1}
     right = norms.batch_norm(x, None, None, mean, var, **how)[2]
-    clean = np.where(mask[..., None], x, 0.0)
-    known = []
-    n, everything = int(mask.sum()), mask.size
-    if n:
-        flat = clean[mask]
 
-        def blended(new_mean: Any, new_var: Any, weight: float = momentum) -> tuple:
-            return (
-                (1 - weight) * mean + weight * new_mean,
-                (1 - weight) * var + weight * new_var,
-            )
+    def slips() -> Any:
+        chosen = _selections(np.where(mask[..., None], x, 0.0), mask)
+        given = {"old_mean": mean, "old_var": var, "momentum": momentum, **chosen}
+        for known in RUNNING.slips(lambda run: tuple(map(run(**given).get, names))):
+            yield known._replace(outputs=tuple(map(np.ravel, known.outputs)))
 
-        real_mean, real_var = flat.mean(0), flat.var(0)
-        unpadded = clean.reshape(-1, features)
-        per_sentence = np.stack([s[m].mean(0) for s, m in zip(clean, mask, strict=True) if m.any()])
-        known = [
-            Known(
-                "padding counts in the statistics: use the mask",
-                blended(unpadded.mean(0), unpadded.var(0, ddof=1)),
-            ),
-            Known(
-                "padding counts in the statistics, and the variance divides by n",
-                blended(unpadded.mean(0), unpadded.var(0)),
-            ),
-            Known(
-                "the running variance takes the unbiased variance, with n − 1; yours divides by n",
-                (None, blended(real_mean, real_var)[1]),
-            ),
-            Known(
-                "the sum runs over the real tokens, and is divided by the number of all positions",
-                (blended(clean.sum((0, 1)) / everything, 0)[0], None),
-            ),
-            Known(
-                "momentum is the weight of the new value, as in torch; yours is that of the old",
-                blended(real_mean, real_var * n / max(n - 1, 1), 1 - momentum),
-            ),
-            Known(
-                "you average the sentences' means. A long sentence must count more than a short "
-                "one: the statistic belongs to the tokens",
-                (blended(per_sentence.mean(0), 0)[0], None),
-            ),
-            Known(
-                "n − 1 is taken with all positions, not with the real tokens",
-                (None, blended(0, real_var * everything / (everything - 1))[1]),
-            ),
-        ]
-
-    def slips() -> Iterator[Known]:
-        """The mask turned round, moved, longer or shorter by one; and what else can be blended."""
-        real = mask & np.roll(mask, -1, 1)
-        moved = {
-            "the mask is inverted: True marks the real tokens": ~mask,
-            "the mask is shifted by one position": np.roll(mask, 1, 1),
-            "the mask is off by one: the last real token of each sentence is left out": real,
-            "the mask is off by one: it takes in one position of padding": mask
-            | np.roll(mask, 1, 1),
-            "the first token of each sentence is left out": mask & np.roll(mask, 1, 1),
-        }
-        for words, other in moved.items():
-            if other.sum() > 1:
-                found = norms.batch_norm(clean, None, None, mean, var, **{**how, "mask": other})[2]
-                yield Known(words, (np.asarray(found.mean), np.asarray(found.var)))
-        if n > 1:
-            old, new = 1 - momentum, momentum
-            real_mean, real_var = flat.mean(0), flat.var(0, ddof=1)
-            yield Known(
-                "the statistics of the batch come back alone; they should be blended into the old",
-                (real_mean, real_var),
-            )
-            for words, a, b in (
-                ("the deviation stands where the variance belongs", real_mean, real_var**0.5),
-                ("the mean of the squares stands where the variance belongs", real_mean,
-                 (flat**2).mean(0)),
-                ("a sum stands where the mean belongs", flat.sum(0), real_var),
-            ):  # fmt: skip
-                right_mean = old * mean + new * real_mean
-                mean_told = None if a is real_mean else old * mean + new * a
-                var_told = None if b is real_var else old * var + new * b
-                if mean_told is None or not np.allclose(mean_told, right_mean):
-                    yield Known(words, (mean_told, var_told))
-            blended_mean = old * mean + new * real_mean
-            around = {
-                "the deviations are taken from the running mean; take them from this batch's": mean,
-                "the deviations are taken from the new running mean; take them from this batch's": (
-                    blended_mean
-                ),
-            }
-            for words, centre in around.items():
-                spread = ((flat - centre) ** 2).sum(0) / (n - 1)
-                yield Known(words, (None, old * var + new * spread))
-            for ddof in (0, 1):
-                inside = [
-                    s[m].var(0, ddof=ddof)
-                    for s, m in zip(clean, mask, strict=True)
-                    if m.sum() > ddof
-                ]
-                yield Known(
-                    "you average the sentences' variances; the tokens share one mean and one "
-                    "variance",
-                    (None, old * var + new * np.mean(inside, 0)),
-                )
-            yield Known(
-                "the features are pooled: each must have its own statistics",
-                (old * mean + new * flat.mean(), None),
-            )
-            whole = clean[mask.all(1)].reshape(-1, features)
-            if len(whole):
-                yield Known(
-                    "only the sentences without padding count; every real token must",
-                    (old * mean + new * whole.mean(0), None),
-                )
-            yield Known(
-                "old and new count alike; momentum is the weight of the new value",
-                ((mean + real_mean) / 2, None),
-            )
-            yield Known(
-                "the new value is added to the whole of the old", (mean + new * real_mean, None)
-            )
-
+    names = ("running_mean", "running_var")
     value = answer(x, mask, mean, var, momentum)
-    compare(value, tuple(right), ("running_mean", "running_var"), known, slips=slips)
+    compare(value, tuple(right), names, slips=slips if mask.any() else None)
 
 
 def _masked_values(answer: Any, rng: Rng) -> None:
@@ -187,16 +184,13 @@ def _masked_none(answer: Any, rng: Rng) -> None:
 
 def _masked_nan(answer: Any, rng: Rng) -> None:
     x, mask = _masked(rng)
-    try:
-        _compare_masked(answer, x, mask, rng, padding=np.nan)
-    except Mistake as mistake:
-        words = str(mistake)
-        if "NaN" in words:
-            words = (
-                "what stands in the padding is NaN here, and comes through. 0 × NaN is NaN: choose "
-                "with np.where, do not multiply by the mask"
-            )
-        raise Mistake(words, known=mistake.known or "np.where" in words) from None
+    blamed(
+        "what stands in the padding is NaN here, and comes through. 0 × NaN is NaN: choose with "
+        "np.where, do not multiply by the mask",
+        lambda: _compare_masked(answer, x, mask, rng, padding=np.nan),
+        lambda: _compare_masked(answer, x, mask, rng),
+        seen="NaN",
+    )
 
 
 # --- a buffer that keeps the graph ----------------------------------------------------------------
@@ -212,13 +206,17 @@ def _next(psi_squared: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 def _buffer_case(rng: Rng) -> tuple[list[np.ndarray], list[np.ndarray], int]:
     """Three batches, three gradients for the outputs, and the number of features."""
-    shape = sizes(rng, (2, 3), (4, 5), (6, 7))
+    shape = sizes(rng, (2, 3), (6, 7), (4, 5))
     batches, grads = ([normal(rng, *shape) for _ in range(3)] for _ in range(2))
     return batches, grads, shape[-1]
 
 
 def _graph_steps(answer: Any, rng: Rng) -> None:
     batches, grads, features = _buffer_case(rng)
+    psi = [np.ones(features)]
+    for x in batches:
+        psi.append(_next(psi[-1], x))
+    _graph_outputs(answer, batches, psi)
     steps: list[tuple] = [("train",)]
     for x, g in zip(batches, grads, strict=True):
         steps += [("forward", x), ("backward", g)]
@@ -235,23 +233,40 @@ def _graph_steps(answer: Any, rng: Rng) -> None:
             ) from None
         if "does not require grad" in words:
             raise Mistake(
-                "the output has no gradient any more: no_grad or detach covers too much", known=True
+                "the output is right and has no gradient: no_grad or detach covers too much",
+                known=True,
             ) from None
         raise
-    psi = np.ones(features)
-    expected, names, still, early = [], [], [], []
-    for count, (x, g) in enumerate(zip(batches, grads, strict=True), start=1):
-        after = _next(psi, x)
-        expected += [_scaled(x, psi), g * _scaled(np.ones_like(x), psi)]
-        still += [_scaled(x, np.ones(features)), None]
-        early += [_scaled(x, after), None]
-        names += [f"output {count}", f"gradient {count}"]
-        psi = after
-    known = [
-        Known("the buffer no longer moves", tuple(still)),
-        Known("the buffer moves before it is used; it should move afterwards", tuple(early)),
+    expected = [
+        g * _scaled(np.ones_like(x), p) for x, g, p in zip(batches, grads, psi[:3], strict=True)
     ]
-    compare(value, expected, names, known, tolerance=1e-6)
+    compare(value[1::2], expected, [f"gradient {n}" for n in (1, 2, 3)], tolerance=1e-6)
+
+
+def _graph_outputs(answer: Any, batches: list[np.ndarray], psi: list[np.ndarray]) -> None:
+    """Three outputs in training, without a backward pass."""
+    steps = [("train",), *(("forward", x) for x in batches)]
+    value = answer.drive((len(psi[0]),), steps)
+
+    def slips() -> Any:
+        def outputs(run: Any) -> tuple:
+            buffer, found = psi[0], []
+            for x in batches:
+                names = run(x=x, psi_squared=buffer, alpha=0.9, eps=1e-5)
+                found.append(names["y"])
+                buffer = np.ravel(names["after"])
+            return tuple(found)
+
+        yield Known("the buffer does not move", tuple(_scaled(x, psi[0]) for x in batches))
+        yield Known(
+            "the buffer moves before it is used; it should move afterwards",
+            tuple(_scaled(x, p) for x, p in zip(batches, psi[1:], strict=True)),
+        )
+        yield from STEP.slips(outputs)
+
+    expected = [_scaled(x, p) for x, p in zip(batches, psi[:3], strict=True)]
+    names = [f"output {n}" for n in (1, 2, 3)]
+    compare(value, expected, names, slips=slips, tolerance=1e-6)
 
 
 def _graph_buffer(answer: Any, rng: Rng) -> None:
@@ -284,41 +299,39 @@ def _graph_eval(answer: Any, rng: Rng) -> None:
 # --- axes -----------------------------------------------------------------------------------------
 
 
+POSITIONS = (
+    "each position has its own statistics: only the batch axis is pooled. The tokens of all "
+    "positions are values of the same feature"
+)
+BATCH = replace(
+    NORM,
+    axes=(0, 1),
+    more={
+        POSITIONS: "axes = (0,)",
+        "each sentence has its own statistics: that is InstanceNorm": "axes = (1,)",
+        "each token has its own statistics: that is LayerNorm": "axes = (2,)",
+        "the features share one statistic; each must have its own": "axes = (0, 1, 2)",
+        "the variances of the features are averaged; each feature has its own": (
+            "var = mean(mean((x - mu) ** 2), (2,))"
+        ),
+        **NORM.more,
+    },
+    handed_out=POSITIONS,
+)
+
+
 def _compare_axes(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
-    features, eps = x.shape[-1], 1e-3
+    features, eps = x.shape[-1], 0.02
     weight, bias = weights(rng, features), normal(rng, features)
     wide = x.astype(np.float64)
     right = norms.batch_norm(wide, weight, bias, eps=eps, feature_axis=-1)[0]
-
-    def over(axes: tuple[int, ...]) -> np.ndarray:
-        mean, var = wide.mean(axes, keepdims=True), wide.var(axes, keepdims=True)
-        return (wide - mean) / np.sqrt(var + eps) * weight + bias
-
-    known = [
-        Known(
-            "each position has its own statistics: only the batch axis is pooled. The tokens of "
-            "all positions are values of the same feature",
-            (over((0,)),),
-            handed_out=True,
-        ),
-        Known("each sentence has its own statistics: that is InstanceNorm", (over((1,)),)),
-        Known(
-            "you divide by the variance, not by its root",
-            ((wide - wide.mean((0, 1))) / (wide.var((0, 1)) + eps) * weight + bias,),
-        ),
-        Known("each token has its own statistics: that is LayerNorm", (over((2,)),)),
-        Known("the features share one statistic; each must have its own", (over((0, 1, 2)),)),
-    ]
     arguments = [a.astype(x.dtype) for a in (x, weight, bias)]
-
-    def slips() -> Any:
-        return norm_slips(wide, weight, bias, eps, (0, 1))
-
-    compare(answer(*arguments, eps), (right,), ("y",), known, slips=slips, **how)
+    slips = BATCH.known("y", x=wide, weight=weight, bias=bias, eps=eps)
+    compare(answer(*arguments, eps), (right,), ("y",), slips=slips, **how)
 
 
 def _axes_values(answer: Any, rng: Rng) -> None:
-    _compare_axes(answer, normal(rng, *sizes(rng, (2, 4), (5, 6), (7, 9))), rng)
+    _compare_axes(answer, faint(normal(rng, *sizes(rng, (2, 4), (5, 6), (7, 9))), -1), rng)
 
 
 def _axes_one(answer: Any, rng: Rng) -> None:
@@ -338,6 +351,7 @@ TASKS = (
         "prediction_03_1",
         1,
         (Check("prediction", _padded),),
+        numbers={"mean": range(2, 10), "variance": range(1, 10)},
     ),
     Task(
         "03.2",

@@ -1,14 +1,14 @@
 """Coursework on invariance: signs, gradients of rescaled weights, folding a norm away."""
 
-from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from normtutor import norms
-from normtutor.grading.judging import Check, Known, Task, compare, prediction
-from normtutor.grading.references import gradients, layer_norm, normal, sizes, weights
-from normtutor.grading.slips import norm_slips, term_slips
+from normtutor.grading.judging import Check, Task, compare, prediction
+from normtutor.grading.references import faint, gradients, layer_norm, normal, sizes, weights
+from normtutor.grading.slips import NORM, Formula
 
 Rng = np.random.Generator
 
@@ -24,7 +24,7 @@ def _sign(answer: Any, rng: Rng) -> None:
     prediction(answer(), round(truth, 6), known)
 
 
-def _slope(answer: Any, rng: Rng) -> None:
+def _slope(answer: Any, rng: Rng, factor: float = 10.0) -> None:
     x, g, w = rng.normal(size=(16, 5)), rng.normal(size=(16, 3)), rng.normal(size=(5, 3))
 
     def loss(w: Any) -> Any:
@@ -32,13 +32,52 @@ def _slope(answer: Any, rng: Rng) -> None:
 
         return norms.batch_norm(torch.tensor(x) @ w, eps=1e-300)[0]
 
-    small, large = (gradients(loss, (c * w,), (g,))[0] for c in (1, 10))
+    small, large = (gradients(loss, (c * w,), (g,))[0] for c in (1, factor))
     known = [
         (1.0, "the loss is the same, its slope is not: a step of 1 is now a smaller change of w"),
-        (10.0, "the other way round: think of f(10 w) as a function that is ten times as wide"),
-        (0.01, "that is what becomes of the curvature"),
+        (factor, "the other way round: think of f(c w) as a function that is c times as wide"),
+        (factor**-2, "that is what becomes of the curvature"),
     ]
     prediction(answer(), round(float(large[0, 0] / small[0, 0]), 6), known)
+
+
+FOLDED = Formula(
+    """
+    factor = gamma / root(var + eps)
+    new_weight = w * column(factor)
+    new_bias = (b - mean) * factor + beta
+    """,
+    said={
+        "gamma": "γ",
+        "beta": "β",
+        "column": "",
+        "factor": "γ/√(σ² + ε)",
+        "w": "W",
+        "b": "the old bias",
+        "mean": "the running mean",
+        "new_weight": "the new weight",
+        "new_bias": "the new bias",
+    },
+    alike=("gamma beta b mean var",),
+    more={
+        "the running mean is not in the new bias": "new_bias = b * factor + beta",
+        "the old bias is not scaled: it, too, goes through the norm": (
+            "new_bias = b - mean * factor + beta"
+        ),
+        "the running mean is not scaled: it, too, is divided by the deviation": (
+            "new_bias = b * factor - mean + beta"
+        ),
+        "β is scaled: the norm adds it at the end, as it is": (
+            "new_bias = (b - mean + beta) * factor"
+        ),
+        "γ is missing in the new weight": "new_weight = w * column(factor / gamma)",
+        "γ is missing in the new bias": "new_bias = (b - mean) / root(var + eps) + beta",
+        "the weights are not scaled": "new_weight = w",
+        "the factors lie along the inputs; each unit, that is each row of W, has its own": (
+            "new_weight = w * across"
+        ),
+    },
+)
 
 
 def _compare_fold(
@@ -46,79 +85,15 @@ def _compare_fold(
 ) -> None:
     w, b = normal(rng, units, inputs), normal(rng, units)
     gamma, beta, mean = normal(rng, units), normal(rng, units), normal(rng, units)
-    var, eps = spread * weights(rng, units) ** 2, 0.1 * spread
-
-    def folded(**changed: Any) -> tuple[np.ndarray, np.ndarray]:
-        values = {"b": b, "gamma": gamma, "beta": beta, "mean": mean, "var": var, "eps": eps}
-        values |= changed
-        settings: dict[str, Any] = {"training": False, "eps": values["eps"]}
-        probes = np.concatenate([np.zeros((1, inputs)), np.eye(inputs)])
-        y = norms.batch_norm(
-            probes @ w.T + values["b"],
-            *(values[k] for k in ("gamma", "beta", "mean", "var")),
-            **settings,
-        )[0]
-        return (y[1:] - y[0]).T, y[0]
-
-    zeros = np.zeros(units)
-    known = [
-        Known(
-            "the running mean is not in the new bias",
-            (None, folded(mean=zeros)[1]),
-        ),
-        Known(
-            "the old bias is not scaled: it, too, goes through the norm",
-            (None, folded(b=zeros)[1] + b),
-        ),
-        Known("the old bias is lost", (None, folded(b=zeros)[1])),
-        Known("β is lost", (None, folded(beta=zeros)[1])),
-        Known(
-            "that is the division by the variance; the norm divides by its root",
-            (folded()[0] / np.sqrt(var + eps)[:, None], None),
-        ),
-        Known("ε is missing", (folded(eps=0.0)[0], None)),
-        Known(
-            "ε stands outside the root of the running variance; BatchNorm has it inside",
-            (folded()[0] * (np.sqrt(var + eps) / (np.sqrt(var) + eps))[:, None], None),
-        ),
-        Known("γ is missing in the new weights", (folded(gamma=np.ones(units))[0], None)),
-        Known(
-            "the factors lie along the inputs; each unit, that is each row of W, has its own",
-            (
-                w * (folded()[0] / w).T if units == inputs else None,
-                None,
-            ),
-        ),
-    ]
-
-    def slips() -> Iterator[Known]:
-        """The three terms of the new bias, and factors that nobody asked for."""
-        whole, alone = folded()
-        factor = folded(mean=zeros, beta=zeros)[1] / b
-        of = {
-            "the old bias": alone - folded(b=zeros)[1],
-            "the running mean": alone - folded(mean=zeros)[1],
-            "β": alone - folded(beta=zeros)[1],
-        }
-        instead = {
-            "the old bias": {"the old bias is not scaled": b},
-            "the running mean": {
-                "the running mean is not scaled: it, too, is divided by the deviation": -mean
-            },
-            "β": {"β is scaled: the norm adds it at the end, as it is": beta * factor},
-        }
-        yield from term_slips(of, instead, before=1)
-        for words, weight in (
-            ("the weights are not scaled", w),
-            ("the weights are multiplied by the deviation, not divided", whole * (
-                var + eps)[:, None]),
-            ("the factors lie along the inputs; each unit, that is each row of W, has its own",
-             w * np.resize(factor, w.shape[1])),
-        ):  # fmt: skip
-            yield Known(words, (weight, None))
-
-    value = answer(w, b, gamma, beta, mean, var, eps)
-    compare(value, folded(), ("new_weight", "new_bias"), known, slips=slips, **how)
+    var, eps = faint(spread * weights(rng, units)), 0.1 * spread
+    probes = np.concatenate([np.zeros((1, inputs)), np.eye(inputs)])
+    y = norms.batch_norm(probes @ w.T + b, gamma, beta, mean, var, training=False, eps=eps)[0]
+    names = ("new_weight", "new_bias")
+    given = {"w": w, "b": b, "gamma": gamma, "beta": beta, "mean": mean, "var": var, "eps": eps}
+    across = np.resize(gamma / np.sqrt(var + eps), inputs)
+    slips = FOLDED.known(*names, **given, across=across)
+    value = answer(*given.values())
+    compare(value, ((y[1:] - y[0]).T, y[0]), names, slips=slips, **how)
 
 
 def _fold_values(answer: Any, rng: Rng) -> None:
@@ -133,38 +108,25 @@ def _fold_small(answer: Any, rng: Rng) -> None:
     _compare_fold(answer, rng, 4, 3, spread=1e-6)
 
 
+SQUARES = (
+    "you divide by the root of the mean of the squares. The variance is the mean of the squares of "
+    "x − μ; shift x by a constant and see what changes"
+)
+SHIFTED = replace(NORM, more={SQUARES: "var = mean(x ** 2)", **NORM.more}, handed_out=SQUARES)
+
+
 def _compare_variance(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
-    features, eps = x.shape[-1], 1e-3
+    features, eps = x.shape[-1], 0.02
     weight, bias = weights(rng, features), normal(rng, features)
     wide = x.astype(np.float64)
-    mean, square = wide.mean(-1, keepdims=True), (wide**2).mean(-1, keepdims=True)
-    known = [
-        Known(
-            "you divide by the root of the mean of the squares. The variance is the mean of the "
-            "squares of x − μ; shift x by a constant and see what changes",
-            ((wide - mean) / np.sqrt(square + eps) * weight + bias,),
-            handed_out=True,
-        ),
-        Known(
-            "now the mean is not taken away at all: that is RMSNorm",
-            (wide / np.sqrt(square + eps) * weight + bias,),
-        ),
-        Known(
-            "your variance divides by n − 1",
-            ((wide - mean) / np.sqrt(wide.var(-1, ddof=1, keepdims=True) + eps) * weight + bias,),
-        ),
-    ]
-    right = layer_norm(wide, weight, bias, eps)
-    arguments = [a.astype(x.dtype) for a in (x, weight, bias)]
-
-    def slips() -> Iterator[Known]:
-        return norm_slips(wide, weight, bias, eps, (-1,))
-
-    compare(answer(*arguments, eps), (right,), ("y",), known, slips=slips, **how)
+    slips = SHIFTED.known("y", x=wide, weight=weight, bias=bias, eps=eps)
+    value = answer(*(a.astype(x.dtype) for a in (x, weight, bias)), eps)
+    compare(value, (layer_norm(wide, weight, bias, eps),), ("y",), slips=slips, **how)
 
 
 def _variance_values(answer: Any, rng: Rng) -> None:
-    _compare_variance(answer, normal(rng, *sizes(rng, (2, 3), (4, 5), (6, 8)), mean=2.0), rng)
+    x = faint(normal(rng, *sizes(rng, (2, 3), (4, 5), (6, 8)), mean=2.0))
+    _compare_variance(answer, x, rng)
 
 
 def _variance_centred(answer: Any, rng: Rng) -> None:
@@ -188,6 +150,7 @@ TASKS = (
         "prediction_04_2",
         1,
         (Check("prediction", _slope),),
+        numbers={"factor": range(2, 60)},
     ),
     Task(
         "04.3",

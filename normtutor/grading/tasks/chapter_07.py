@@ -1,51 +1,43 @@
 """Coursework on Pre-LN and Post-LN: residual steps forward and backward."""
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from normtutor.grading.answers import Sublayer
-from normtutor.grading.judging import Check, Known, Task, compare, prediction
-from normtutor.grading.references import (
-    gradients,
-    hidden_from_autograd,
-    layer_norm,
-    normal,
-    sizes,
-    weights,
-)
-from normtutor.grading.slips import gradient_slips, layer_norms, term_slips, variations
+from normtutor.grading.judging import Check, Task, compare, prediction
+from normtutor.grading.references import faint, gradients, layer_norm, normal, sizes, weights
+from normtutor.grading.slips import NORM, Formula, around
 
 Rng = np.random.Generator
 
 
-def _variance(answer: Any, rng: Rng) -> None:
-    # 12 layers, two branches each, every branch of variance 1, on a stream that starts with 1.
-    layers, branches = 12, 2
+def _variance(answer: Any, rng: Rng, layers: int = 12) -> None:
+    # Two branches a layer, every branch of variance 1, on a stream that starts with 1.
+    branches = 2
     known = [
         (layers + 1, "a layer has two branches, attention and feed-forward"),
         (layers * branches, "the stream does not start empty"),
         (1, "that is Post-LN, where the norm stands in the stream"),
         (np.sqrt(layers * branches + 1), "that is the standard deviation"),
         (
-            2 ** (layers * branches),
+            2.0 ** (layers * branches),
             "the norm in front of a branch holds its size: sums, not powers",
         ),
     ]
     prediction(answer(), float(1 + layers * branches), known, 0.001)
 
 
-def _skip_weight(answer: Any, rng: Rng) -> None:
-    # Six layers of two steps, x -> LN(x + F(x)) with F(x) of variance 1, uncorrelated with x.
+def _skip_weight(answer: Any, rng: Rng, layers: int = 6) -> None:
+    # Layers of two steps, x -> LN(x + F(x)) with F(x) of variance 1, uncorrelated with x.
     known = [
-        (2.0**-3, "six layers have twelve residual steps"),
-        (2.0**-12, "each step divides by a standard deviation, and that of a sum of two is √2"),
+        (2.0 ** (-layers / 2), "each layer has two residual steps"),
+        (4.0**-layers, "each step divides by a standard deviation, and that of a sum of two is √2"),
         (1.0, "the skip path is not free in Post-LN: the norm stands on it"),
-        (64.0, "the norm makes the old part smaller, not larger"),
+        (2.0**layers, "the norm makes the old part smaller, not larger"),
     ]
     share = 1.0
-    for _ in range(12):
+    for _ in range(2 * layers):
         share /= np.sqrt(1.0 + 1.0)
     prediction(answer(), share, known, 0.01)
 
@@ -53,113 +45,83 @@ def _skip_weight(answer: Any, rng: Rng) -> None:
 # --- add and norm, backward -----------------------------------------------------------------------
 
 
-def _add_norm(
-    x: Any, branch: Any, weight: Any, eps: float, *, lost: str = "", constant: str = ""
-) -> tuple[Any, Any]:
-    """The new stream h = x + branch, and y = γ LN(h), with parts hidden from autograd."""
-    h = x + branch
-    into = hidden_from_autograd(h) if lost == "norm" else h
-    if constant == "mean":
-        into = h - hidden_from_autograd(h.mean(-1, keepdim=True))
-        variance = ((h - h.mean(-1, keepdim=True)) ** 2).mean(-1, keepdim=True)
-        y = into / (variance + eps) ** 0.5 * weight
-    elif constant == "variance":
-        y = _held(h, eps) * weight
-    else:
-        y = layer_norm(into, weight, None, eps)
-    return (hidden_from_autograd(h) + 0 * x if lost == "stream" else h), y
-
-
-def _held(h: Any, eps: float) -> Any:
-    centred = h - h.mean(-1, keepdim=True)
-    return centred / (hidden_from_autograd((centred**2).mean(-1, keepdim=True)) + eps) ** 0.5
+ADD_NORM = Formula(
+    """
+    mu = mean(h)
+    inverse = 1 / root(mean((h - mu) ** 2) + eps)
+    h_hat = (h - mu) * inverse
+    g = grad_y * weight
+    through_mean = mean(g)
+    through_variance = h_hat * mean(g * h_hat)
+    through_norm = inverse * (g - through_mean - through_variance)
+    grad_x = grad_h + through_norm
+    grad_branch = grad_h + through_norm
+    grad_weight = total(grad_y * h_hat)
+    """,
+    said={
+        "h_hat": "ĥ",
+        "grad_h": "the gradient that comes along the stream",
+        "through_mean": "the path through the mean",
+        "through_variance": "the path through the variance",
+        "through_norm": "the path through the norm",
+    },
+    alike=("h h_hat", "g grad_y"),
+    more={
+        "the path through the mean is missing": "through_mean = 0",
+        "the path through the variance is missing": "through_variance = 0",
+        "the path through the norm goes into the branch alone; h = x + branch hands its whole "
+        "gradient to both": "grad_x = grad_h",
+        "the path through the norm goes into x alone; h = x + branch hands its whole gradient to "
+        "both": "grad_branch = grad_h",
+        "x gets the stream's gradient alone and the branch the norm's alone; h = x + branch hands "
+        "its whole gradient to both": "grad_x = grad_h; grad_branch = through_norm",
+        "the branch gets the norm's gradient alone; h = x + branch hands its whole gradient to "
+        "both": "grad_branch = through_norm",
+        "the gradient that comes along the stream is lost": (
+            "grad_x = through_norm; grad_branch = through_norm"
+        ),
+        "the path through the norm is lost": "grad_x = grad_h; grad_branch = grad_h",
+        "the gradient of the stream goes past the norm, not through it": (
+            "g = (grad_y + grad_h) * weight; grad_x = through_norm; grad_branch = through_norm"
+        ),
+        "γ multiplies the stream's gradient; it belongs to the norm alone": (
+            "grad_x = grad_h * weight + through_norm; grad_branch = grad_h * weight + through_norm"
+        ),
+        "the gradient of the stream is subtracted; it is to be added": (
+            "grad_x = through_norm - grad_h; grad_branch = through_norm - grad_h"
+        ),
+        "h = x + branch hands its whole gradient to both, not half of it": (
+            "grad_x = (grad_h + through_norm) / 2; grad_branch = (grad_h + through_norm) / 2"
+        ),
+        "γ is missing in the path through the norm": "g = grad_y",
+        "γ gets the stream's gradient as well; the stream does not pass through γ": (
+            "grad_weight = total((grad_y + grad_h) * h_hat)"
+        ),
+        "γ is in its own gradient": "grad_weight = total(g * h_hat)",
+        "that is RMSNorm's gradient: no mean is subtracted": "mu = 0; through_mean = 0",
+    },
+)
 
 
 def _compare_add_norm(
-    answer: Any, x: np.ndarray, rng: Rng, *, eps: float = 1e-2, **how: Any
+    answer: Any, x: np.ndarray, rng: Rng, *, eps: float = 0.05, **how: Any
 ) -> None:
-    shape, dtype = x.shape, x.dtype
-    branch = normal(rng, *shape)
-    weight, grad_h, grad_y = weights(rng, shape[-1]), normal(rng, *shape), normal(rng, *shape)
-    wide = [a.astype(dtype).astype(np.float64) for a in (x, branch, weight, grad_h, grad_y)]
-    x, branch, weight, grad_h, grad_y = wide
+    branch, *grads = (normal(rng, *x.shape) for _ in range(3))
+    arrays = [faint(x), faint(branch), *grads, weights(rng, x.shape[-1])]
+    x, branch, grad_h, grad_y, weight = (a.astype(x.dtype).astype(np.float64) for a in arrays)
 
-    def found(w: np.ndarray = weight, **parts: Any) -> tuple[np.ndarray, ...]:
-        return gradients(
-            lambda x, f, w: _add_norm(x, f, w, eps, **parts), (x, branch, w), (grad_h, grad_y)
-        )
-
-    right, lost = found(), found(lost="stream")
-    through = gradients(
-        lambda h, w: layer_norm(h, w, None, eps), (x + branch, weight), (grad_y + grad_h,)
-    )[0]
-    known = [
-        Known("the gradient that comes along the stream is lost", (lost[0], lost[1], None)),
-        Known(
-            "the gradient of the stream goes past the norm, not through it",
-            (through, through, None),
-        ),
-        Known("the path through the norm is lost", (*found(lost="norm")[:2], None)),
-        Known("γ is missing", (*found(np.ones_like(weight))[:2], None)),
-        Known("the path through the mean is missing", (*found(constant="mean")[:2], None)),
-        Known("the path through the variance is missing", (*found(constant="variance")[:2], None)),
-        Known(
-            "x gets the stream's gradient alone and the branch the norm's alone; h = x + branch "
-            "hands its whole gradient to both",
-            (grad_h, lost[1], None),
-        ),
-        Known(
-            "h = x + branch hands its whole gradient to both, not half of it",
-            (right[0] / 2, right[1] / 2, None),
-        ),
-        Known("the gradient of γ uses h; what γ multiplies is ĥ", (
-            None, None, (grad_y * (x + branch)).reshape(-1, shape[-1]).sum(0))),
-    ]  # fmt: skip
-    arguments = [a.astype(dtype) for a in (grad_h, grad_y, x + branch, weight)]
-    names = ("grad_x", "grad_branch", "grad_weight")
-
-    def slips() -> Iterator[Known]:
-        """The terms of the gradient of h, another norm's gradient, and the sum for γ."""
-        norm, n = right[0] - grad_h, shape[-1]
-        mean = right[0] - found(constant="mean")[0]
-        variance = right[0] - found(constant="variance")[0]
-        terms = {
-            "the gradient along the stream": grad_h,
-            "the direct path through the norm": norm - mean - variance,
-            "the path through the mean": mean,
-            "the path through the variance": variance,
-        }
-        instead = {
-            "the gradient along the stream": {
-                "γ multiplies the stream's gradient; it belongs to the norm alone": grad_h * weight
-            },
-            "the path through the mean": {"a sum stands for the mean of g": n * mean},
-            "the path through the variance": {"a sum stands for the mean of g ĥ": n * variance},
-        }
-        for known in term_slips(terms, instead):
-            yield known._replace(outputs=(known.outputs[0], known.outputs[0], None))
-            yield Known(f"in grad_x alone: {known.words}", (known.outputs[0], right[1], None))
-            yield Known(f"in grad_branch alone: {known.words}", (right[0], known.outputs[0], None))
+    def forward(x: Any, branch: Any, weight: Any) -> tuple[Any, Any]:
         h = x + branch
-        for known in gradient_slips(h, grad_y * weight, eps, (-1,), gradients):
-            yield known._replace(
-                outputs=(known.outputs[0] + grad_h, known.outputs[0] + grad_h, None)
-            )
-        tokens = h.size // n
-        through = gradients(
-            lambda h, w: layer_norm(h, w, None, eps), (h, weight), (grad_y + grad_h,)
-        )
-        for words, value in (
-            ("the gradient of γ is a mean; the loss sums over all tokens", right[2] / tokens),
-            (
-                "γ gets the stream's gradient as well; the stream does not pass through γ",
-                through[1],
-            ),
-            ("γ is in its own gradient", right[2] * weight),
-        ):
-            yield Known(words, (None, None, value))
+        return h, layer_norm(h, weight, None, eps)
 
-    compare(answer(*arguments, eps), right, names, known, slips=slips, **how)
+    right = gradients(forward, (x, branch, weight), (grad_h, grad_y))
+    given = {"grad_h": grad_h, "grad_y": grad_y, "h": x + branch, "weight": weight}
+    names = ("grad_x", "grad_branch", "grad_weight")
+    # Two axes are three of which the first has length one.
+    three = {name: a if a.ndim == 1 else a.reshape(-1, *a.shape[-2:]) for name, a in given.items()}
+    slips = ADD_NORM.known(*names, **three, eps=eps)
+    value = answer(*(a.astype(arrays[0].dtype) for a in given.values()), eps)
+    compare(value, right, names, slips=slips, **how)
 
 
 def _fused_values(answer: Any, rng: Rng) -> None:
@@ -178,66 +140,91 @@ def _fused_float32(answer: Any, rng: Rng) -> None:
 # --- a Pre-LN block -------------------------------------------------------------------------------
 
 
-def _two(x: Any, pairs: Any, step: Callable[..., Any]) -> Any:
-    """Two steps one after the other, each with its sublayer and its γ and β."""
-    for sublayer, affine in pairs:
-        x = step(x, sublayer, affine)
-    return x
+BLOCK = Formula(
+    """
+    h = x + attention(norm(x, weight_1, bias_1))
+    y = h + feed_forward(norm(h, weight_2, bias_2))
+    """,
+    said={
+        "attention": "attention",
+        "feed_forward": "feed-forward",
+        "norm": "the norm",
+        "weight_1": "γ₁",
+        "weight_2": "γ₂",
+        "bias_1": "β₁",
+        "bias_2": "β₂",
+        "h": "the first step",
+        "y": "the second step",
+    },
+    alike=("x h", "weight_1 weight_2", "bias_1 bias_2", "attention feed_forward"),
+    more={
+        "that is Post-LN: the norm stands behind the sum, on the stream": (
+            "h = norm(x + attention(x), weight_1, bias_1); "
+            "y = norm(h + feed_forward(h), weight_2, bias_2)"
+        ),
+        "the skip carries the normalized x. In Pre-LN the stream itself passes untouched": (
+            "n = norm(x, weight_1, bias_1); h = n + attention(n); "
+            "y = norm(h, weight_2, bias_2) + feed_forward(norm(h, weight_2, bias_2))"
+        ),
+        "both branches read the same x; the second must read what the first has left": (
+            "y = h + feed_forward(norm(x, weight_2, bias_2))"
+        ),
+        "the norm stands at the end of the branch, as in OLMo 2; Pre-LN has it at the start": (
+            "h = x + norm(attention(x), weight_1, bias_1); "
+            "y = h + norm(feed_forward(h), weight_2, bias_2)"
+        ),
+        "each branch has a second norm at its end: that is the sandwich": (
+            "h = x + norm(attention(norm(x, weight_1, bias_1)), weight_1, bias_1); "
+            "y = h + norm(feed_forward(norm(h, weight_2, bias_2)), weight_2, bias_2)"
+        ),
+        "the two norms' parameters are exchanged": (
+            "h = x + attention(norm(x, weight_2, bias_2)); "
+            "y = h + feed_forward(norm(h, weight_1, bias_1))"
+        ),
+        "both norms use the first one's γ and β": "y = h + feed_forward(norm(h, weight_1, bias_1))",
+        "both norms use the second one's γ and β": "h = x + attention(norm(x, weight_2, bias_2))",
+        "the skip connections are missing": (
+            "h = attention(norm(x, weight_1, bias_1)); y = feed_forward(norm(h, weight_2, bias_2))"
+        ),
+        "there is no norm in it": "h = x + attention(x); y = h + feed_forward(h)",
+        "the feed-forward step comes first; attention comes first": (
+            "h = x + feed_forward(norm(x, weight_2, bias_2)); "
+            "y = h + attention(norm(h, weight_1, bias_1))"
+        ),
+        "the second skip begins at the layer's input, so what attention has added is lost": (
+            "y = x + feed_forward(norm(h, weight_2, bias_2))"
+        ),
+        "the second branch reads the first branch, not the stream": (
+            "y = x + feed_forward(norm(attention(norm(x, weight_1, bias_1)), weight_2, bias_2))"
+        ),
+        "the second branch reads two norms, one behind the other": (
+            "y = h + feed_forward(norm(norm(h, weight_1, bias_1), weight_2, bias_2))"
+        ),
+        "each branch is added to itself: x was overwritten before the sum": (
+            "h = 2 * attention(norm(x, weight_1, bias_1)); "
+            "y = 2 * feed_forward(norm(h, weight_2, bias_2))"
+        ),
+        "the stream and the second branch are multiplied; a residual step adds": (
+            "y = h * feed_forward(norm(h, weight_2, bias_2))"
+        ),
+        "a norm stands behind the last sum; a block ends with the sum": (
+            "y = norm(h + feed_forward(norm(h, weight_2, bias_2)), weight_2, bias_2)"
+        ),
+    },
+)
 
 
 def _pre_case(rng: Rng) -> dict[str, Any]:
     batch, length, features = sizes(rng, (2, 3), (4, 5), (6, 8))
-    return {
-        "x": normal(rng, batch, length, features, scale=2.5),
-        "sublayers": [Sublayer(0.6 * rng.normal(size=(features, features))) for _ in range(2)],
-        "affine": [weights(rng, features), normal(rng, features)],
-        "affine_2": [weights(rng, features), normal(rng, features)],
-    }
-
-
-def _wirings(case: dict[str, Any], eps: float) -> list[np.ndarray]:
-    """What wrong wirings of the two steps give."""
-    (attention, feed_forward), x = case["sublayers"], case["x"]
-    pairs = list(zip((attention, feed_forward), (case["affine"], case["affine_2"]), strict=True))
-    crossed = list(zip((attention, feed_forward), (case["affine_2"], case["affine"]), strict=True))
-
-    def norm(x: Any, affine: list) -> Any:
-        return layer_norm(x, affine[0], affine[1], eps)
-
-    def pre(x: Any, sublayer: Sublayer, affine: list) -> Any:
-        return _step("pre", x, sublayer, affine, eps)
-
-    (f, a), (g, b) = pairs
-    return [
-        _two(x, pairs, lambda x, f, a: norm(x + f(x), a)),
-        _two(x, pairs, lambda x, f, a: norm(x, a) + f(norm(x, a))),
-        x + f(norm(x, a)) + g(norm(x, b)),
-        _two(x, pairs, lambda x, f, a: x + norm(f(x), a)),
-        _two(x, crossed, pre),
-        _two(x, [(f, a), (g, a)], pre),
-        _two(x, pairs, lambda x, f, a: f(norm(x, a))),
-        _two(x, pairs, lambda x, f, a: x + f(x)),
-        _two(x, pairs[::-1], pre),
-        x + g(norm(pre(x, f, a), b)),
-        _two(x, pairs, lambda x, f, a: 2 * f(norm(x, a))),
-        pre(x, f, a) * g(norm(pre(x, f, a), b)),
-    ]
-
-
-WIRING_WORDS = (
-    "that is Post-LN: the norm stands behind the sum, on the stream",
-    "the skip carries the normalized x. In Pre-LN the stream itself passes untouched",
-    "both branches read the same x; the second must read what the first has left",
-    "the norm stands at the end of the branch, as in OLMo 2; Pre-LN has it at the start",
-    "the two norms' parameters are exchanged",
-    "both norms use the first one's γ and β",
-    "the skip connection is missing",
-    "there is no norm in it",
-    "the feed-forward step comes first; attention comes first",
-    "the second skip begins at the layer's input, so what attention has added is lost",
-    "each branch is added to itself: x was overwritten before the sum",
-    "the stream and the second branch are multiplied; a residual step adds",
-)
+    case: dict[str, Any] = {"x": faint(normal(rng, batch, length, features, scale=2.5))}
+    for name in ("attention", "feed_forward"):
+        case[name] = Sublayer(0.6 * rng.normal(size=(features, features)))
+    for number in (1, 2):
+        case[f"weight_{number}"], case[f"bias_{number}"] = (
+            weights(rng, features),
+            normal(rng, features),
+        )
+    return case
 
 
 def _step(row: Any, x: np.ndarray, sublayer: Sublayer, affine: list, eps: float) -> np.ndarray:
@@ -254,45 +241,15 @@ def _step(row: Any, x: np.ndarray, sublayer: Sublayer, affine: list, eps: float)
     return step(torch.tensor(x), sublayer).detach().numpy()
 
 
-def _compare_block(answer: Any, case: dict[str, Any], eps: float = 1e-3) -> None:
-    pairs = zip(case["sublayers"], (case["affine"], case["affine_2"]), strict=True)
-    right = _two(case["x"], pairs, lambda x, f, a: _step("pre", x, f, a, eps))
-    wrong = _wirings(case, eps)
-    known = [Known(words, (w,)) for words, w in zip(WIRING_WORDS, wrong, strict=True)]
+def _compare_block(answer: Any, case: dict[str, Any], eps: float = 0.05) -> None:
+    x, attention, feed_forward, *affine = case.values()
+    right = _step("pre", x, attention, affine[:2], eps)
+    right = _step("pre", right, feed_forward, affine[2:], eps)
 
-    def slips() -> Iterator[Known]:
-        """Other norms in the right wiring, and the wirings that leave one of the norms out."""
-        (f, a), (g, b) = zip(case["sublayers"], (case["affine"], case["affine_2"]), strict=True)
-        x = case["x"]
-        first = _step("pre", x, f, a, eps)
+    def slips() -> Any:
+        return around(BLOCK, NORM, eps, **case)
 
-        def ln(x: np.ndarray, affine: list) -> np.ndarray:
-            return layer_norm(x, affine[0], affine[1], eps)
-
-        for words, value in (
-            ("a norm stands behind the last sum; a block ends with the sum", ln(right, b)),
-            ("the second branch reads the stream without a norm", first + g(first)),
-            ("the first branch reads the stream without a norm", _step("pre", x + f(x), g, b, eps)),
-            ("the first branch is missing", _step("pre", x, g, b, eps)),
-            ("the second branch is missing", first),
-            ("the second branch reads the first branch, not the stream", x + g(ln(f(ln(x, a)), b))),
-            (
-                "each branch has a second norm at its end: that is the sandwich",
-                _two(x, [(f, a), (g, b)], lambda x, f, a: x + ln(f(ln(x, a)), a)),
-            ),
-            ("both norms use the second one's γ and β", _two(
-                x, [(f, b), (g, b)], lambda x, f, a: _step("pre", x, f, a, eps))),
-        ):  # fmt: skip
-            yield Known(words, (value,))
-        for words, norm in layer_norms().items():
-
-            def other(x: Any, f: Sublayer, a: list, norm: Any = norm) -> Any:
-                return x + f(norm(x, *a, eps))
-
-            yield Known(words, (_two(x, [(f, a), (g, b)], other),))
-
-    value = answer(case["x"], *case["sublayers"], *case["affine"], *case["affine_2"], eps)
-    compare(value, (right,), ("the new stream",), known, slips=slips)
+    compare(answer(*case.values(), eps), (right,), ("the new stream",), slips=slips)
 
 
 def _pre_values(answer: Any, rng: Rng) -> None:
@@ -307,69 +264,64 @@ def _pre_large(answer: Any, rng: Rng) -> None:
 
 def _pre_silent(answer: Any, rng: Rng) -> None:
     case = _pre_case(rng)
-    case["sublayers"] = [Sublayer(0 * s.weight) for s in case["sublayers"]]
+    for name in ("attention", "feed_forward"):
+        case[name] = Sublayer(0 * case[name].weight)
     _compare_block(answer, case)
 
 
 # --- DeepNorm's alpha -----------------------------------------------------------------------------
 
 
-def _compare_alpha(answer: Any, rng: Rng, alpha: float) -> None:
-    case = _pre_case(rng)
-    x, f, (weight, bias), eps = case["x"], case["sublayers"][0], case["affine"], 1e-3
-
-    def normed(h: np.ndarray) -> np.ndarray:
-        return layer_norm(h, weight, bias, eps)
-
-    known = [
-        Known(
-            "α multiplies the branch. DeepNorm makes the skip path larger, so that deep layers "
-            "change the stream little",
-            (normed(x + alpha * f(x)),),
-            handed_out=True,
+ON_BRANCH = (
+    "α multiplies the branch. DeepNorm makes the skip path larger, so that deep layers change the "
+    "stream little"
+)
+DEEP = Formula(
+    "y = norm(alpha * x + sublayer(x), weight, bias)",
+    said={"norm": "the norm", "sublayer": "F"},
+    more={
+        ON_BRANCH: "y = norm(x + alpha * sublayer(x), weight, bias)",
+        "α multiplies the sum, and the norm forgets it": (
+            "y = norm(alpha * (x + sublayer(x)), weight, bias)"
         ),
-        Known("α multiplies the sum, and the norm forgets it", (normed(alpha * (x + f(x))),)),
-        Known("α is gone", (normed(x + f(x)),)),
-        Known("α stands behind the norm", (alpha * normed(x + f(x)),)),
-        Known("the branch must read x itself, not αx", (normed(alpha * x + f(alpha * x)),)),
-        Known("γ and β are missing", (layer_norm(alpha * x + f(x), None, None, eps),)),
-    ]
+        "α is gone": "y = norm(x + sublayer(x), weight, bias)",
+        "α stands behind the norm": "y = alpha * norm(x + sublayer(x), weight, bias)",
+        "the branch must read x itself, not αx": (
+            "y = norm(alpha * x + sublayer(alpha * x), weight, bias)"
+        ),
+        "the branch reads the normalized stream": (
+            "y = norm(alpha * x + sublayer(norm(x, weight, bias)), weight, bias)"
+        ),
+        "the skip connection is missing": "y = norm(sublayer(x), weight, bias)",
+        "α is squared": "y = norm(alpha ** 2 * x + sublayer(x), weight, bias)",
+        "a root of α is taken": "y = norm(root(alpha) * x + sublayer(x), weight, bias)",
+        "the branch is multiplied by 1 − α": (
+            "y = norm(alpha * x + (1 - alpha) * sublayer(x), weight, bias)"
+        ),
+        "1 − α multiplies the stream": "y = norm((1 - alpha) * x + sublayer(x), weight, bias)",
+        "the branch is divided by α": "y = norm(alpha * x + sublayer(x) / alpha, weight, bias)",
+        "the skip is divided by α": "y = norm(x / alpha + sublayer(x), weight, bias)",
+        "that is Pre-LN: the norm stands in front of the branch, not on the sum": (
+            "y = alpha * x + sublayer(norm(x, weight, bias))"
+        ),
+    },
+    handed_out=ON_BRANCH,
+)
+
+
+def _compare_alpha(answer: Any, rng: Rng, alpha: float) -> None:
+    case, eps = _pre_case(rng), 0.05
+    x, f, (weight, bias) = case["x"], case["attention"], (case["weight_1"], case["bias_1"])
     from normtutor import wiring
 
     row = wiring.Wiring(("stream",), skip=lambda layer, depth: alpha)
     right = _step(row, x, f, [weight, bias], eps)
+    given = {"x": x, "sublayer": f, "alpha": alpha, "weight": weight, "bias": bias}
 
-    def slips() -> Iterator[Known]:
-        """The skip, the branch and the norm, each of them changed."""
-        skip = {
-            "the skip connection is missing": 0 * x,
-            "the skip is divided by α": x / alpha,
-            "α is squared": alpha**2 * x,
-            "a root of α is taken": alpha**0.5 * x,
-            "α is added to the stream; it multiplies it": alpha + x,
-            "1 − α multiplies the stream": (1 - alpha) * x,
-        }
-        branch = {
-            "the branch is missing": 0 * x,
-            "the branch is multiplied by 1 − α": (1 - alpha) * f(x),
-            "the branch is divided by α": f(x) / alpha,
-            "the branch reads the normalized stream": f(normed(x)),
-            "the branch is taken away in place of being added": -f(x),
-        }
-        norm: dict[str, Any] = layer_norms()
-        norm["there is no norm in it"] = lambda h, weight, bias, eps: h
-        whole, change = alpha * x, f(x)
+    def slips() -> Any:
+        return around(DEEP, NORM, eps, **given)
 
-        def step(skip: Any = whole, branch: Any = change, norm: Any = layer_norm) -> tuple:
-            return (norm(skip + branch, weight, bias, eps),)
-
-        yield Known(
-            "that is Pre-LN: the norm stands in front of the branch, not on the sum",
-            (alpha * x + f(normed(x)),),
-        )
-        yield from variations(step, skip=skip, branch=branch, norm=norm)
-
-    compare(answer(x, f, alpha, weight, bias, eps), (right,), ("y",), known, slips=slips)
+    compare(answer(*given.values(), eps), (right,), ("y",), slips=slips)
 
 
 def _alpha_values(answer: Any, rng: Rng) -> None:
@@ -392,6 +344,7 @@ TASKS = (
         "prediction_07_1",
         1,
         (Check("prediction", _variance),),
+        numbers={"layers": range(6, 100)},
     ),
     Task(
         "07.2",
@@ -400,6 +353,7 @@ TASKS = (
         "prediction_07_2",
         1,
         (Check("prediction", _skip_weight),),
+        numbers={"layers": range(3, 13)},
     ),
     Task(
         "07.3",

@@ -1,0 +1,475 @@
+"""Read the norms of every decoder of the pinned transformers from its modules: make census.
+
+A decoder is a class registered for causal language models, or the language model inside a class
+registered for text with pictures or sound, if it has no class of its own. Each is built without
+numbers from its default configuration, and read by `normtutor.norms_of`. Then its settings are
+tried one by one: which change what is read, and which number is which norm's ε. The census holds
+what is read under every combination of the settings that change something, and names each class
+that it leaves out, with the reason. `python .ci/census.py TYPE ...` reads some of them anew.
+"""
+
+import contextlib
+import importlib
+import inspect
+import itertools
+import json
+import os
+import re
+import sys
+import typing
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+import transformers  # noqa: E402
+from transformers import PreTrainedConfig  # noqa: E402
+from transformers.models.auto import modeling_auto as auto  # noqa: E402
+
+from normtutor import anatomy  # noqa: E402
+
+OUT = ROOT / "normtutor" / "census.json"
+
+HEADS = {"head_dim": 128}
+QSA = {"n_heads": 4, "kv_heads": 1, "head_dim": 16, "budget": 8, "compress_ratio": 4}
+ROPE = {"rope_type": "default", "rope_theta": 1e4}
+SMALL = {"vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+#: What a class needs beside its defaults to be built and called.
+NEEDS: dict[str, dict[str, Any]] = {
+    "cohere_compass_text": {"rope_parameters": {"full_attention": ROPE}},
+    "deepseek_ocr2_text": {
+        "num_hidden_layers": 12,
+        "num_experts_per_tok": 2,
+        "mlp_layer_types": ["dense"] + ["sparse"] * 11,
+    },
+    "deepseek_v2": {"num_experts_per_tok": 2},
+    "diffusion_gemma_text": {"num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 64},
+    "dots1": {"n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2},
+    "glm4v_moe_text": {"rope_parameters": {**ROPE, "mrope_section": [3, 4, 4]}},
+    "glm4v_text": {"rope_parameters": {**ROPE, "mrope_section": [16, 24, 24]}},
+    "hunyuan_v1_dense": HEADS,
+    "hunyuan_v1_moe": HEADS,
+    "hunyuan_vl_text": {**HEADS, "rope_parameters": {**ROPE, "mrope_section": [16, 24, 24]}},
+    "bamba": {"attn_layer_indices": [9, 18, 27]},
+    "lfm2": {"layer_types": ["conv", "full_attention"] * 16},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
+    "marian": {"decoder_vocab_size": 58101, "pad_token_id": 58100},
+    "ministral": HEADS,
+    "nemotron": {"num_key_value_heads": 8},
+    "qwen3_omni_moe_text": HEADS,
+}
+#: The same for the configuration around the language model's.
+AROUND: dict[str, dict[str, Any]] = {
+    "chameleon": {"vocabulary_map": {"<image>": 1}},
+    "emu3_text_model": {"vocabulary_map": {"<|extra_200|>": 1, "<image>": 2}},
+    "granite4_vision_text": {"deepstack_layer_map": [], "downsample_rate": "1/1"},
+}
+#: What these compute depends on the numbers, so they get some, and are small.
+WITH_NUMBERS: dict[str, dict[str, Any]] = {
+    "blt": {
+        "encoder_hash_byte_group_vocab": 50,
+        "patcher_config": {
+            **SMALL,
+            "num_key_value_heads": 4,
+            "intermediate_size": 96,
+            "head_dim": 16,
+        },
+        **{
+            f"{part}_config": {
+                **SMALL,
+                "num_key_value_heads": 4,
+                "intermediate_size": 96,
+                "hidden_size_global": 128,
+            }
+            for part in ("encoder", "decoder")
+        },
+        "global_config": {
+            **SMALL,
+            "hidden_size": 128,
+            "num_key_value_heads": 4,
+            "intermediate_size": 96,
+            "head_dim": 32,
+        },
+    },
+    "dbrx": {
+        **{"d_model": 64, "n_heads": 4, "n_layers": 2, "vocab_size": 100},
+        "attn_config": {"rope_theta": 1e4, "clip_qkv": 8.0, "kv_n_heads": 2},
+        "ffn_config": {"ffn_hidden_size": 96, "moe_top_k": 2},
+    },
+    "glm5_next_text": {
+        **SMALL,
+        **{"num_hidden_layers": 8, "num_key_value_heads": 4, "intermediate_size": 96},
+        **{"moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2},
+        **{"kv_lora_rank": 16, "q_lora_rank": 24, "v_head_dim": 16, "qk_nope_head_dim": 16},
+        **{"index_head_dim": 16, "index_n_heads": 4, "index_topk": 4, "linear_head_dim": 16},
+        **{"linear_num_heads": 4, "pad_token_id": 0, "index_kpool": 2},
+    },
+    "jetmoe": {
+        **{**SMALL, "num_attention_heads": 8},
+        **{"num_key_value_heads": 4, "kv_channels": 16, "intermediate_size": 96},
+    },
+    "longcat_flash": {
+        **{"vocab_size": 100, "hidden_size": 64, "num_layers": 2, "num_attention_heads": 4},
+        **{"ffn_hidden_size": 96, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 16},
+        **{
+            "head_dim": 8,
+            "qk_rope_head_dim": 8,
+            "v_head_dim": 16,
+            "moe_topk": 2,
+            "n_routed_experts": 4,
+        },
+        **{"zero_expert_num": 2, "expert_ffn_hidden_size": 32},
+    },
+    "qwen4_exp_text": {
+        **{**SMALL, "num_hidden_layers": 4, "num_key_value_heads": 2, "head_dim": 16},
+        **{"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2},
+        **{"linear_num_value_heads": 4, "moe_intermediate_size": 32, "hc_lowrank": 16},
+        **{"shared_expert_intermediate_size": 32, "num_experts_per_tok": 2, "num_experts": 4},
+        **{f"indexer_{name}": value for name, value in QSA.items()},
+    },
+    "reformer": {},
+    "step3p5": {
+        **{**SMALL, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96},
+        **{
+            "num_hidden_layers": 6,
+            "sliding_window": 512,
+            "num_experts_per_tok": 2,
+            "n_routed_experts": 4,
+        },
+        **{"moe_intermediate_size": 32, "share_expert_dim": 32, "num_sliding_attention_heads": 4},
+    },
+    "xmod": {**SMALL, "intermediate_size": 96, "default_language": "en_XX"},
+    "xlm": {"emb_dim": 64, "n_layers": 2, "n_heads": 4, "vocab_size": 100, "causal": True},
+}
+INPUTS = {
+    "musicgen_decoder": {"input_ids": torch.zeros(4, 11, dtype=torch.long)},
+    "musicgen_melody_decoder": {"input_ids": torch.zeros(4, 11, dtype=torch.long)},
+    "kyutai_speech_to_text": {"input_ids": torch.zeros(1, 11, 33, dtype=torch.long)},
+}
+LEFT_OUT = {
+    "Gemma4AssistantForCausalLM": "a draft model: it reads the results of another's layers",
+    "Gemma4UnifiedAssistantForCausalLM": "a draft model: it reads the results of another's layers",
+    "IdeficsForVisionText2Text": "is not called without pictures",
+    "PI0ForConditionalGeneration": "is not called without a robot's actions",
+    "T5Gemma2ForConditionalGeneration": "an encoder and a decoder",
+    "UdopForConditionalGeneration": "an encoder and a decoder",
+    "VoxtralRealtimeForConditionalGeneration": "is not called without sound",
+}
+#: Settings with words in them that change norms, and the words.
+WORDS = {"qk_norm_type": ["qwen3", "olmo"], "indexer_types": []}
+
+
+class Decoder(NamedTuple):
+    """The type of its text configuration, the registered class, and the type that brings it."""
+
+    text: str
+    name: str
+    kind: str
+
+
+def registered() -> dict[str, str]:
+    """Map types of configurations to the classes registered for them, causal ones first."""
+    found: dict[str, str] = {}
+    for names in (
+        auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+        auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
+    ):
+        for kind, name in names.items():
+            found.setdefault(kind, name if isinstance(name, str) else name[0])
+    return found
+
+
+def decoders() -> tuple[dict[str, Decoder], dict[str, str]]:
+    """Map the type of each text configuration to its decoder, and every registered type to one."""
+    causal, found = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, {}
+    texts: dict[str, str] = {}
+    for kind, name in registered().items():
+        text = kind
+        with contextlib.suppress(Exception):
+            config = getattr(transformers, name).config_class
+            text = config().get_text_config(decoder=True).model_type
+        texts[kind] = text
+        if text == kind or text not in causal:
+            found.setdefault(text, Decoder(text, name, kind))
+    return found, texts
+
+
+def configuration(decoder: Decoder, settings: dict[str, Any]) -> Any:
+    """Build the configuration of a decoder with some settings; the class adds its defaults."""
+    settings = {**NEEDS.get(decoder.text, {}), **WITH_NUMBERS.get(decoder.text, {}), **settings}
+    whole = getattr(transformers, decoder.name).config_class()
+    own = whole.get_text_config(decoder=True)
+    for name, value in AROUND.get(decoder.text, {}).items():
+        setattr(whole, name, value)
+    if type(own) is type(whole):
+        return type(whole)(**AROUND.get(decoder.text, {}), **settings)
+    waiting = [whole]
+    while waiting:
+        holder = waiting.pop()
+        for name, value in vars(holder).items():
+            if value is own:
+                setattr(holder, name, type(own)(**settings))
+            elif isinstance(value, PreTrainedConfig):
+                waiting.append(value)
+    return whole
+
+
+def built(decoder: Decoder, settings: dict[str, Any]) -> torch.nn.Module:
+    config = configuration(decoder, settings)
+    device = "cpu" if decoder.text in WITH_NUMBERS else "meta"
+    with contextlib.suppress(ValueError):
+        return anatomy.model_of(config, device)
+    # transformers registers the class for another type of configuration than its own.
+    return anatomy.model_of(config, device, getattr(transformers, decoder.name))
+
+
+def text_of(config: Any) -> Any:
+    own = config.get_text_config(decoder=True)
+    return config if type(own) is type(config) else own
+
+
+# --- which settings change what is read -----------------------------------------------------------
+
+Table = dict[str, Any]
+
+
+def table_of(found: anatomy.Norms, marks: dict[float, str]) -> Table:
+    """Write what was read without the numbers of layers; an ε that was set says by which name."""
+
+    def norm(one: anatomy.Norm) -> list[Any]:
+        row = [*one._replace(eps=marks.get(one.eps, one.eps))]
+        while row and row[-1] == [*anatomy.Norm._field_defaults.values()][len(row) - 5]:
+            row.pop()
+        return row
+
+    return {
+        "streams": found.streams,
+        "blocks": [
+            [b.where, [[s.branches, s.skip, [*map(norm, s.norms)]] for s in b.steps]]
+            for b in found.blocks
+        ],
+        "ends": [*map(norm, found.ends)],
+    }
+
+
+def alternatives(name: str, value: Any, hint: Any) -> list[Any]:
+    """List other values of a setting that might change norms or biases."""
+    options = [*typing.get_args(hint)]
+    if name.startswith("output_"):  # what the model puts out beside its logits
+        return []
+    if isinstance(value, bool):
+        return [not value]
+    if typing.get_origin(hint) is typing.Literal:
+        return [one for one in options if one != value]
+    if name in WORDS:
+        return [one for one in WORDS[name] if one != value]
+    if name.endswith("per_layer_input") and value:
+        return [0]
+    if type(None) in options and isinstance(value, int) and "rank" in name:
+        return [None]
+    if value is None and bool in options:
+        return [True]
+    if value is None and int in options and "rank" in name:
+        return [64]
+    if value is None and int in options and re.search(r"(^|_)(ln|norm)(_|$)", name):
+        return [1, 2]
+    return []
+
+
+def nested(settings: dict[str, Any], needs: dict[str, Any]) -> dict[str, Any]:
+    """Put settings with a dot in their name into the dict that holds them."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        outer, _, inner = name.partition(".")
+        if inner:
+            found.setdefault(outer, {**needs.get(outer, {})})[inner] = value
+        else:
+            found[name] = value
+    return found
+
+
+class Reader:
+    """Reads one decoder under many settings, with as few layers as show all kinds of layers."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.decoder = decoder
+        self.needs = {**NEEDS.get(decoder.text, {}), **WITH_NUMBERS.get(decoder.text, {})}
+        self.model = built(decoder, {})
+        self.text = text_of(configuration(decoder, {}))
+        self.whole = anatomy.norms_of(self.model, INPUTS.get(decoder.text))
+        self.values = {
+            name: value
+            for name, value in self.text.to_dict().items()
+            if name not in PreTrainedConfig().to_dict()
+        }
+        for name, value in [*self.values.items()]:
+            if isinstance(value, dict) and isinstance(getattr(self.text, name), PreTrainedConfig):
+                inner = {f"{name}.{k}": v for k, v in value.items() if isinstance(v, bool)}
+                self.values |= {
+                    k: v for k, v in inner.items() if not k.endswith("output_attentions")
+                }
+        eps = [k for k, v in self.values.items() if isinstance(v, float) and re.search("eps", k)]
+        self.marks = {float(f"{1.1 + 0.2 * i:.1f}e-4"): name for i, name in enumerate(eps)}
+        self.short: dict[str, Any] = {}
+        self.layers = self.text.attribute_map.get("num_hidden_layers", "num_hidden_layers")
+        plain = json.loads(json.dumps(table_of(self.whole, {})))
+        wanted = [plain, [[*self.whole.biases], [*self.whole.weights]]]
+        depth, whole = 1, max(max(block.layers) for block in self.whole.blocks) + 1
+        while True:
+            if depth < whole and decoder.text not in WITH_NUMBERS:
+                lists = {k: v[:depth] for k, v in self.needs.items() if isinstance(v, list)}
+                self.short = {**lists, self.layers: depth}
+            found = self.table({})
+            if found and [self.with_numbers(found[0]), found[1]] == wanted:
+                break
+            assert self.short, decoder
+            self.short, depth = {}, 2 * depth
+        self.base = found
+
+    def with_numbers(self, table: Table) -> Table:
+        """Put the class's own numbers where a table names a setting for an ε."""
+        text = json.dumps(table)
+        for name in self.marks.values():
+            text = text.replace(f'"{name}"', json.dumps(self.values[name]))
+        return json.loads(text)
+
+    def table(self, settings: dict[str, Any]) -> tuple[Table, list[Any]] | None:
+        """Read under some settings; None where no model can be built or called with them."""
+        marks = {name: value for value, name in self.marks.items()}
+        given = nested({**self.short, **marks, **settings}, self.needs)
+        with contextlib.suppress(Exception):
+            model = built(self.decoder, given)
+            found = anatomy.norms_of(model, INPUTS.get(self.decoder.text))
+            read = [table_of(found, self.marks), [found.biases, found.weights]]
+            return tuple(json.loads(json.dumps(read)))
+        return None
+
+    def switches(self) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
+        """Find the settings that change norms, and those that change biases, with their values."""
+        hints = inspect.get_annotations(type(self.text))
+        found: tuple[dict[str, list[Any]], dict[str, list[Any]]] = ({}, {})
+        tried = {k: alternatives(k, v, hints.get(k)) for k, v in self.values.items()}
+
+        def try_all(under: dict[str, Any], base: Any, names: Iterable[str]) -> None:
+            for name in names:
+                for other in tried[name]:
+                    if base and name not in under and (read := self.table({**under, name: other})):
+                        for one, before, after in zip(found, base, read, strict=True):
+                            if before != after:
+                                values = one.setdefault(name, [self.values[name]])
+                                values += [other] * (other not in values)
+
+        try_all({}, self.base, tried)
+        # Some do something only beside another one.
+        words = [n for n in tried if re.search(r"norm|(^|_)ln|residual|parallel", n)]
+        for name in [*found[0]]:
+            for other in found[0][name][1:]:
+                try_all({name: other}, self.table({name: other}), words)
+        return found
+
+    def types(self, layers: str) -> dict[str, dict[str, str | None]]:
+        """Map the types of layers, in each list that names them, to kinds of blocks.
+
+        None stands for a type that does not decide by itself.
+        """
+        found: dict[str, dict[str, str | None]] = {}
+        home = type(self.text).__module__.replace(".configuration_", ".modeling_")
+        lines = Path(inspect.getfile(importlib.import_module(home))).read_text("utf-8").splitlines()
+        named = re.findall(
+            r'"([a-z_]+)"', "".join(x for x in lines if re.search("layer_types?", x))
+        )
+        for name, value in vars(self.text).items():
+            if "type" not in name or not isinstance(value, list) or len(value) != len(layers):
+                continue
+            at = dict(zip(value, layers, strict=True))
+            decides = "".join(at[one] for one in value) == layers
+            found[name] = at if decides else dict.fromkeys(at)
+            short = value[: self.short.get(self.layers, len(value))]
+            for other in sorted({*named} - {*value}):
+                if re.search("attention|conv|dense|sparse|moe|hybrid", other):
+                    read = self.table({name: [*short[:-1], other]}) or self.table(
+                        {name: [other] * len(short)}
+                    )
+                    if read and all(b in self.base[0]["blocks"] for b in read[0]["blocks"]):
+                        blocks = [self.base[0]["blocks"].index(b) for b in read[0]["blocks"]]
+                        found[name][other] = (
+                            f"{max(blocks):x}" if len(short) == 1 or len(blocks) == 1 else None
+                        )
+                    elif read:
+                        print(
+                            f"{self.decoder.text}: {name} can be {other}, which adds a kind of layer"
+                        )
+        return found
+
+    def entry(self) -> dict[str, Any]:
+        """What the census says of this decoder."""
+        entry: dict[str, Any] = {"class": type(self.model).__name__}
+        source = Path(inspect.getfile(type(self.model))).read_text(encoding="utf-8")[:3000]
+        year = re.search(r"Copyright (?:\(c\) )?(\d{4})", source)
+        entry["year"] = int(year[1]) if year else None
+        sparse = (re.search("moe|experts", type(m).__name__, re.I) for m in self.model.modules())
+        mixed = [{k for s in b.steps for _, k, _ in s.branches} for b in self.whole.blocks]
+        beside = any(s.beside("attention", "mixer") for b in self.whole.blocks for s in b.steps)
+        attends = any("attention" in kinds for kinds in mixed)
+        hybrid = beside or (attends and any("attention" not in m and "mixer" in m for m in mixed))
+        words = ["hybrid"] * hybrid + ["MoE"] * any(sparse)
+        entry["kind"] = " ".join(words) or ("dense" if attends else "recurrent")
+        kinds = sorted((i, k) for k, b in enumerate(self.whole.blocks) for i in b.layers)
+        entry["layers"] = "".join(f"{k:x}" for _, k in kinds)
+        if self.decoder.text in WITH_NUMBERS:
+            entry["small"] = True
+        entry["types"] = self.types(entry["layers"])
+        entry["depth"] = getattr(type(self.text)(), self.layers, None)
+        entry["eps"] = {name: self.values[name] for name in self.marks.values()}
+        norms, biases = self.switches()
+        for key, part, switches in (("norms", 0, norms), ("biases", 1, biases)):
+            ways = itertools.product(*switches.values())
+            tables = [self.table(dict(zip(switches, way, strict=True))) for way in ways]
+            distinct = list(dict.fromkeys(json.dumps(t[part]) for t in tables if t))
+            at = [distinct.index(json.dumps(t[part])) if t else -1 for t in tables]
+            entry[key] = {"switches": switches, "at": at, "tables": [*map(json.loads, distinct)]}
+        common = {*PreTrainedConfig().to_dict()}
+        aliases = {a: b for a, b in self.text.attribute_map.items() if a != b}
+        used = {*entry["eps"], *norms, *biases, "num_hidden_layers", self.layers}
+        entry["aliases"] = {a: b for a, b in aliases.items() if b in used}
+        names = {*self.values, *aliases} - common
+        entry["keys"] = " ".join(sorted(n for n in names if "." not in n))
+        return entry
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    transformers.logging.set_verbosity_error()
+    found, texts = decoders()
+    wanted = sys.argv[1:] or [text for text in found if found[text].name not in LEFT_OUT]
+    census = json.loads(OUT.read_text(encoding="utf-8")) if sys.argv[1:] else {"decoders": {}}
+    for text in sorted(wanted):
+        census["decoders"][text] = Reader(found[text]).entry()
+        print(text, census["decoders"][text]["class"], flush=True)
+    read = {found[text].name for text in census["decoders"]}
+    left_out = {
+        name: LEFT_OUT.get(name, f"its language model is that of {texts[kind]}")
+        for kind, name in registered().items()
+        if name not in read
+    }
+    common = {*PreTrainedConfig().to_dict(), "model_type", "torch_dtype", "rope_theta"}
+    census = {
+        "release": transformers.__version__,
+        "common": " ".join(sorted({*common, "rope_scaling", "text_config"})),
+        "left_out": dict(sorted(left_out.items())),
+        "kinds": {kind: text for kind, text in texts.items() if kind != text},
+        "decoders": dict(sorted(census["decoders"].items())),
+    }
+    written = json.dumps(census, ensure_ascii=False, separators=(",", ":"))
+    lines = re.sub(r'(?<=[{,])(?="[\w.-]+":\{"class")', "\n", written)
+    OUT.write_text(lines + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Numbers and tables of the studies on pages: the build puts them in, so that none is typed.
+
+In Markdown: {measured}`study / row / format` becomes a number (see normtutor_studies.numbers), and
+
+    ```{study} name
+    ```
+
+becomes what a study asked, what was expected, how it was controlled, and all that it found. A mark
+that names nothing on record is a warning, which fails the build.
+"""
+
+from typing import Any
+
+from docutils import nodes
+from normtutor_studies import numbers
+from normtutor_studies.tables import study
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+from sphinx.util.logging import getLogger
+
+logger = getLogger(__name__)
+
+
+def depend(env: Any, name: str) -> None:
+    """Have a page read again when a record changes that it shows."""
+    for store in study(name).stores.values():
+        env.note_dependency(str(store.path))
+
+
+class Measured(SphinxRole):
+    """A number of a study."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        try:
+            text = numbers.said(self.text)
+            depend(self.env, self.text.split("/")[0].strip())
+        except (ValueError, LookupError) as error:
+            logger.warning(str(error), location=self.get_location())
+            text = "?"
+        return [nodes.Text(text)], []
+
+
+class StudyBox(SphinxDirective):
+    """All of a study."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        try:
+            one = study(self.arguments[0])
+            table = numbers.table(one)
+        except LookupError as error:
+            logger.warning(str(error), location=self.get_location())
+            return []
+        depend(self.env, one.name)
+        expected = "\n".join(f"- If {who}: {what}." for who, what in one.predicts.items())
+        parts = (f"**{one.question}**", expected, one.control, table)
+        return self.parse_text_to_nodes("\n\n".join(part for part in parts if part))
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.add_role("measured", Measured())
+    app.add_directive("study", StudyBox)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

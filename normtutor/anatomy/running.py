@@ -1,0 +1,187 @@
+"""Run a model without values, and list the calls of its modules."""
+
+import contextlib
+import copy
+import importlib
+import json
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
+
+MULTIMODAL = ("ForImageTextToText", "ForMultimodalLM")
+
+
+class Call(NamedTuple):
+    """One call of a module: the operations numbered from ``start`` up to ``stop`` are its own."""
+
+    name: str
+    module: nn.Module
+    start: int
+    stop: int
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    output: Any
+
+    def holds(self, other: "Call") -> bool:
+        around = self.name.startswith(other.name)
+        return self.start <= other.start and other.stop <= self.stop and not around
+
+
+def _without_values(model: nn.Module, mode: FakeTensorMode) -> nn.Module:
+    """Copy the modules; parameters and buffers keep their shapes alone, and want gradients."""
+    memo: dict[int, Any] = {}
+    with mode:
+        for tensor in [*model.parameters(), *model.buffers()]:
+            empty: Any = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+            if isinstance(tensor, nn.Parameter):
+                empty = nn.Parameter(empty, requires_grad=tensor.is_floating_point())
+            memo[id(tensor)] = empty
+    return copy.deepcopy(model, memo)
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    """Find the tensors among arguments or results, however they are packed."""
+    if isinstance(values, Tensor):
+        yield values
+    elif isinstance(values, Mapping):
+        for value in values.values():
+            yield from _tensors(value)
+    elif isinstance(values, Sequence) and not isinstance(values, str):
+        for value in values:
+            yield from _tensors(value)
+
+
+def _traced(values: Any) -> Tensor:
+    """Find the first tensor with a history."""
+    found = next((t for t in _tensors(values) if t.grad_fn is not None), None)
+    if found is None:
+        raise ValueError("the model's output must depend on its parameters or on its input.")
+    return found
+
+
+def _recorded(model: nn.Module, inputs: Any) -> tuple[Any, list[Call]]:
+    """Run the model once and list the calls of its modules, in the order of their starts."""
+    number = torch._C._autograd._get_sequence_nr
+    calls: list[Call | None] = []
+    running: list[tuple[int, int]] = []
+
+    def begin(*_: Any) -> None:
+        running.append((len(calls), number()))
+        calls.append(None)
+
+    def end(name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            place, start = running.pop()
+            calls[place] = Call(name, module, start, number(), args, kwargs, output)
+
+        return hook
+
+    handles = []
+    for name, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(begin))
+        handles.append(module.register_forward_hook(end(name), with_kwargs=True))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            output = model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return output, [call for call in calls if call is not None]
+
+
+def _run(model: nn.Module, inputs: Any) -> tuple[Any, list[Call]]:
+    """Run a copy without values; where the model asks for values, the model itself."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def given(value: Any, fake: bool) -> Any:
+        """Give inputs a history, so that what depends on them can be told."""
+        if isinstance(value, Tensor):
+            value = mode.from_tensor(value.detach().cpu()) if fake else value.detach()
+            return value.requires_grad_().clone() if value.is_floating_point() else value
+        if isinstance(value, Mapping):
+            return {key: given(one, fake) for key, one in value.items()}
+        return [given(one, fake) for one in value] if isinstance(value, list | tuple) else value
+
+    try:
+        twin = _without_values(model, mode).eval()
+        with mode, torch.enable_grad():
+            return _recorded(twin, given(inputs, True))
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        if any(p.is_meta for p in model.parameters()):
+            raise ValueError(
+                "the model must have numbers, because what it computes depends on them "
+                f"({error}): build it on the CPU, small."
+            ) from error
+    flags = [(m, m.training) for m in model.modules()]
+    wanted = [(p, p.requires_grad) for p in model.parameters()]
+    try:
+        model.eval()
+        for p, _ in wanted:
+            p.requires_grad_(p.is_floating_point())
+        with torch.enable_grad():
+            return _recorded(model, given(inputs, False))
+    finally:
+        for m, flag in flags:
+            m.training = flag
+        for p, flag in wanted:
+            p.requires_grad_(flag)
+
+
+def model_of(config: Any, device: str = "meta", own_class: Any = None) -> nn.Module:
+    """Build the language model of a configuration, by default without numbers.
+
+    Parameters
+    ----------
+    config : configuration of transformers, dict, str or Path
+        A dict is a ``config.json`` that was read, a path is such a file's.
+    device : str
+        "meta" for no numbers.
+    own_class : class, optional
+        The model's class, where transformers registers none for the configuration.
+    """
+    try:
+        import transformers
+    except ImportError as error:
+        raise ImportError(
+            "a configuration becomes a model by transformers: pip install transformers, or pass "
+            "the model."
+        ) from error
+    if isinstance(config, str | Path):
+        config = json.loads(Path(config).read_text(encoding="utf-8"))
+    if isinstance(config, Mapping):
+        if "model_type" not in config:
+            raise ValueError("the configuration must have a model_type; it has none.")
+        settings = {key: value for key, value in config.items() if key != "model_type"}
+        config = transformers.AutoConfig.for_model(config["model_type"], **settings)
+    text = config.get_text_config(decoder=True)
+    if type(text) is type(config):
+        text = config  # and no copy that lacks what begins with "decoder_"
+    if hasattr(text, "is_decoder"):
+        text.is_decoder = True
+    text._attn_implementation = "eager"  # its scores are operations that can be seen
+    text._experts_implementation = "batched_mm"  # as all experts, whatever the router says
+    with torch.device(device):
+        if own_class is not None:
+            return own_class(text if type(text) is own_class.config_class else config)
+        for own, kinds in ((text, ("ForCausalLM", "")), (config, ("ForCausalLM", *MULTIMODAL))):
+            for kind in kinds:
+                auto = getattr(transformers, f"AutoModel{kind}")
+                with contextlib.suppress(ValueError):
+                    if type(own) in auto._model_mapping:
+                        return auto.from_config(own)
+            home = type(own).__module__.replace(".configuration_", ".modeling_")
+            stem = type(own).__name__.removesuffix("Config")
+            for kind in ("ForCausalLM", "LMHeadModel", "Model"):
+                if found := getattr(importlib.import_module(home), f"{stem}{kind}", None):
+                    return found(own)
+    raise ValueError(f"transformers has no language model for {type(text).__name__}.")

@@ -1,0 +1,180 @@
+"""The layers whose γ and β come from a condition, one pair for each example."""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from normtutor import norms
+from normtutor.layers.by_hand import by_hand
+from normtutor.layers.common import _axis_repr, _check_features, _check_tensor, _one_node
+
+__all__ = ["AdaptiveLayerNorm", "AdaptiveLayerNormZero", "FiLM"]
+
+
+class _Conditional(nn.Module):
+    """The linear map from a condition to what stands in the place of γ and β, all 0 at first."""
+
+    def __init__(
+        self, num_features: int, condition_features: int, parts: int, device: Any, dtype: Any
+    ) -> None:
+        super().__init__()
+        self.num_features, self.condition_features = num_features, condition_features
+        self.projection = nn.Linear(
+            condition_features, parts * num_features, device=device, dtype=dtype
+        )
+        self.parts = parts
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the map to zero, so that every condition gives γ = 1 and β = 0."""
+        nn.init.zeros_(self.projection.weight)
+        nn.init.zeros_(self.projection.bias)
+
+    def _parts_of(self, x: Tensor, condition: Tensor) -> tuple[Tensor, ...]:
+        _check_tensor(x)
+        _check_tensor(condition, "condition")
+        expected = (x.shape[0], self.condition_features)
+        if tuple(condition.shape) != expected:
+            raise ValueError(
+                f"condition must have shape {expected}, one row for each example of x; got "
+                f"{tuple(condition.shape)} beside x of shape {tuple(x.shape)}."
+            )
+        return self.projection(condition).chunk(self.parts, dim=-1)
+
+    def extra_repr(self) -> str:
+        return f"{self.num_features}, {self.condition_features}"
+
+
+class FiLM(_Conditional):
+    r"""FiLM over the formula :func:`normtutor.norms.film`, with the map from the condition.
+
+    After a norm without parameters of its own it makes a conditional norm: after BatchNorm,
+    conditional BatchNorm; after InstanceNorm, the norm of style transfer.
+
+    Parameters
+    ----------
+    num_features : int
+        H for x of shape (B, L, H).
+    condition_features : int
+        The length of a condition.
+    feature_axis : int
+
+    Notes
+    -----
+    ``forward(x, condition)``: condition of shape (B, condition_features). The linear map
+    ``projection`` starts at 0, so that the layer starts as the identity. Source:
+    :cite:t:`perez2018`.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        condition_features: int,
+        device: Any = None,
+        dtype: Any = None,
+        *,
+        feature_axis: int = -1,
+    ) -> None:
+        super().__init__(num_features, condition_features, 2, device, dtype)
+        self.feature_axis = feature_axis
+
+    @_one_node
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        scale, shift = self._parts_of(x, condition)
+        _check_features(x, self.num_features, self.feature_axis)
+        return norms.film(x, scale, shift, feature_axis=self.feature_axis)[0]
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + _axis_repr(self.feature_axis, -1)
+
+
+def _adapted(
+    layer: "AdaptiveLayerNorm | AdaptiveLayerNormZero", x: Tensor, scale: Tensor, shift: Tensor
+) -> Tensor:
+    """AdaLN of x."""
+    _check_features(x, layer.num_features, -1)
+    shape = (x.shape[0], layer.num_features)
+    found = by_hand(x, 1 + scale, shift, layer.eps, over=(-1,), along=(0, -1), shape=shape)
+    if found is not None:
+        return found[0]
+    return norms.adaptive_layer_norm(x, scale, shift, eps=layer.eps)[0]
+
+
+class AdaptiveLayerNorm(_Conditional):
+    r"""AdaLN over the formula :func:`normtutor.norms.adaptive_layer_norm`.
+
+    Parameters
+    ----------
+    num_features : int
+        H for x of shape (B, ..., H).
+    condition_features : int
+        The length of a condition.
+    eps : float
+
+    Notes
+    -----
+    ``forward(x, condition)``: condition of shape (B, condition_features), for example the sum of
+    the embeddings of a class and a time, after an activation. The linear map ``projection`` starts
+    at 0, so that the layer starts as LayerNorm. Source: :cite:t:`peebles2023`.
+    """
+
+    def __init__(
+        self,
+        num_features: int,
+        condition_features: int,
+        eps: float = 1e-5,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, condition_features, 2, device, dtype)
+        self.eps = eps
+
+    @_one_node
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        scale, shift = self._parts_of(x, condition)
+        return _adapted(self, x, scale, shift)
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + f", eps={self.eps}"
+
+
+class AdaptiveLayerNormZero(_Conditional):
+    r"""A residual block with AdaLN-Zero: the norm before a branch and the gate after it.
+
+    :math:`y = x + g\, f(\mathrm{AdaLN}(x))`, over :func:`normtutor.norms.adaptive_layer_norm` and
+    :func:`normtutor.norms.gated_residual`.
+
+    Parameters
+    ----------
+    branch : torch.nn.Module
+        f, for example attention or a feed-forward network; it keeps the shape of x.
+    num_features, condition_features, eps
+        As in :class:`AdaptiveLayerNorm`.
+
+    Notes
+    -----
+    ``forward(x, condition)``. The linear map ``projection`` gives scale, shift and gate and starts
+    at 0, so that the block starts as the identity, whatever the branch. Source:
+    :cite:t:`peebles2023`. For ``torch.fx`` it is one node, the branch within.
+    """
+
+    def __init__(
+        self,
+        branch: nn.Module,
+        num_features: int,
+        condition_features: int,
+        eps: float = 1e-5,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(num_features, condition_features, 3, device, dtype)
+        self.branch, self.eps = branch, eps
+
+    @_one_node
+    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+        scale, shift, gate = self._parts_of(x, condition)
+        adapted = _adapted(self, x, scale, shift)
+        return norms.gated_residual(x, self.branch(adapted), gate)[0]
+
+    def extra_repr(self) -> str:
+        return super().extra_repr() + f", eps={self.eps}"

@@ -1,0 +1,110 @@
+"""WeightNorm as a parametrization of a module's weight."""
+
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from normtutor import norms
+
+__all__ = ["weight_norm"]
+
+
+class _WeightNorm(nn.Module):
+    """The parametrization (g, v) -> w, for ``torch.nn.utils.parametrize``."""
+
+    def __init__(self, dim: int | None) -> None:
+        super().__init__()
+        self.dim = None if dim == -1 else dim  # in torch too -1 is one length for all
+
+    def forward(self, g: Tensor, v: Tensor) -> Tensor:
+        if self.dim is None:
+            g = g.reshape((1,) * v.ndim)
+        return norms.weight_norm(v, g, axis=self.dim)[0]
+
+    def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return g = ‖v‖ and v = weight."""
+        _, cache = norms.weight_norm(weight, axis=self.dim)
+        g = cache.norm.to(weight.dtype)
+        return (g.reshape(()) if self.dim is None else g), weight
+
+
+def _reduce(module: nn.Module, _: Any) -> tuple[Any, ...]:
+    """How to pickle a parametrized module: its class before, its parameters, its attributes."""
+    names = list(module.parametrizations)  # type: ignore[arg-type]
+    return _rebuild, (parametrize.type_before_parametrizations(module), names), module.__dict__
+
+
+def _rebuild(cls: type[nn.Module], names: list[str]) -> nn.Module:
+    """An empty module whose class computes the named parameters; its attributes follow."""
+    module = cls.__new__(cls)
+    parametrize._inject_new_class(module)
+    for name in names:
+        parametrize._inject_property(module, name)
+    type(module).__reduce_ex__ = _reduce  # type: ignore[method-assign,assignment]
+    return module
+
+
+def _rename_old_keys(
+    module: nn.Module, state_dict: dict[str, Any], prefix: str, *_: Any, name: str
+) -> None:
+    """Let the state dict of torch's older weight_norm load, with its keys *_g and *_v."""
+    for old, new in (("g", "original0"), ("v", "original1")):
+        if f"{prefix}{name}_{old}" in state_dict:
+            value = state_dict.pop(f"{prefix}{name}_{old}")
+            state_dict[f"{prefix}parametrizations.{name}.{new}"] = value
+
+
+def weight_norm(module: nn.Module, name: str = "weight", dim: int | None = 0) -> nn.Module:
+    r"""Split a parameter of ``module`` into a length g and a direction v, in place.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        For example ``torch.nn.Linear`` or ``torch.nn.Conv2d``.
+    name : str
+        The parameter's name.
+    dim : int or None
+        The axis along which each index has a length of its own; None is one length for all.
+
+    Returns
+    -------
+    torch.nn.Module
+        ``module``, whose parameter is now computed by :func:`normtutor.norms.weight_norm` from
+        ``parametrizations.<name>.original0`` (g, at first ‖v‖) and ``original1`` (v, at first the
+        weight), as with ``torch.nn.utils.parametrizations.weight_norm``, whose state dicts it
+        loads. Unlike torch's, the module can be pickled.
+
+    Raises
+    ------
+    ValueError
+        If ``module`` has no parameter of that name, or one that a parametrization computes.
+
+    Notes
+    -----
+    Source: :cite:t:`salimans2016`.
+    """
+    if not isinstance(getattr(module, name, None), Tensor):
+        raise ValueError(
+            f"module has no parameter {name!r}; got {type(module).__name__}. "
+            f"Choose one of: {', '.join(n for n, _ in module.named_parameters()) or 'none there'}."
+        )
+    plain = name in module._parameters or name in module._buffers
+    if not plain and not parametrize.is_parametrized(module, name):
+        raise ValueError(
+            f"{name} must be a plain parameter; got an attribute that something sets anew before "
+            "each call, as torch's older weight_norm and spectral_norm do. Undo that first, for "
+            f"example with torch.nn.utils.remove_weight_norm(module, {name!r})."
+        )
+    if parametrize.is_parametrized(module, name):
+        there = type(module.parametrizations[name][0]).__name__.lstrip("_")  # type: ignore
+        raise ValueError(
+            f"{name} must be a plain parameter; got one that is computed already, by {there}. "
+            "Splitting it twice would leave a length that does nothing. Undo the first with "
+            f"torch.nn.utils.parametrize.remove_parametrizations(module, {name!r})."
+        )
+    parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    module.register_load_state_dict_pre_hook(partial(_rename_old_keys, name=name))
+    type(module).__reduce_ex__ = _reduce  # type: ignore[method-assign,assignment]
+    return module

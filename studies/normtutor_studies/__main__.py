@@ -1,0 +1,44 @@
+"""Run the studies: ``python -m normtutor_studies run [NAME ...]``; without a command, list them."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqdm import tqdm
+
+from normtutor_studies.engine import STUDIES, Study
+from normtutor_studies.store import RECORDS
+from normtutor_studies.tables import study
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse ``arguments`` and do what they say; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m normtutor_studies", description=__doc__)
+    commands = parser.add_subparsers(dest="command")
+    run = commands.add_parser("run", help="make the runs that are missing; can be interrupted")
+    run.add_argument("names", nargs="*", metavar="NAME", help="studies; by default all")
+    run.add_argument("--world", help="in this world alone")
+    run.add_argument("--directory", type=Path, default=Path("runs"), help="default: runs")
+    run.add_argument("--record", action="store_true", help="into the book's own record")
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "run":
+        folder = RECORDS if chosen.record else chosen.directory
+        for one in [study(name) for name in chosen.names or STUDIES]:
+            make(one, folder, chosen.world)
+    else:
+        for one in STUDIES.values():
+            state = "on record" if one.complete() else "not on record"
+            print(f"{one.name}: {one.question} ({state})")
+    return 0
+
+
+def make(one: Study, folder: Path, world: str | None = None) -> None:
+    """Make the runs of a study that are missing in ``folder``."""
+    with tqdm(one.run(folder, world), desc=one.name, unit="run", file=sys.stderr) as bar:
+        for run in bar:
+            bar.set_postfix(loss=run["loss"][-1])
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,234 @@
+"""A study: arms that are trained alike, each at its own best learning rate, in its worlds."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from normtutor_studies.store import RECORDS, Cell, Run, Store, World
+
+SEEDS = (0, 1, 2, 3, 4)  # those that are reported
+TUNING = (90, 91)  # those on which rates are chosen
+FACTOR = 2.0  # between two learning rates
+MOST = 8  # steps of the search in one direction
+
+STUDIES: dict[str, "Study"] = {}
+
+
+def grid(**axes: Any) -> list[dict[str, Any]]:
+    """Every combination of the axes that are lists; what is no list is the same in all.
+
+    >>> grid(norm=["layer", "rms"], depth=6)
+    [{'norm': 'layer', 'depth': 6}, {'norm': 'rms', 'depth': 6}]
+    """
+    lists = [value if isinstance(value, list) else [value] for value in axes.values()]
+    return [dict(zip(axes, values, strict=True)) for values in product(*lists)]
+
+
+class Effect(NamedTuple):
+    """A difference of test losses, one number per seed, read twice in the same runs."""
+
+    half: np.ndarray
+    full: np.ndarray
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 if all seeds agree at half and at full length and half the effect is there."""
+        both = np.concatenate([self.half, self.full])
+        agree = bool((both > 0).all() or (both < 0).all())
+        lasting = abs(self.half.mean()) >= abs(self.full.mean()) / 2
+        return int(np.sign(both[0])) if agree and lasting else 0
+
+
+@dataclass(frozen=True)
+class Study:
+    """One question, and everything that answers it.
+
+    Parameters
+    ----------
+    name, question : str
+    chapter : int
+    predicts : mapping
+        From each explanation to what it says will be seen; written before the first run.
+    arms : mapping
+        From a label to a cell. An arm that names a ``rate`` has that one; for any other the best
+        rate is searched on the tuning seeds.
+    worlds : sequence of World
+    control : str
+        What else could explain the result, and what was done about it.
+    rows : mapping
+        Named quantities: functions of the study that return one number per seed. Pages, figures
+        and the ledger read them by name.
+    finding : str
+        What was found, in words, where something was.
+    holds : function
+        Whether the record bears the finding out.
+    seeds, tuning : sequences of int
+    """
+
+    name: str
+    chapter: int
+    question: str
+    arms: Mapping[str, Cell]
+    worlds: Sequence[World]
+    control: str
+    predicts: Mapping[str, str] = field(default_factory=dict)
+    rows: Mapping[str, Callable[["Study"], np.ndarray]] = field(default_factory=dict)
+    finding: str = ""
+    holds: Callable[["Study"], bool] | None = None
+    seeds: Sequence[int] = SEEDS
+    tuning: Sequence[int] = TUNING
+
+    def __post_init__(self) -> None:
+        if STUDIES.setdefault(self.name, self).question != self.question:
+            raise ValueError(f"there are two studies called {self.name!r}.")
+        for world, (_, cell) in product(self.worlds, self.arms.items()):
+            world.full(without_rate(cell))
+
+    @cached_property
+    def stores(self) -> dict[str, Store]:
+        """The book's own record of each world."""
+        return {world.name: store_of(world, RECORDS) for world in self.worlds}
+
+    # --- making runs
+
+    def run(self, folder: Path = RECORDS, world: str | None = None) -> Iterator[Run]:
+        """Make what is missing in a folder, and yield each run, new or old."""
+        stores = [store_of(w, folder) for w in self.worlds if world in (None, w.name)]
+        for store, cell in product(stores, self.arms.values()):
+            rate = self.rate_in(store, cell, Store.made)
+            for seed in self.seeds:
+                yield store.made(without_rate(cell), rate, seed)
+
+    def rate(self, world: str, label: str) -> float:
+        """The learning rate of an arm on record; see :meth:`rate_in`."""
+        return self.rate_in(self.stores[world], self.arms[label])
+
+    def rate_in(
+        self,
+        store: Store,
+        cell: Cell,
+        get: Callable[[Store, Cell, float, int], Run | None] = Store.get,
+    ) -> float:
+        """The learning rate of a cell: its own, or the best one on the tuning seeds.
+
+        Raises
+        ------
+        LookupError
+            If the search is not on record.
+        """
+        if "rate" in cell:
+            return float(cell["rate"])
+
+        def loss(rate: float) -> float:
+            runs = [get(store, cell, rate, seed) for seed in self.tuning]
+            if None in runs:
+                raise LookupError(
+                    f"{self.name}: {dict(cell)} at rate {rate:g} in {store.world.name} is not on "
+                    "record. Make it: "
+                    f"python -m normtutor_studies run {self.name}"
+                )
+            return float(np.mean([final(run) for run in runs if run is not None]))
+
+        return search(loss, store.world.rate)
+
+    def complete(self) -> bool:
+        """Whether every run of this study is on record."""
+        try:
+            for world, label in product(self.stores, self.arms):
+                self.values(world, label, "loss")
+        except LookupError:
+            return False
+        return True
+
+    # --- reading runs
+
+    def runs(self, world: str, label: str) -> list[Run]:
+        """The runs of an arm, one per seed.
+
+        Raises
+        ------
+        LookupError
+            If one of them is not on record.
+        """
+        rate, cell = self.rate(world, label), without_rate(self.arms[label])
+        runs = [self.stores[world].get(cell, rate, seed) for seed in self.seeds]
+        if None in runs:
+            raise LookupError(
+                f"{self.name}: not all seeds of {label} in {world} are on record. Make them: "
+                f"python -m normtutor_studies run {self.name}"
+            )
+        return [run for run in runs if run is not None]
+
+    def values(self, world: str, label: str, key: str) -> np.ndarray:
+        """What was recorded under ``key``, first axis the seeds; NaN where a run diverged."""
+        return np.array([run[key] for run in self.runs(world, label)], dtype=float)
+
+    def final(self, world: str, label: str) -> np.ndarray:
+        """The loss at the end, one number per seed; infinite where a run diverged."""
+        return np.array([final(run) for run in self.runs(world, label)])
+
+    def effect(self, world: str, label: str, against: str, key: str = "loss") -> Effect:
+        """An arm minus another, paired by seed: positive where ``label`` has more of it."""
+        difference = self.values(world, label, key) - self.values(world, against, key)
+        return Effect(difference[:, difference.shape[1] // 2 - 1], difference[:, -1])
+
+    def row(self, name: str) -> np.ndarray:
+        """A named quantity, one number per seed.
+
+        Raises
+        ------
+        KeyError
+            If this study has no such row.
+        """
+        if name not in self.rows:
+            raise KeyError(
+                f"{self.name} has no row {name!r}; it has {', '.join(self.rows) or 'none'}."
+            )
+        return np.asarray(self.rows[name](self), dtype=float)
+
+    def enters(self, label: str, against: str) -> bool:
+        """Whether a difference may stand in a main line: one sign, everywhere."""
+        signs = {self.effect(world, label, against).sign for world in self.stores}
+        return len(signs) == 1 and 0 not in signs
+
+
+@cache
+def store_of(world: World, folder: Path) -> Store:
+    """The runs of a world in a folder: one store, whatever the study."""
+    return Store(world, folder)
+
+
+def without_rate(cell: Cell) -> dict[str, Any]:
+    return {key: value for key, value in cell.items() if key != "rate"}
+
+
+def final(run: Run) -> float:
+    """The last test loss of a run; infinite if it diverged."""
+    loss = run["loss"]
+    return float("inf") if run.get("diverged") or loss[-1] is None else loss[-1]
+
+
+def search(loss: Callable[[float], float], start: float) -> float:
+    """The best of rates a factor of two apart, with a worse one tried on both sides.
+
+    >>> search(lambda rate: (rate - 3e-3) ** 2, 8e-3)
+    0.004
+    """
+    found = {0: loss(start)}
+    while True:
+        best = min(found, key=found.__getitem__)
+        missing = [step for step in (best - 1, best + 1) if step not in found]
+        if not missing:
+            return _rate(start, best)
+        if abs(missing[0]) > MOST:
+            raise ValueError(f"no best rate between {_rate(start, -MOST)} and {_rate(start, MOST)}")
+        found[missing[0]] = loss(_rate(start, missing[0]))
+
+
+def _rate(start: float, step: int) -> float:
+    return float(f"{start * FACTOR**step:.6g}")

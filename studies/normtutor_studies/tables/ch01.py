@@ -1,0 +1,91 @@
+"""Chapter 1: why a deep network needs something, and what BatchNorm's noise shows."""
+
+from normtutor_studies.engine import Study, grid
+from normtutor_studies.worlds import SEQUENCES, SIGNALS
+
+RATES = [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
+NORMS = {"no norm": "none", "BatchNorm": "batch", "LayerNorm": "layer"}
+
+Study(
+    name="initial_weights",
+    chapter=1,
+    question="Which initial weights can a deep network start from?",
+    predicts={
+        "a norm sets the scale": "with a norm every scale trains; without one a narrow band does"
+    },
+    arms={
+        f"{label}, {scale:g}": {"norm": norm, "scale": scale, "depth": 12}
+        for label, norm in NORMS.items()
+        for scale in (0.25, 0.5, 1.0, 2.0, 4.0)
+    },
+    worlds=SIGNALS,
+    control="He's weights, times a factor; each network at its own learning rate.",
+)
+
+Study(
+    name="learning_rates",
+    chapter=1,
+    question="Does BatchNorm train at rates at which the network without it does not?",
+    predicts={
+        "BatchNorm permits larger rates": "its curve of loss over rate reaches further right"
+    },
+    arms={
+        f"{label}, {cell['rate']:g}": cell
+        for label, norm in NORMS.items()
+        for cell in grid(norm=norm, rate=RATES)
+    },
+    worlds=SIGNALS,
+    control="All start from He's weights, which a network without a norm needs.",
+)
+
+Study(
+    name="shaken_inputs",
+    chapter=1,
+    question="Does BatchNorm still help if the inputs of each layer are shaken behind it?",
+    predicts={
+        "steady inputs are what helps": "with noise the network is no better than without a norm",
+        "something else helps": "with noise most of the advantage remains",
+    },
+    arms={
+        "no norm": {"norm": "none"},
+        "BatchNorm": {"norm": "batch"},
+        "BatchNorm, noise behind it": {"norm": "batch", "noise": 1.0},
+        "noise alone": {"norm": "none", "noise": 1.0},
+    },
+    worlds=SIGNALS,
+    control="Each at its own rate; the noise alone is an arm of its own. Noise is no internal "
+    "covariate shift: that is caused by the parameters.",
+)
+
+Study(
+    name="what_depth_needs",
+    chapter=1,
+    question="Does a deep Transformer need a norm, or careful initial weights?",
+    predicts={
+        "a norm": "without one nothing trains, whatever the weights",
+        "the scale of the branches": "Fixup's weights do as well as a norm",
+    },
+    arms={
+        "LayerNorm": {"wiring": "pre"},
+        "no norm": {"wiring": "none"},
+        "no norm, Fixup": {"wiring": "fixup"},
+    },
+    worlds=SEQUENCES,
+    control="Each at its own learning rate. Fixup's branches have a learned factor and start at "
+    "zero.",
+)
+
+Study(
+    name="batch_sizes",
+    chapter=1,
+    question="What does a small batch do to BatchNorm?",
+    predicts={"noise of the statistics": "its advantage shrinks as the batch does"},
+    arms={
+        f"{label}, {size}": {"norm": norm, "batch_size": size, "examples": 64_000}
+        for label, norm in NORMS.items()
+        for size in (4, 16, 64)
+    },
+    worlds=SIGNALS,
+    control="Every run sees the same number of examples, and each has its own rate; norms are "
+    "compared at one size of batch.",
+)

@@ -1,0 +1,73 @@
+"""Chapter 7: Pre-LN and Post-LN."""
+
+from normtutor_studies.engine import TUNING, Study
+from normtutor_studies.worlds import SEQUENCES
+
+WIRINGS = {"Pre-LN": "pre", "Post-LN": "post"}
+
+Study(
+    name="warm_up",
+    chapter=7,
+    question="Which rates train, with which warm-up?",
+    predicts={"Post-LN needs warm-up": "without it Post-LN stalls at rates at which Pre-LN trains"},
+    arms={
+        f"{label}, warm-up {warmup:g}, {rate:g}": {"wiring": wiring, "warmup": warmup, "rate": rate}
+        for label, wiring in WIRINGS.items()
+        for warmup in (0.0, 0.1)
+        for rate in (1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
+    },
+    worlds=SEQUENCES,
+    seeds=TUNING,
+    control="The same sublayers, data and steps. Two seeds, those on which rates are chosen: the "
+    "map shows where to look, and `forgetting` has one of its cells on five others.",
+)
+
+Study(
+    name="which_ends_lower",
+    chapter=7,
+    question="Each at its best rate and warm-up, which ends lower?",
+    predicts={"Post-LN ends better": "below Pre-LN", "Pre-LN is easier": "above"},
+    arms={
+        f"{label}, warm-up {warmup:g}": {"wiring": wiring, "warmup": warmup}
+        for label, wiring in WIRINGS.items()
+        for warmup in (0.0, 0.1)
+    },
+    worlds=SEQUENCES,
+    control="Each wiring at its own rate for each length of the warm-up.",
+)
+
+Study(
+    name="forgetting",
+    chapter=7,
+    question="Does Adam's memory take part in Post-LN's stall?",
+    predicts={
+        "size of the gradient": "with a shorter memory it stalls all the same",
+        "steps made of old gradients": "with a shorter memory it trains",
+    },
+    arms={
+        "Pre-LN": {"wiring": "pre", "warmup": 0.0, "rate": 4e-3},
+        "Post-LN": {"wiring": "post", "warmup": 0.0, "rate": 4e-3},
+        "Post-LN, short memory": {"wiring": "post", "warmup": 0.0, "beta2": 0.5, "rate": 4e-3},
+    },
+    worlds=SEQUENCES,
+    control="The same rate, at which Post-LN without warm-up stalls.",
+)
+
+Study(
+    name="remedies",
+    chapter=7,
+    question="What trains Post-LN without warm-up?",
+    predicts={"small branches": "every remedy that starts with small branches trains"},
+    arms={
+        label: {"wiring": wiring, "warmup": 0.0}
+        for label, wiring in {
+            "Post-LN": "post",
+            "Pre-LN": "pre",
+            "DeepNorm": "deepnorm",
+            "Admin": "admin",
+            "ReZero": "rezero",
+        }.items()
+    },
+    worlds=SEQUENCES,
+    control="None has warm-up; each has its own rate.",
+)

@@ -1,0 +1,88 @@
+"""Chapter 8: what came after."""
+
+from normtutor_studies.engine import Study
+from normtutor_studies.worlds import SEQUENCES
+
+Study(
+    name="growth",
+    chapter=8,
+    question="How does the residual stream grow with depth, and which wiring holds it?",
+    predicts={"a norm at the end of the branch holds it": "less growth in Peri-LN than in Pre-LN"},
+    arms={
+        "Pre-LN": {"wiring": "pre"},
+        "Peri-LN": {"wiring": "peri"},
+        "scaled": {"wiring": "ln-scaling"},
+        "norm after the branch": {"wiring": "out"},
+        "mixed": {"wiring": "mix"},
+    },
+    worlds=SEQUENCES,
+    control="Each at its own rate; the stream is measured on test sequences.",
+)
+
+Study(
+    name="query_and_key_norm",
+    chapter=8,
+    question="Does QK-norm bound the logits, and what does it buy?",
+    predicts={
+        "stability": "trains at larger rates",
+        "nothing at this scale": "the loss is as without it",
+    },
+    arms={
+        "without": {"qk_norm": "none"},
+        "with": {"qk_norm": "rms"},
+        "without, 0.064": {"qk_norm": "none", "rate": 64e-3},
+        "with, 0.064": {"qk_norm": "rms", "rate": 64e-3},
+    },
+    worlds=SEQUENCES,
+    control="Each at its own rate, and both at one rate that is too large.",
+)
+
+Study(
+    name="dynamic_tanh",
+    chapter=8,
+    question="Can dynamic tanh take LayerNorm's place?",
+    predicts={"a norm is a squashing function": "it ends level with LayerNorm"},
+    arms={
+        "LayerNorm": {"norm": "layer"},
+        "LayerNorm, learned scale": {"norm": "layer", "learned_scale": True},
+        "0.5": {"norm": "tanh", "learned_scale": True},
+        "0.8": {"norm": "tanh", "alpha": 0.8, "learned_scale": True},
+        "2": {"norm": "tanh", "alpha": 2.0, "learned_scale": True},
+    },
+    worlds=SEQUENCES,
+    control="Its authors' recipe: a learned factor on the embeddings, and α's start chosen. "
+    "LayerNorm gets the factor, too.",
+)
+
+Study(
+    name="embeddings_and_last_norm",
+    chapter=8,
+    question="What do tied embeddings, their size and the last norm change?",
+    predicts={"hidden knobs": "the order of norms depends on them"},
+    arms={
+        "usual": {},
+        "tied": {"tied": True},
+        "four times larger": {"embedding_scale": 4.0},
+        "no last norm": {"final_norm": False},
+    },
+    worlds=SEQUENCES,
+    control="One thing is changed at a time; each at its own rate.",
+)
+
+Study(
+    name="without_statistics",
+    chapter=8,
+    question="Can a trained model do without LayerNorm's statistic?",
+    predicts={
+        "it was needed to train": "with fixed deviations the loss comes back",
+        "it is needed to compute": "the loss stays higher",
+    },
+    arms={
+        "kept": {"then": "keep"},
+        "fixed one by one": {"then": "fix one by one"},
+        "fixed at once": {"then": "fix"},
+    },
+    worlds=SEQUENCES,
+    control="The same trained models, and the same second training, a fourth as long, for the "
+    "model that keeps its norms. Each arm has its own rate in it.",
+)

@@ -1,0 +1,10 @@
+"""The worlds: tasks small enough for one core, in which layers pay."""
+
+from normtutor_studies.store import World
+from normtutor_studies.worlds.code import CODE
+from normtutor_studies.worlds.formulas import FORMULAS
+from normtutor_studies.worlds.signals import CONVOLUTIONS, PERCEPTRON
+
+WORLDS: dict[str, World] = {w.name: w for w in (CODE, FORMULAS, PERCEPTRON, CONVOLUTIONS)}
+SEQUENCES = (CODE, FORMULAS)
+SIGNALS = (PERCEPTRON, CONVOLUTIONS)

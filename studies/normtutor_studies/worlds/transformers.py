@@ -1,0 +1,391 @@
+"""What the worlds with Transformers share: how a model is built, trained and measured."""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from normtutor import layers
+from normtutor.models import TransformerLM, admin_initialise, make_norm
+from normtutor.moments import mean, mean_square
+from normtutor.training import History, evaluation_mode, start, train
+from normtutor.wiring import WIRINGS, NormFactory, mix_ln
+
+POINTS = 8  # at which the test loss is measured
+SHARE = 64  # test sequences that pass at once
+
+#: What a cell may say about the model and how it is trained, with the usual values.
+SETTINGS: dict[str, Any] = {
+    "norm": "layer",
+    "wiring": "pre",
+    "depth": 6,
+    "width": 64,
+    "heads": 4,
+    "qk_norm": "none",
+    "tied": False,
+    "final_norm": None,
+    "embedding_scale": 1.0,
+    "learned_scale": False,  # of the embeddings
+    "alpha": 0.5,  # where dynamic tanh starts
+    "gain": 1.0,  # where γ starts
+    "power_warmup": 0,  # share of the steps in which PowerNorm uses its own batch
+    "mask": True,  # whether norms are told what is padding
+    "steps": 1000,
+    "batch_size": 32,
+    "warmup": 0.1,  # share of the steps
+    "clip": 1.0,
+    "decay": 0.1,  # on matrices
+    "beta2": 0.98,
+    "then": "",  # what happens to the trained model, which is then trained on; see `changed`
+    "first_rate": 8e-3,  # of the training before, if there is a second one
+}
+LATER = 4  # the second training has a fourth of the steps
+
+
+class Batch(NamedTuple):
+    """Inputs and targets, (B, L) each; real tokens; and those whose target counts."""
+
+    inputs: Tensor
+    targets: Tensor
+    real: Tensor
+    counted: Tensor
+
+
+class DetachedNorm(nn.Module):
+    """LayerNorm whose centring or scale is left out, or is a constant to the backward pass.
+
+    ``centre`` and ``scale`` are "off", "detached" or "on", after the DetachNorm of
+    Xu et al. (2019).
+    """
+
+    def __init__(self, features: int, centre: str, scale: str, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.centre, self.scale, self.eps = centre, scale, eps
+        self.weight = nn.Parameter(torch.ones(features))
+        self.bias = nn.Parameter(torch.zeros(features))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.centre != "off":
+            mu = mean(x, (-1,))
+            x = x - (mu.detach() if self.centre == "detached" else mu)
+        if self.scale != "off":
+            root = torch.sqrt(mean_square(x, (-1,)) + self.eps)
+            x = x / (root.detach() if self.scale == "detached" else root)
+        return self.weight * x + self.bias
+
+
+def norm_of(cell: Mapping[str, Any]) -> NormFactory:
+    """From a cell to a function that makes its norms."""
+    norm = cell["norm"]
+
+    def make(features: int) -> nn.Module:
+        if norm.startswith("detach"):  # "detach:centre:scale"
+            return DetachedNorm(features, *norm.split(":")[1:])
+        if norm == "layer":
+            made: nn.Module = nn.LayerNorm(features)  # torch's own: fused, equal to ours
+        elif norm == "tanh":
+            made = layers.DynamicTanh(features, alpha_init_value=cell["alpha"])
+        elif norm == "power":
+            warm = round(cell["power_warmup"] * cell["steps"])
+            made = layers.PowerNorm(features, warmup_steps=warm)
+        else:
+            made = make_norm(norm, features)
+        if cell["gain"] != 1:
+            nn.init.constant_(made.weight, cell["gain"])  # type: ignore[arg-type]
+        return made
+
+    return make
+
+
+def model_of(cell: Mapping[str, Any], vocabulary: int, max_length: int) -> TransformerLM:
+    """An untrained model."""
+    wiring = mix_ln(cell["depth"]) if cell["wiring"] == "mix" else cell["wiring"]
+    model = TransformerLM(
+        vocabulary,
+        width=cell["width"],
+        depth=cell["depth"],
+        heads=cell["heads"],
+        max_length=max_length,
+        norm=norm_of(cell),
+        wiring=WIRINGS["pre"] if cell["depth"] == 0 else wiring,
+        dropout=0.0,
+        mask_norms=cell["mask"],
+        qk_norm=cell["qk_norm"],
+        tied=cell["tied"],
+        final_norm=cell["final_norm"],
+        embedding_scale=cell["embedding_scale"],
+    )
+    if cell["learned_scale"]:
+        del model.embedding_scale
+        scale = nn.Parameter(torch.tensor(cell["embedding_scale"]))
+        model.register_parameter("embedding_scale", scale)
+    return model
+
+
+def parameter_groups(model: nn.Module, decay: float) -> list[dict[str, Any]]:
+    """Matrices decay; gains, biases and other vectors do not."""
+    every = list(model.parameters())
+    return [
+        {"params": [p for p in every if p.ndim > 1], "weight_decay": decay},
+        {"params": [p for p in every if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+
+
+def loss_of(model: TransformerLM, batch: Batch) -> Tensor:
+    """Mean cross entropy of the targets that count, in nats."""
+    hidden = model.hidden(batch.inputs, batch.real)[batch.counted]
+    return F.cross_entropy(model.scores(hidden), batch.targets[batch.counted])
+
+
+def run(
+    cell: Mapping[str, Any],
+    rate: float,
+    seed: int,
+    *,
+    vocabulary: int,
+    batches: Callable[[np.random.Generator], Iterator[Batch]],
+    test: Batch,
+) -> dict[str, Any]:
+    """Train one model; record its test loss at eight points, and what goes on inside.
+
+    With ``then`` the model is trained at ``first_rate``, changed, and trained on at ``rate``, which
+    is what is recorded.
+    """
+    rng = start(seed)
+    model = model_of(cell, vocabulary, test.inputs.shape[1])
+    stream = batches(rng)
+    if cell["wiring"] == "admin":
+        admin_initialise(model, next(stream).inputs)
+    found: dict[str, Any] = {}
+    steps = cell["steps"]
+    if cell["then"]:
+        model.load_state_dict(trained(cell, seed, vocabulary, batches, test))
+        found["trained"] = score(model, test)
+        stream, steps = batches(start(seed, order_seed=seed + 1000)), steps // LATER
+        stream = changed(model, cell, stream, steps)
+    found["before"] = inside(model, test)
+
+    def evaluate(model: nn.Module) -> dict[str, Any]:
+        return {"loss": score(model, test)} | _modes(model, test) | inside(model, test, brief=True)
+
+    history = fit(model, cell, rate, stream, steps, evaluate)
+    found["diverged"] = history.diverged
+    found["training"] = averages(history.loss, steps)
+    found["gradient"] = averages(history.gradient_norm, steps)
+    found |= columns(history.evaluations)
+    if not history.diverged:
+        found["after"] = inside(model, test)
+    return found
+
+
+def fit(
+    model: nn.Module,
+    cell: Mapping[str, Any],
+    rate: float,
+    stream: Iterator[Batch],
+    steps: int,
+    evaluate: Callable[[nn.Module], dict[str, Any]] | None = None,
+) -> History:
+    """Train a model as its cell says, with AdamW, warm-up, a cosine and clipping."""
+    return train(
+        model,
+        stream,
+        loss_of,
+        steps=steps,
+        learning_rate=rate,
+        warmup=round(cell["warmup"] * steps),
+        clip=cell["clip"],
+        parameters=parameter_groups(model, cell["decay"]),
+        betas=(0.9, cell["beta2"]),
+        evaluate=evaluate,
+        evaluate_every=steps // POINTS,
+    )
+
+
+# --- a second training ----------------------------------------------------------------------------
+
+_TRAINED: dict[str, dict[str, Tensor]] = {}
+
+
+def trained(
+    cell: Mapping[str, Any],
+    seed: int,
+    vocabulary: int,
+    batches: Callable[[np.random.Generator], Iterator[Batch]],
+    test: Batch,
+) -> dict[str, Tensor]:
+    """The state after the first training, which arms that differ in the second share."""
+    first = {key: value for key, value in cell.items() if key != "then"}
+    key = json.dumps([first, seed, vocabulary], sort_keys=True)
+    if key not in _TRAINED:
+        rng = start(seed)
+        model = model_of(cell, vocabulary, test.inputs.shape[1])
+        fit(model, cell, cell["first_rate"], batches(rng), cell["steps"])
+        _TRAINED[key] = {name: value.clone() for name, value in model.state_dict().items()}
+    return _TRAINED[key]
+
+
+class FixedNorm(nn.Module):
+    """LayerNorm whose standard deviation is a constant: it stays linear in the centred token."""
+
+    def __init__(self, norm: nn.LayerNorm, deviation: float) -> None:
+        super().__init__()
+        self.weight, self.bias, self.deviation = norm.weight, norm.bias, deviation
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * (x - x.mean(-1, keepdim=True)) / self.deviation + self.bias
+
+
+def changed(
+    model: TransformerLM, cell: Mapping[str, Any], stream: Iterator[Batch], steps: int
+) -> Iterator[Batch]:
+    """Change a trained model as ``then`` says, and pass its batches on.
+
+    "keep": not at all. "rms", "batch", "power": that norm in LayerNorm's place, with its γ and,
+    where there is one, its β. "fix": each LayerNorm divides by the constant that its input's
+    standard deviation is on average, all at once; "fix one by one": from the first to the last,
+    over the first half of the steps.
+    """
+    places = [
+        (module, name, child)
+        for module in model.modules()
+        for name, child in module.named_children()
+        if isinstance(child, nn.LayerNorm)
+    ]
+    then = cell["then"]
+    if then in ("keep", "fix one by one"):
+        return _fixing(model, stream, places if then != "keep" else [], steps)
+    if then == "fix":
+        batch = next(stream)
+        deviations = _deviations(model, batch, [norm for _, _, norm in places])
+        for (module, name, norm), deviation in zip(places, deviations, strict=True):
+            setattr(module, name, FixedNorm(norm, deviation))
+        return stream
+    for module, name, norm in places:
+        own = norm_of({**cell, "norm": then})(norm.normalized_shape[0])
+        own.load_state_dict(own.state_dict() | _shared(norm, own))
+        setattr(module, name, own)
+    return stream
+
+
+def _shared(norm: nn.Module, own: nn.Module) -> dict[str, Tensor]:
+    """What both norms have: γ, and β where there is one."""
+    return {k: v for k, v in norm.state_dict().items() if k in own.state_dict()}
+
+
+def _fixing(
+    model: TransformerLM, stream: Iterator[Batch], places: list[Any], steps: int
+) -> Iterator[Batch]:
+    every = max(1, steps // 2 // max(1, len(places)))
+    for step, batch in enumerate(stream):
+        if step % every == 0 and step // every < len(places):
+            module, name, norm = places[step // every]
+            (deviation,) = _deviations(model, batch, [norm])
+            setattr(module, name, FixedNorm(norm, deviation))
+        yield batch
+
+
+def _deviations(model: TransformerLM, batch: Batch, norms: list[nn.LayerNorm]) -> list[float]:
+    """The mean standard deviation of what each norm receives."""
+    found: dict[nn.Module, float] = {}
+
+    def watch(norm: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        found[norm] = inputs[0][batch.real].std(-1, correction=0).mean().item()
+
+    hooks = [norm.register_forward_pre_hook(watch) for norm in norms]
+    with evaluation_mode(model):
+        model.hidden(batch.inputs, batch.real)
+    for hook in hooks:
+        hook.remove()
+    return [found[norm] for norm in norms]
+
+
+# --- what is measured -----------------------------------------------------------------------------
+
+
+def columns(evaluations: list[dict[str, float]]) -> dict[str, list[float | None]]:
+    """What was measured, point by point; None after a run that diverged."""
+    keys = [key for key in (evaluations or [{"loss": 0.0}])[0] if key != "step"]
+    missing = [None] * (POINTS - len(evaluations))
+    return {key: [point[key] for point in evaluations] + missing for key in keys}
+
+
+def averages(values: list[float], steps: int) -> list[float | None]:
+    """The mean of each eighth of a run; None where it did not get there."""
+    length = steps // POINTS
+    parts = [values[i * length : (i + 1) * length] for i in range(POINTS)]
+    return [float(np.mean(part)) if part else None for part in parts]
+
+
+def _parts(batch: Batch) -> Iterator[Batch]:
+    for first in range(0, len(batch.inputs), SHARE):
+        yield Batch(*(part[first : first + SHARE] for part in batch))
+
+
+def score(model: nn.Module, test: Batch, *, batch_statistics: bool = False) -> float:
+    """Mean test loss over the targets that count."""
+    with evaluation_mode(model, batch_statistics=batch_statistics):
+        counts = [int(part.counted.sum()) for part in _parts(test)]
+        losses = [loss_of(model, part).item() for part in _parts(test)]  # type: ignore[arg-type]
+    return float(np.average(losses, weights=counts))
+
+
+def _modes(model: nn.Module, test: Batch) -> dict[str, float]:
+    """The test loss with the statistics of the batch, where evaluation would use an average."""
+    if not any(True for _ in model.buffers()):
+        return {}
+    return {"batch_loss": score(model, test, batch_statistics=True)}
+
+
+def inside(model: nn.Module, test: Batch, *, brief: bool = False) -> dict[str, Any]:
+    """What a few test sequences look like inside.
+
+    ``alike``: mean cosine between the last hidden states of two tokens; ``logit``: the largest
+    attention logit; and, unless ``brief``, ``stream``: root mean square after the embedding and
+    after each layer; ``gradients``: of each layer's last matrix, its norm.
+    """
+    assert isinstance(model, TransformerLM)
+    batch = Batch(*(part[:16] for part in test))
+    largest: list[float] = []
+
+    def watch(attention: Any, inputs: tuple[Tensor, ...]) -> None:
+        query, key, _ = attention.split(inputs[0])
+        logits = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+        largest.append(logits.abs().max().item())
+
+    hooks = [
+        layer.attention.register_forward_pre_hook(watch)  # type: ignore[union-attr]
+        for layer in model.layers
+    ]
+    mask = batch.real if model.mask_norms else None
+    with evaluation_mode(model):
+        x = model.embed(batch.inputs)
+        stream = [x.square().mean().sqrt().item()]
+        for layer in model.layers:
+            x = layer(x, mask)
+            stream.append(x[batch.real].square().mean().sqrt().item())
+        states = F.normalize(model.hidden(batch.inputs, batch.real)[batch.real][:256], dim=-1)
+        cosines = states @ states.T
+        count = len(states)
+        alike = ((cosines.sum() - count) / (count * (count - 1))).item()
+    for hook in hooks:
+        hook.remove()
+    found: dict[str, Any] = {"alike": alike, "logit": max(largest, default=0.0)}
+    if not brief:
+        found["stream"] = stream
+        found["gradients"] = gradients(model, batch)
+    return found
+
+
+def gradients(model: TransformerLM, batch: Batch) -> list[float]:
+    """The norm of the gradient of each layer's last matrix, first to last."""
+    last = [layer.feed_forward[2].weight for layer in model.layers]  # type: ignore[index, union-attr]
+    if not last:
+        return []
+    with torch.enable_grad():
+        return [g.norm().item() for g in torch.autograd.grad(loss_of(model, batch), last)]

@@ -1,0 +1,75 @@
+"""Marks on a page become numbers and tables when the page is built."""
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from normtutor_studies.engine import STUDIES, Study
+from normtutor_studies.store import Store, World
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
+
+PAGE = """# Page
+
+It falls by {measured}`seen / fall / 1` nats.
+
+```{study} seen
+```
+"""
+
+
+@pytest.fixture
+def record(tmp_path, monkeypatch):
+    world = World("page", lambda cell, rate, seed: {"loss": [2.0] * 7 + [1.5]}, {}, rate=1.0)
+    study = Study(
+        name="seen",
+        chapter=1,
+        question="Does it fall?",
+        arms={"only": {"rate": 1.0}},
+        worlds=[world],
+        control="Nothing else differs.",
+        predicts={"it learns": "it falls"},
+        rows={"fall": lambda study: 2.0 - study.final("page", "only")},
+    )
+    list(study.run(tmp_path))
+    monkeypatch.setitem(study.__dict__, "stores", {"page": Store(world, tmp_path)})
+    yield tmp_path
+    del STUDIES["seen"]
+
+
+def built(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """The page as text, and what the build warned of."""
+    source, warnings = folder / "source", io.StringIO()
+    source.mkdir()
+    (source / "index.md").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(sys, "path", [str(Path("book/_ext").resolve()), *sys.path])
+    with docutils_namespace():
+        app = Sphinx(
+            source, None, folder / "out", folder / "trees", "text",
+            confoverrides={"extensions": ["myst_parser", "measured"]},
+            status=None, warning=warnings,
+        )  # fmt: skip
+        app.build()
+    return (folder / "out" / "index.txt").read_text("utf-8"), warnings.getvalue()
+
+
+def test_marks_become_numbers_and_tables(record, monkeypatch):
+    text, warned = built(PAGE, record, monkeypatch)
+    assert not warned
+    assert "It falls by 0.5 nats." in text
+    for part in (
+        "Does it fall?",
+        "If it learns: it falls.",
+        "Nothing else differs.",
+        "1.500 ± 0.000",
+    ):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    "mark", ["seen / rise / 1", "unseen / fall / 1", "seen", "seen / fall / x"]
+)
+def test_a_mark_that_names_nothing_is_a_warning(mark, record, monkeypatch):
+    _, warned = built(f"# Page\n\nIt is {{measured}}`{mark}`.\n", record, monkeypatch)
+    assert "index.md" in warned and "WARNING" in warned
