@@ -28,7 +28,6 @@ from normtutor.experiments import (
     from_start_norms,
     gradient_sizes,
     input_drift,
-    larger_batches,
     last_norm_parts,
     learning_rate_sweep,
     learning_rate_sweep_longer,
@@ -38,7 +37,6 @@ from normtutor.experiments import (
     more_tokens_last_norm,
     noisy_batch_norm,
     noisy_batch_norm_longer,
-    norm_decay,
     power_statistics,
     qk_norm,
     qk_norm_embeddings,
@@ -102,11 +100,6 @@ def signed(values, digits: int = 3) -> str:
     return f"{'+' if mean > 0 else '−'}{said(values, digits)}"
 
 
-def larger_batch() -> str:
-    """Test loss of BatchNorm minus LayerNorm's, twelve layers, 1,024 tokens a step."""
-    return signed(larger_batches.rows(experiments.load("larger_batches"))["Pre-BatchNorm"])
-
-
 def sizes(build: str) -> dict:
     """Test losses of twelve layers by the size of the embeddings."""
     return embedding_sizes.by_size(experiments.load("embedding_sizes"), build)
@@ -149,10 +142,6 @@ def signed_by_depth(one: str, depths=(2, 6, 12, 24)) -> list[str]:
     return [signed(stability(one, "Pre-LN", depth)) for depth in depths]
 
 
-def topics(share: float):
-    return batch_composition.dose(experiments.load("batch_composition"), "masked batch")[share]
-
-
 def between(norm: str, share: float):
     return topic_doses.dose(experiments.load("topic_doses"), norm)[share]
 
@@ -164,13 +153,6 @@ def between_at(rate: float, norm: str):
     difference = topic_doses.losses(saved, norm, 0.25) - layer[len(topic_doses.TUNING) :]
     assert len(difference) == 5
     return difference
-
-
-def made_up(share: float):
-    saved = experiments.load("topic_share")
-    return saved.values("own", norm="batch", share=share) - saved.values(
-        "own", norm="layer", share=share
-    )
 
 
 def longer_than_300(norm: str):
@@ -186,29 +168,6 @@ def undivided(rate: float):
     return bare - whole
 
 
-def of_mixed(share: float):
-    """BatchNorm minus LayerNorm on mixed sequences, by the share of one-language batches."""
-    batch, layer = (
-        experiments.load("topic_share").values("loss", norm=norm, share=share)
-        for norm in ("batch", "layer")
-    )
-    return batch - layer
-
-
-def of_neighbours() -> str:
-    """What batches of neighbouring sentences cost the norms that see one token: the same."""
-    saved = experiments.load("batch_composition")
-    (cost,) = {
-        said(
-            saved.values("all", norm=norm, kind="document")
-            - saved.values("all", norm=norm, kind="shuffled"),
-            2,
-        ).split(" ")[0]
-        for norm in ("layer", "rms")
-    }
-    return cost
-
-
 def without_norm_on_sentences():
     return batch_composition.against_layer(
         experiments.load("batch_composition"), "none", "shuffled"
@@ -217,10 +176,6 @@ def without_norm_on_sentences():
 
 def logit_remedy(name: str):
     return logit_remedies.rows(experiments.load("logit_remedies"))[name]
-
-
-def with_decay_on_all(norm: str, strength: float):
-    return norm_decay.rows(experiments.load("norm_decay"))[f"{norm}, decay {strength:g}"]
 
 
 def in_larger_batches(warmup: int):
@@ -245,17 +200,6 @@ def for_longer(way: str, than: str, rate: float | None = None):
     saved = experiments.load("conditional_norms_longer")
     losses = conditional_norms_longer.losses
     return losses(saved, way, rate) - losses(saved, than)
-
-
-def conditional_loss(way: str) -> float:
-    """The loss of a way to bring in the condition after 1,500 steps, at its best rate."""
-    saved = experiments.load("conditional_norms_longer")
-    return float(conditional_norms_longer.losses(saved, way).mean())
-
-
-def share_of_zero(way: str) -> str:
-    """By how much a way ends below AdaLN-Zero, in percent of AdaLN-Zero's loss."""
-    return f"{100 * for_longer('AdaLN-Zero', way).mean() / conditional_loss('AdaLN-Zero'):.0f}"
 
 
 def with_qk_norm(rate: float):
@@ -296,14 +240,6 @@ def entropy_at_the_best_rate(norm: str, longer: bool) -> float:
     return float(saved.values("entropy", **where)[:, -1].mean())
 
 
-def lost_at_half_the_best_rate() -> float:
-    """What QK-norm costs there, in 300 steps and in 1,000: the same in whole hundredths."""
-    short, long = with_qk_norm(0.016), with_qk_norm_longer(0.008)
-    assert (short > 0).all() and (long > 0).all()
-    assert round(short.mean(), 2) == round(long.mean(), 2)
-    return float(short.mean())
-
-
 def largest_in_1000_steps() -> float:
     saved = experiments.load("qk_norm_longer")
     return max(
@@ -322,16 +258,6 @@ def growth_at_the_end(rate: float, depth: int = 12):
     return experiments.load("variance_growth").values("last_over_middle", **where)[:, -1]
 
 
-def faster_growth(faster: bool) -> str:
-    """The rates whose stream ends more than twice as large as at half depth, or those of less."""
-    saved, rates = experiments.load("variance_growth"), (1e-3, 4e-3, 16e-3)
-    losses = [saved.values("test", wiring="pre", depth=12, learning_rate=r).mean() for r in rates]
-    assert np.argmin(losses) == 2
-    sides = {rate: t_interval(growth_at_the_end(rate) - 2) for rate in rates}
-    assert all(abs(mean) > half for mean, half in sides.values())
-    return " and ".join(f"{rate:g}" for rate in rates if (sides[rate][0] > 0) == faster)
-
-
 def tied(norm: str):
     saved = experiments.load("rms_against_layer")
     return saved.values("loss", norm=norm) - saved.values("loss", norm="layer")
@@ -340,23 +266,6 @@ def tied(norm: str):
 def tied_longer(norm: str = "rms"):
     """How far it ends below LayerNorm after 1,500 steps, tied, three layers."""
     return -rms_against_layer_longer.difference(experiments.load("rms_against_layer_longer"), norm)
-
-
-def tied_and_large():
-    """RMSNorm minus LayerNorm in a tied model of three layers, embeddings 64 times as large."""
-    saved = experiments.load("final_norm")
-    rms, layer = (
-        final_norm.chosen(saved, norm=norm, final=True, tied=True, scale=64.0)["test"]
-        for norm in ("rms", "layer")
-    )
-    return rms - layer
-
-
-def norm_replaced():
-    """What a trained LayerNorm model loses when its centring is switched off."""
-    saved = experiments.load("rms_against_layer")
-    before = saved.values("loss", norm="layer")
-    return saved.values("loss_without_centring", norm="layer") - before
 
 
 def swapped(norm: str, key: str = "loss"):
@@ -422,15 +331,6 @@ def spread_of_gru_moves(norm: str) -> float:
     return float(np.mean(spread.max(axis=1) / spread.min(axis=1) - 1))
 
 
-def peri_beside_pre(key: str, rate: float) -> float:
-    """The stream's mean square at the end over Pre-LN's, or the loss minus Pre-LN's."""
-    saved = experiments.load("variance_growth_rates")
-    own, plain = (variance_growth_rates.values(saved, key, w, rate) for w in ("peri", "pre"))
-    if key == "stream":
-        return float(own[:, -1, -1].mean() / plain[:, -1, -1].mean())
-    return float((own - plain).mean())
-
-
 def wiring_at_best(name: str):
     """Its test loss minus Pre-LN's, each at its best of three rates."""
     saved = experiments.load("variance_growth_rates")
@@ -448,12 +348,6 @@ def peri_with_large_embeddings():
     assert not saved.values("clipped", wiring="peri").any()
     assert not plain.values("clipped", build="Pre-RMSNorm", depth=12).any()
     return variance_growth_embeddings.rows(saved)["Peri-LN"]
-
-
-def level_with_large_embeddings() -> str:
-    mean, half = t_interval(peri_with_large_embeddings())
-    assert abs(mean) + half < 0.01
-    return "level"
 
 
 def mean_over_spread_of_gru(norm: str) -> float:
@@ -525,19 +419,6 @@ def at_the_rate_of_300(key: str = "all"):
 def lost_in_training_mode():
     """What the larger rate costs BatchNorm on batches of equal length, in training mode."""
     return after_1500_at(0.064, "batch_all") - after_1500_at(0.016, "batch_all")
-
-
-def half_in_training_mode() -> str:
-    part, whole = (after_1500("masked batch", "length", key) for key in ("training mode", "all"))
-    assert 0.45 < part.mean() / whole.mean() < 0.55
-    assert (at_the_rate_of_300() > whole).all()
-    in_training = part - lost_in_training_mode()  # at that rate, a quarter of the chosen one
-    assert abs(in_training.mean()) < at_the_rate_of_300().mean() / 20
-    return (
-        f"in 1,500 steps, at the rate best for evaluation, {said(whole, 2)}, half of it in "
-        f"training mode; at a quarter of that rate {said(at_the_rate_of_300(), 1)}, nearly all in "
-        "evaluation)"
-    )
 
 
 def power_beside_batch(kind: str):
@@ -631,68 +512,11 @@ def share_of_the_mean():
     return saved.config["size"]["width"] * saved.values("end_ones", norm="rms")[:, -1]
 
 
-def decay_below_qk_norm() -> str:
-    saved = experiments.load("logit_remedies")
-
-    def losses(remedy: str) -> np.ndarray:
-        rates = (0.016, 0.128)
-        return np.array([saved.values("loss", remedy=remedy, learning_rate=r) for r in rates])
-
-    assert losses("decay").shape == (2, 5)
-    assert (losses("decay") < losses("qk-norm")).all()
-    found = experiments.load("qk_norm")
-    for norm in ("none", "rms"):
-        tried = (0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
-        means = [found.values("loss", qk_norm=norm, learning_rate=r).mean() for r in tried]
-        assert tried[np.argmin(means)] == 0.032
-    entropy = saved.values("entropy", remedy="decay", learning_rate=0.128)[:, -1]
-    assert entropy.min() > 0.999
-    return (
-        "at half and four times the best rate weight decay ended below QK-norm on all five seeds, "
-        "at four times with attention wiped out"
-    )
-
-
-def less_time(way: str) -> str:
-    least, most = times_of_rms_norm(way)
-    return f"{1 - most:.0%}"[:-1] + f" to {1 - least:.0%}"
-
-
 def hardly(way: str) -> str:
     """Less than a tenth, the least difference that the bars let one trust, at every shape."""
     least, most = times_of_rms_norm(way)
     assert 0.9 < least <= most < 1
     return "hardly"
-
-
-def without_last_norms():
-    """RMSNorm minus LayerNorm, twelve untied layers, nothing after the last."""
-    losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
-    return losses["Pre-RMSNorm", False, False] - losses["Pre-LN", False, False]
-
-
-def power_embeddings(depth: int) -> str:
-    """The factor from LayerNorm's best size of the embeddings to PowerNorm's, in a word."""
-    conditions = experiments.load("text_stability").config["conditions"]
-    scale = {c["build"]: c["scale"] for c in conditions if c["depth"] == depth}
-    return {4.0: "four"}[scale["Pre-PowerNorm"] / scale["Pre-LN"]]
-
-
-def power_with_usual_embeddings(depth: int) -> float:
-    """PowerNorm minus LayerNorm on the test part of the grids, each at its best rate."""
-
-    def best(build: str, grid: str) -> float:
-        where = {"build": build, "depth": depth, "scale": 1.0}
-        records = [r for run in experiments.load(grid).runs for r in run["records"]]
-        _, test = min(
-            (r["validation"], r["test"])
-            for r in records
-            if all(r[key] == value for key, value in where.items()) and r["validation"] is not None
-        )
-        return test
-
-    grid = "text_stability_rates" + ("_12" if depth == 12 else "")
-    return best("Pre-PowerNorm", "text_stability_rates_power") - best("Pre-LN", grid)
 
 
 def text_over_pixels(norm: int):
@@ -740,12 +564,6 @@ def behind_tanh(build: str, tied: bool) -> str:
     return said(quiet - tanh, 3)
 
 
-def behind_quiet_layer(tied: bool):
-    """Test loss of Fixup minus LayerNorm's without the last norm, three layers."""
-    rows = small_starts.rows(experiments.load("small_starts"))
-    return rows["Fixup, tied" if tied else "Fixup, untied"]
-
-
 def large_embeddings(tied: bool) -> str:
     """Test loss of Fixup minus LayerNorm's at its best, three layers."""
     layer = final_norm.chosen(experiments.load("final_norm"), norm="layer", tied=tied)["test"]
@@ -782,25 +600,10 @@ def without_factor(row: str):
     return fixup_factor.rows(experiments.load("fixup_factor"))[row]
 
 
-def last_norm_at_usual_size(tied: bool):
-    """Test loss of three layers of LayerNorm with the last norm, minus that without it."""
-    saved = experiments.load("final_norm")
-    cell = {"norm": "layer", "tied": tied, "scale": 1.0}
-    ends = [final_norm.chosen(saved, **cell, final=final)["test"] for final in (True, False)]
-    return ends[0] - ends[1]
-
-
 def without_factor_longer():
     """The same on a million tokens."""
     rows = fixup_factor_longer.rows(experiments.load("fixup_factor_longer"))
     return rows["no norm, Fixup"]
-
-
-def without_factor_behind_layer() -> float:
-    """The same minus Pre-LN's test loss, on average."""
-    behind = without_factor("best rate of each").mean()
-    at_twelve = text_stability.losses(experiments.load("text_stability"), 12)
-    return float(behind + (at_twelve["no norm, Fixup"] - at_twelve["Pre-LN"]).mean())
 
 
 def with_more_tokens(build: str, against: str = "Pre-LN"):
@@ -841,19 +644,6 @@ def batch_norm_against_no_layers():
     return twelve - text_stability.losses(saved, 0)["no norm"]
 
 
-def last_norm_at_the_usual_size():
-    """Untied test loss with the last norm minus without it, twelve layers, usual embeddings."""
-    found = experiments.load("embedding_sizes")
-    without = deep_last_norm.losses(experiments.load("deep_last_norm"))["Pre-LN", False, False]
-    with_it = embedding_sizes.by_size(found, "Pre-LN")[1.0]
-    return with_it[: len(without)] - without
-
-
-def rms_without_last_norm():
-    losses = deep_last_norm.losses(experiments.load("deep_last_norm"))
-    return losses["Pre-RMSNorm", False, False] - losses["Pre-LN", False, False]
-
-
 def without_warmup(wiring: str):
     """Test loss without warm-up minus with 300 steps of it, twelve layers on text."""
     saved = experiments.load("depth_on_text")
@@ -867,21 +657,9 @@ def behind_pre_ln():
     return post - pre
 
 
-def recomputed_late(size: int):
-    """Error in points against statistics recomputed before training."""
-    rows = fine_tuning.rows(experiments.load("fine_tuning"))
-    return rows[f"batches of {size}, training mode, then recomputed"]
-
-
 def in_fifty_epochs(way: str):
     """The same of each way, after 150 steps of 16."""
     return fine_tuning.rows(experiments.load("fine_tuning_longer"))[f"batches of 16, {way}"]
-
-
-def left_by(way: str, epochs: int):
-    """Errors in percent, batches of 16."""
-    saved = experiments.load({5: "fine_tuning", 50: "fine_tuning_longer"}[epochs])
-    return 100 * saved.values("error", way=way, batch_size=16)
 
 
 def taken_off_by_fifty_epochs():
@@ -1005,27 +783,6 @@ def seeds_of_sigmoid(rate: float) -> str:
     return f"{words[int((errors < 0.1).sum())]} of {words[len(errors)]}"
 
 
-def times_the_largest_rate() -> dict[str, str]:
-    """The largest rate with 60% right, from He's weights, over that without a norm."""
-    saved = experiments.load("scale_and_rate")
-    place = scale_and_rate.SCALES.index(1.0)
-    largest = {
-        norm: max(
-            rate
-            for rate, share in zip(
-                scale_and_rate.RATES,
-                scale_and_rate.trained(saved, norm)[:, place].mean(axis=0),
-                strict=True,
-            )
-            if share >= 0.6
-        )
-        for norm in scale_and_rate.NORMS
-    }
-    assert largest["batch"] == max(scale_and_rate.RATES)
-    words = {3: "three", 33: "thirty"}
-    return {norm: words[round(largest[norm] / largest["none"])] for norm in ("batch", "layer")}
-
-
 def kept_in_1000() -> np.ndarray:
     """Percent of BatchNorm's gain that noise behind it leaves over 1,000 steps."""
     return noisy_batch_norm_longer.kept(experiments.load("noisy_batch_norm_longer"))
@@ -1053,11 +810,6 @@ def sigmoids_in_1000(norm: str, scale: float, optimizer: str) -> np.ndarray:
     return rows[f"{what}, {optimizers[optimizer]}"]
 
 
-def sigmoids_below() -> str:
-    """What no seed exceeds from the larger weights after 1,000 steps of SGD, in whole percent."""
-    return f"in 1,000 steps below {np.ceil(sigmoids_in_1000('none', 4.0, 'sgd').max()):.0f}%; Adam"
-
-
 def curvature_after_400(words: str) -> str:
     """The words, if ηλ without a norm is below 1 at every look from step 400 on, on every seed."""
     saved = experiments.load("loss_landscape_longer")
@@ -1082,37 +834,15 @@ def ended_lower(rate: float) -> str:
     return signed(loss_landscape_longer.ended_lower(saved, rate), 1)
 
 
-def a_quarter_after_1000() -> str:
-    assert ended_lower(0.1).startswith("−2.0")
-    return "(0.019 against 0.037), after 1,000 a quarter."
-
-
 def right_in_1500(norm: str, scale: float) -> np.ndarray:
     """Percent of the test images right after 1,500 steps, at the best rate."""
     return scale_and_rate_longer.best(experiments.load("scale_and_rate_longer"), norm, scale)
-
-
-def at_other_scales() -> str:
-    """What 1,500 steps give without a norm at 0.71 and 1.4 times He's scale, and at He's."""
-    found = [right_in_1500("none", scale).mean() for scale in (0.7071, 1.4142, 1.0)]
-    assert right_in_1500("none", scale_and_rate.TORCH).max() < 10.5
-    return "in 1,500 steps, rates chosen anew, {:.0f}% or {:.0f}% (He's: {:.0f}%).".format(*found)
 
 
 def under_adam(norm: str, when: str, scale: float = scale_and_rate.TORCH) -> np.ndarray:
     """Percent of the test images right, at the best rate; ``when``: "early" after 150 steps."""
     saved = experiments.load("scale_and_rate_adam")
     return scale_and_rate_adam.best(saved, norm, scale, when)
-
-
-def rescued_by_adam() -> str:
-    found = [
-        under_adam(norm, when).mean() for norm in ("none", "batch") for when in ("early", "test")
-    ]
-    return (
-        "Adam rescues the first network, too: {:.0f}% in 150 steps, {:.0f}% in 1,000 "
-        "(BatchNorm: {:.0f}%, {:.0f}%)."
-    ).format(*found)
 
 
 def in_1500_steps() -> str:
@@ -1206,41 +936,6 @@ def sorted_best(wiring: str, *warmups: int):
     return remedies.at_best_rate(np.concatenate(cells, axis=1))[0]
 
 
-def warmed_at_the_largest_rate():
-    """What 60 steps of warm-up gain twelve layers of Pre-LN on sorting at 0.016."""
-    cold, warm = (
-        remedies.losses_by_rate(
-            experiments.load("warmup_map"), wiring="pre", depth=12, warmup=steps
-        )[:, -1]
-        for steps in (0, 60)
-    )
-    return cold - warm
-
-
-def gained_by_longer_warmup(short: int, long: int):
-    """Post-LN on sorting, each at its best rate: the loss with the shorter one minus the longer."""
-    mean, half = t_interval(sorted_best("post", 60) - sorted_best("post", 120))
-    assert abs(mean) < half
-    return sorted_best("post", short) - sorted_best("post", long)
-
-
-def wirings_at_their_best(depth: int):
-    """Post-LN minus Pre-LN on sorting, each at its best rate and warm-up."""
-    saved = experiments.load("warmup_map")
-    post, pre = (
-        np.concatenate(
-            [
-                remedies.losses_by_rate(saved, **c)
-                for c in saved.config["conditions"]
-                if (c["depth"], c["wiring"]) == (depth, wiring)
-            ],
-            axis=1,
-        )
-        for wiring in ("post", "pre")
-    )
-    return remedies.at_best_rate(post)[0] - remedies.at_best_rate(pre)[0]
-
-
 def small_pre(*warmups: int):
     """Test loss of Pre-LN with small weights, at the best rate of these warm-ups."""
     saved = experiments.load("small_pre_ln")
@@ -1317,16 +1012,6 @@ def followed(key: str, rate: float) -> np.ndarray:
     return experiments.load("update_size_rates").values(key, part="trace", learning_rate=rate)
 
 
-def come_apart() -> str:
-    """What becomes of tokens that are alike: at 0.002 some come apart, at 0.004 none."""
-    words = ["none", "one", "two", "three", "four", "five"]
-    likeness = followed("likeness", 2e-3)
-    assert (likeness[:, :21].max(1) > 0.999).all()
-    assert (followed("likeness", 4e-3)[:, 5:] > 0.999).all()
-    apart = words[(likeness[:, -1] < 0.5).sum()]
-    return f"at 0.002 they pass 0.999, and within 200 steps come apart on {apart} of five seeds"
-
-
 def losses_apart() -> list[float]:
     """The least and the largest loss of those that come apart; the others have learned little."""
     loss, apart = followed("loss", 2e-3)[:, -1], followed("likeness", 2e-3)[:, -1] < 0.5
@@ -1334,14 +1019,6 @@ def losses_apart() -> list[float]:
     assert loss[~apart].min() > 2.2
     assert followed("loss", 4e-3)[:, -1].min() > 2.3
     return [loss[apart].min(), loss[apart].max()]
-
-
-def stream_times_gradient(wiring: str = "post") -> np.ndarray:
-    """Size of the stream times that of the gradient over layers, over its value at layer 1."""
-    saved = experiments.load("depth_profiles")
-    where = {"wiring": wiring, "when": "untrained"}
-    product = (saved.values("signal", **where) * saved.values("gradient", **where))[:, 1:]
-    return (product / product[:, :1]).mean(0)
 
 
 def failures() -> np.ndarray:
@@ -1362,12 +1039,6 @@ def late_start(tied: bool) -> str:
 
 
 SENTENCES = {
-    "Post-LN's first step at 32 layers": (
-        "07_pre_ln_and_post_ln",
-        lambda: (
-            "moves Post-LN's output {} times as far as Pre-LN's (95% interval {} to {}; at 0.004,"
-        ).format(*as_far_as_pre_ln()),
-    ),
     "Post-LN's first step at 32 layers, in depth": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: (
@@ -1380,20 +1051,12 @@ SENTENCES = {
             "moves {} times as far ({} to {}) at 0.001 and {} times ({} to {}) at 0.004"
         ).format(*as_far_as_pre_ln(1e-3), *as_far_as_pre_ln(4e-3)),
     ),
-    "alike and apart again": ("07_pre_ln_and_post_ln", come_apart),
     "alike and apart again, in depth": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: (
             "at 0.002 all five seeds pass it, and after 200 steps three have come apart again, "
             "with losses of {:.1f} to {:.1f}, while at 0.004 none has"
         ).format(*losses_apart()),
-    ),
-    "stream times gradient": (
-        "07_pre_ln_and_post_ln",
-        lambda: (
-            "ends about where it began at layer 1, in Post-LN after a dip to "
-            f"{stream_times_gradient().min():.0%}"
-        ),
     ),
     "warm-up of six layers of Pre-LN": (
         "in_depth/07_pre_ln_and_post_ln",
@@ -1432,14 +1095,6 @@ SENTENCES = {
             f"{said(either('fixup'), 3)}, B2T {said(either('b2t'), 3)}"
         ),
     ),
-    "Pre-LN with small weights": (
-        "07_pre_ln_and_post_ln",
-        lambda: (
-            f"{said(sorted_best('post-small', 0) - sorted_best('pre', 60), 3)} nats below Pre-LN's "
-            f"with warm-up and {said(sorted_best('post-small', 0) - small_pre(0, 60), 3)} below "
-            "Pre-LN's with the same weights"
-        ),
-    ),
     "Pre-LN with small weights, in depth": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: (
@@ -1456,14 +1111,6 @@ SENTENCES = {
             f"+{said(longer('pre'), 3)}"
         ),
     ),
-    "120 steps of warm-up": (
-        "07_pre_ln_and_post_ln",
-        lambda: (
-            "With 120 steps of warm-up twelve layers of Post-LN are still behind, by "
-            f"{said(sorted_best('post', 120) - sorted_best('pre', 120), 3)}; "
-            f"after 800, 240 of them warm-up, by {said(behind_after_800(), 3)}."
-        ),
-    ),
     "twelve layers of both wirings for longer, in depth": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: (
@@ -1472,66 +1119,6 @@ SENTENCES = {
             f"{said(behind_after_800(), 3)} nats behind ({after_800('post'):.4f} against "
             f"{after_800('pre'):.4f}; behind on all five seeds; `wiring_longer`)"
         ),
-    ),
-    "twelve layers of both wirings for longer, in chapter 7": (
-        "07_pre_ln_and_post_ln",
-        lambda: f"(800: {after_800('post'):.3f} against {after_800('pre'):.3f})",
-    ),
-    "twelve layers of both wirings for longer, in the guide": (
-        "which_norm",
-        lambda: f"(in 800, {after_800('post'):.3f} against {after_800('pre'):.3f})",
-    ),
-    "Post-LN with smaller lower weights, in the questions": (
-        "questions",
-        lambda: (
-            f"it ended [{said(sorted_best('post-small', 0) - sorted_best('pre', 60), 3)} ahead]"
-        ),
-    ),
-    "both wirings, in the questions": (
-        "questions",
-        lambda: (
-            f"ended {said(wirings_at_their_best(6), 3)} nats ahead with six layers, which is weak "
-            f"evidence, and {said(wirings_at_their_best(12), 3)} behind with twelve "
-            f"({{numref}}`fig-wiring-ends`; after 800, {said(behind_after_800(), 3)})"
-        ),
-    ),
-    "batches of one kind, in the questions": (
-        "questions",
-        lambda: (
-            "equal lengths put masked BatchNorm "
-            f"{said(composed('masked batch', 'layer', 'length'), 2)} "
-            "nats per token behind LayerNorm on the same batches ({numref}`fig-seq-composition`; "
-            f"in 1,500, {said(after_1500('masked batch', 'length'), 2)}); one topic per batch "
-            f"({said(composed('masked batch', 'layer', 'topic'), 2)}, "
-            "{numref}`fig-pn-real-topics`) and neighbouring sentences "
-            f"({signed(composed('masked batch', 'layer', 'document'), 2)}) did not measurably. "
-            f"With one made-up language per batch it was {said(of_mixed(1.0), 2)} behind "
-            f"({{numref}}`fig-pn-topics`; in 1,500, {said(one_language('batch'), 2)}; in 300 of "
-            f"Pre-LN, {said(one_language_pre('batch'), 2)})."
-        ),
-    ),
-    "two domains, in the questions": (
-        "questions",
-        lambda: (
-            f"ended {said(of_mixed(1.0), 2)} nats per token behind LayerNorm after 300 steps of "
-            f"Post-LN, {said(one_language('batch'), 2)} after 1,500 ({{numref}}`fig-pn-topics`) "
-            f"and {said(one_language_pre('batch'), 2)} after 300 of Pre-LN"
-        ),
-    ),
-    "Post-LN with larger batches, in the guide": (
-        "which_norm",
-        lambda: (
-            f"of 1,024 they reached {in_larger_batches(300).mean():.2f} nats (no layers, tuned: "
-            f"{more_tokens.losses(experiments.load('more_tokens'))['no layers'].mean():.2f})"
-        ),
-    ),
-    "errors under decay, in the questions": (
-        "questions",
-        lambda: f"BatchNorm made {said(errors_under_decay(), 1, 100)} points fewer errors with it",
-    ),
-    "errors under decay, in the guide": (
-        "which_norm",
-        lambda: f"BatchNorm made {said(errors_under_decay(), 1, 100)} points fewer errors *with*",
     ),
     "how sharp attention is with a cap": (
         "in_depth/08_after_2020",
@@ -1544,15 +1131,6 @@ SENTENCES = {
     "how alike the tokens of Post-LN come without failing": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: f"At 0.001 Post-LN comes to at most {likeness_of_post_ln(1e-3).max():.4f},",
-    ),
-    "the largest rates of sixteen layers": (
-        "questions",
-        lambda: (
-            "with sixteen, from He's weights, in 150 steps, {batch} times or more with BatchNorm "
-            "(ten or more, if 41% right trains), at most {layer} with LayerNorm".format(
-                **times_the_largest_rate()
-            )
-        ),
     ),
     "effective β without a norm at a larger rate": (
         "in_depth/01_internal_covariate_shift",
@@ -1607,10 +1185,6 @@ SENTENCES = {
         "in_depth/01_internal_covariate_shift",
         lambda: f"by how one counts 0.3, where {seeds_of_sigmoid(0.3)} seeds train",
     ),
-    "what neighbours cost, in the questions": (
-        "questions",
-        lambda: f"training on neighbours cost these {of_neighbours()} nats, too",
-    ),
     "noise behind BatchNorm, at the end": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
@@ -1647,18 +1221,6 @@ SENTENCES = {
             f"{too_far('layer 1 of 2')}% above in the first and {too_far('layer 2 of 2')}% in the "
             f"second, with one layer at ten times the decay {too_far('0.05,')}% and at a tenth "
             f"{too_far('0.0005,')}%"
-        ),
-    ),
-    "lengths under momentum and AdamW, main line": (
-        "04_invariance",
-        lambda: f"here their weights ended {shorter_than_predicted()}% shorter",
-    ),
-    "sigmoids without a norm": (
-        "01_internal_covariate_shift",
-        lambda: (
-            f"SGD takes it to {said(sigmoid_errors('none', 4.0), 1)}% at the rate that "
-            f"two seeds chose, {said(sigmoid_errors('none', 4.0, 0.1), 1)}% at 0.1 (BatchNorm's: "
-            f"{sigmoid_errors('batch', 1.0).mean():.1f}%)"
         ),
     ),
     "sigmoids without a norm at the other rate": (
@@ -1735,26 +1297,6 @@ SENTENCES = {
             f"last ({below_over_above(2)})"
         ),
     ),
-    "LayerNorm replaced by RMSNorm before fine-tuning": (
-        "questions",
-        lambda: f"lost {said(norm_replaced(), 4)} nats before any fine-tuning",
-    ),
-    "LayerNorm replaced by RMSNorm, after fine-tuning": (
-        "questions",
-        lambda: f"kept LayerNorm ({said(swapped('rms'), 3)} apart)",
-    ),
-    "LayerNorm replaced by norms with running statistics": (
-        "questions",
-        lambda: (
-            "With BatchNorm, γ and β copied, they began "
-            f"{said(swapped('batch', 'before'), 1)} behind and ended {said(swapped('batch'), 3)} "
-            f"behind (fitted to the mean and spread of LayerNorm's outputs, "
-            f"{said(fitted('batch', 'before'), 2)} and "
-            f"{said(fitted('batch'), 3)}), with PowerNorm {said(swapped('power', 'before'), 1)} "
-            f"and {said(swapped('power'), 3)} (fitted, {said(fitted('power', 'before'), 2)} and "
-            f"{said(fitted('power'), 3)})"
-        ),
-    ),
     "swapped norms with fitted gain and shift, in depth": (
         "in_depth/05_rms_norm",
         lambda: (
@@ -1764,13 +1306,6 @@ SENTENCES = {
             f"({fitted_minus('BatchNorm, minus from the start')} apart); PowerNorm begins "
             f"{said(fitted('power', 'before'), 2)} behind and ends {said(fitted('power'), 3)} "
             f"behind, {fitted_minus('PN, minus copied')} higher than with copied ones"
-        ),
-    ),
-    "norms from the start, beside swapped ones": (
-        "questions",
-        lambda: (
-            f"ended {from_start('BatchNorm from the start, minus LN')} and "
-            f"{from_start('PN from the start, minus LN')} behind"
         ),
     ),
     "norms from the start, in depth": (
@@ -1857,11 +1392,6 @@ SENTENCES = {
             f"{said(sizes('Pre-LN')[1.0] - sizes('no norm, Fixup')[1.0], 2)} *ahead*"
         ),
     ),
-    "sigmoids, for longer": (
-        "01_internal_covariate_shift",
-        lambda: f"(after 1,000, {sigmoids_in_1000('none', 1.0, 'adamw').mean():.0f}%)",
-    ),
-    "sigmoids from larger weights, for longer": ("01_internal_covariate_shift", sigmoids_below),
     "sigmoids, for longer, in depth": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
@@ -1872,39 +1402,20 @@ SENTENCES = {
             f"{said(sigmoids_in_1000('batch', 1.0, 'sgd'), 1)}%)"
         ),
     ),
-    "curvature after 400 steps": (
-        "01_internal_covariate_shift",
-        lambda: curvature_after_400("after 400 it is below 1."),
-    ),
     "curvature after 400 steps, in depth": (
         "in_depth/01_internal_covariate_shift",
         curvature_at_equal_rates,
     ),
-    "smoother and slower, for longer": ("01_internal_covariate_shift", a_quarter_after_1000),
     "smoother and slower, for longer, in depth": (
         "in_depth/01_internal_covariate_shift",
         lambda: f"after 1,000 a quarter ({ended_lower(0.1)}; at rate 0.3 {ended_lower(0.3)})",
     ),
-    "noise, for longer": (
-        "01_internal_covariate_shift",
-        lambda: f"over 200 steps is left (in 1,000, {kept_in_1000().mean():.0f}%).",
-    ),
-    "noise, for longer, in the answers": (
-        "questions",
-        lambda: f"over 200 steps stayed ({kept_in_1000().mean():.0f}% over 1,000)",
-    ),
     "noise, for longer, in depth": ("in_depth/01_internal_covariate_shift", noisy_in_1000),
-    "other scales, for longer": ("01_internal_covariate_shift", at_other_scales),
-    "the first network under Adam": ("01_internal_covariate_shift", rescued_by_adam),
     "the first network under Adam, in the control": (
         "in_depth/01_internal_covariate_shift",
         lambda: ("Adam takes torch's scale to {:.0f} % ({:.0f} to {:.0f}) in 1,000 steps").format(
             *(f(under_adam("none", "test")) for f in (np.mean, np.min, np.max))
         ),
-    ),
-    "the first network under Adam, in the questions": (
-        "questions",
-        lambda: f"Adam in 1,000 gets {under_adam('none', 'test').mean():.0f}% right",
     ),
     "other scales, for longer, in depth": (
         "in_depth/01_internal_covariate_shift",
@@ -1926,17 +1437,6 @@ SENTENCES = {
             f"{said(without_factor('both at 0.016'), 3)})"
         ),
     ),
-    "Fixup without its factor, in the main line": (
-        "01_internal_covariate_shift",
-        lambda: f"(twelve layers without the factors: {without_factor_behind_layer():.2f} behind)",
-    ),
-    "Fixup without its factor, in an answer": (
-        "questions",
-        lambda: (
-            f"fixed at 1 they end {said(without_factor('best rate of each'), 3)} higher in 300 "
-            f"clipped steps of 256 tokens, on the million {said(without_factor_longer(), 3)}."
-        ),
-    ),
     "Fixup without its factor where layers pay": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
@@ -1944,104 +1444,9 @@ SENTENCES = {
             f"{said(without_factor_longer(), 3)} higher than with it"
         ),
     ),
-    "Fixup where layers pay": (
-        "01_internal_covariate_shift",
-        lambda: (
-            "Where twelve layers beat none, Fixup ends "
-            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm,"
-        ),
-    ),
-    "Fixup in fifteen minutes": (
-        "fifteen_minutes",
-        lambda: (
-            "Where twelve layers beat none, Fixup, tuned less finely, ended "
-            f"{np.mean(with_more_tokens('no norm, Fixup')):.2f} nats behind LayerNorm"
-        ),
-    ),
-    "a careful start in place of LayerNorm": (
-        "questions",
-        lambda: (
-            "a learned factor per branch twelve layers without any norm end "
-            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm on a million"
-        ),
-    ),
-    "Fixup beside two norms that agree": (
-        "questions",
-        lambda: (
-            "on a million tokens Fixup without a norm "
-            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm"
-        ),
-    ),
-    "Fixup where no norm is needed": (
-        "questions",
-        lambda: (
-            "Fixup, careful weights and learned factors, ended "
-            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm in our "
-            "Transformer of twelve layers on a million tokens"
-        ),
-    ),
-    "the noisy network at a large rate": (
-        "01_internal_covariate_shift",
-        lambda: (
-            "the lead at larger rates, "
-            f"{said(noisy_loss('none', 0.3) - noisy_loss('noisy batch', 0.3), 2)} at 0.3."
-        ),
-    ),
     "errors with two images": (
         "in_depth/03_batch_norm_vs_layer_norm",
         lambda: f"its errors cannot be told from GroupNorm's ({errors_with_two()} points fewer)",
-    ),
-    "Fixup in the guide": (
-        "which_norm",
-        lambda: (
-            f"{said(with_more_tokens('no norm, Fixup'), 3)} nats behind LayerNorm on "
-            f"a million tokens, Xavier's {with_more_tokens('no norm').mean():.2f} ("
-        ),
-    ),
-    "RMSNorm in tied models, in the guide": (
-        "which_norm",
-        lambda: (
-            f"Tied, three layers, 300 steps: {abs(tied('rms').mean()):.3f} ahead, with large "
-            f"embeddings (half as wide) {tied_and_large().mean():.3f} behind."
-        ),
-    ),
-    "QK-norm below the best rate, in the guide": (
-        "which_norm",
-        lambda: (
-            f"best rates: {said(with_large_embeddings(), 3)} nats ahead in 300 steps, "
-            f"{said(with_large_embeddings(longer=True), 3)} in 1,000. With ordinary ones, in both: "
-            "no visible gain at the best learning rate, "
-            f"{lost_at_half_the_best_rate():.2f} nats lost at half of it"
-        ),
-    ),
-    "warm-up of Pre-LN, in the questions": (
-        "questions",
-        lambda: (
-            f"lowered the loss of twelve layers by {said(warmed_at_the_largest_rate(), 2)} at the "
-            "largest rate, and at best rates by "
-            f"{said(sorted_best('pre', 0) - sorted_best('pre', 60), 3)}, weak evidence"
-        ),
-    ),
-    "how long to warm up, in the guide": (
-        "which_norm",
-        lambda: (
-            f"60 of 200 steps beat 20 by {said(gained_by_longer_warmup(20, 60), 2)}; 120 "
-            "against 60 is undecided"
-        ),
-    ),
-    "BatchNorm ahead, in chapter 3": (
-        "03_batch_norm_vs_layer_norm",
-        lambda: (
-            f"by {said(stability('Pre-BatchNorm', 'Pre-LN', 2), 3)} nats with two layers and "
-            f"{said(stability('Pre-BatchNorm', 'Pre-LN'), 3)} with twelve"
-        ),
-    ),
-    "BatchNorm with small embeddings, in chapter 3": (
-        "03_batch_norm_vs_layer_norm",
-        lambda: (
-            "At one of five sizes it ends "
-            f"{said(sizes('Pre-BatchNorm')[4.0] - sizes('Pre-LN')[4.0], 2)} behind with twelve"
-        ),
     ),
     "Post-LN by depth": (
         "in_depth/01_internal_covariate_shift",
@@ -2050,70 +1455,12 @@ SENTENCES = {
             f"{said(stability('Post-LN', 'Pre-LN', 6), 2)} with six"
         ),
     ),
-    "BatchNorm at twelve layers in larger batches": (
-        "03_batch_norm_vs_layer_norm",
-        lambda: f"of 1,024 tokens, not 256, level ({larger_batch()})",
-    ),
-    "PowerNorm at two and twelve layers": (
-        "06_power_norm",
-        lambda: (
-            f"ahead by {said(stability('Pre-PowerNorm', 'Pre-LN', 2), 3)} with two layers and "
-            f"embeddings {power_embeddings(2)} times LayerNorm's, level with twelve and "
-            f"equal ones ({signed(stability('Pre-PowerNorm', 'Pre-LN'))})"
-        ),
-    ),
-    "real topics": (
-        "06_power_norm",
-        lambda: (
-            f"{said(topics(1.0), 2)} nats behind LayerNorm with nothing but one-topic batches, and "
-            f"{said(topics(0.5), 2)} with half of them (made-up languages: {said(made_up(0.5), 2)})"
-        ),
-    ),
-    "recomputed at the end": (
-        "09_norms_at_work",
-        lambda: (
-            f"by {said(recomputed_late(16), 0)} points after fifteen steps of sixteen; after 150 "
-            f"it is undecided ({said(recomputed_late(2), 0)} ahead in batches of two, "
-            f"{said(in_fifty_epochs('training mode, then recomputed'), 1)} behind in batches of "
-            "sixteen)"
-        ),
-    ),
-    "fine-tuning in fifty epochs": (
-        "09_norms_at_work",
-        lambda: (
-            f"took {said(taken_off_by_fifty_epochs(), 0)} points off in fifty of sixteen. Even "
-            f"there frozen old statistics ended {said(in_fifty_epochs('eval(), old'), 1)} points"
-        ),
-    ),
-    "all five ways in fifty epochs": (
-        "09_norms_at_work",
-        lambda: "all five ways end at {:.0f} to {:.0f}%".format(
-            *(f(left_by(way, 50).mean() for way in fine_tuning.WAYS) for f in (min, max))
-        ),
-    ),
     "fine-tuning in fifty epochs, in depth": (
         "in_depth/09_norms_at_work",
         lambda: (
             f"not behind ({said(in_fifty_epochs('training mode, then recomputed'), 1)} points "
             f"ahead). There training after recomputing has taken "
             f"{said(taken_off_by_fifty_epochs(), 1)}"
-        ),
-    ),
-    "old statistics in fifty epochs": (
-        "questions",
-        lambda: (
-            f"frozen old statistics {said(in_fifty_epochs('eval(), old'), 1)} points behind "
-            "recomputed ones"
-        ),
-    ),
-    "frozen statistics that do not fit": (
-        "questions",
-        lambda: (
-            f"old statistics left {said(left_by('eval(), old', 5), 0)}% errors, recomputed ones "
-            f"{said(left_by('eval(), recomputed', 5), 0)}% "
-            "({numref}`fig-work-fine-tuning`); after 150 steps "
-            f"{said(left_by('eval(), old', 50), 0)}% and "
-            f"{said(left_by('eval(), recomputed', 50), 0)}%."
         ),
     ),
     "Post-LN's warm-up on text": (
@@ -2127,25 +1474,9 @@ SENTENCES = {
         "in_depth/07_pre_ln_and_post_ln",
         lambda: f"Warm-up changes the loss by {said(without_warmup('pre'), 3)} nats",
     ),
-    "end marks in batches of equal length": (
-        "03_batch_norm_vs_layer_norm",
-        lambda: f"better than LayerNorm, by {said(end_marks(), 2)} nats",
-    ),
     "end marks on the same batches": (
         "in_depth/03_batch_norm_vs_layer_norm",
         lambda: f"than LayerNorm does, by {said(end_marks(), 2)} on the same test batches",
-    ),
-    "equal lengths with the batch's statistics": (
-        "03_batch_norm_vs_layer_norm",
-        lambda: f"cannot be told from LayerNorm ({said(of_equal_length('without_gap'), 2)})",
-    ),
-    "equal lengths with pooled averages": (
-        "03_batch_norm_vs_layer_norm",
-        lambda: (
-            "averages over 25 shuffled ones beat those over 25 of equal length on all five seeds, "
-            f"by {gained_by_pooling()}, and leave a deficit of "
-            f"{said(of_equal_length('pooled'), 2)}"
-        ),
     ),
     "equal lengths with pooled averages, in depth": (
         "in_depth/03_batch_norm_vs_layer_norm",
@@ -2153,19 +1484,6 @@ SENTENCES = {
             f"helps the masked model on every seed, by {gained_by_pooling('running')} (by "
             f"{gained_by_pooling()} beside *recalibrated*), and leaves it "
             f"{said(of_equal_length('pooled'), 2)} behind"
-        ),
-    ),
-    "RMSNorm without the last norm, in chapter 5": (
-        "05_rms_norm",
-        lambda: (
-            f"without it RMSNorm is {said(without_last_norms(), 2)} behind in 300 clipped steps"
-        ),
-    ),
-    "PowerNorm with the usual embeddings": (
-        "06_power_norm",
-        lambda: (
-            "with the usual embeddings, on one seed, it is "
-            f"{power_with_usual_embeddings(2):.2f} and {power_with_usual_embeddings(12):.2f} behind"
         ),
     ),
     "text and pixels in the last norm": (
@@ -2188,27 +1506,12 @@ SENTENCES = {
         "in_depth/03_batch_norm_vs_layer_norm",
         lambda: f"any norm ends {said(composed('none', 'layer', 'shuffled'), 3)} *ahead*",
     ),
-    "RMSNorm in a tied model": (
-        "05_rms_norm",
-        lambda: f"RMSNorm is {said(tied('rms'), 3)} *ahead* with usual embeddings",
-    ),
-    "RMSNorm in a tied model after 1,500 steps": (
-        "05_rms_norm",
-        lambda: f"(in 1,500 steps, {said(tied_longer(), 3)}: they pass)",
-    ),
     "RMSNorm in a tied model after 1,500 steps, in depth": (
         "in_depth/05_rms_norm",
         lambda: (
             f"RMSNorm ends {said(tied_longer(), 3)} below LayerNorm (`rms_against_layer_longer`, "
             "five seeds, one of them above), and the 90% interval, −0.014 to 0.006, lies within "
             f"the margin. No norm is ahead by {said(tied_longer('none'), 3)} there"
-        ),
-    ),
-    "no norm in a tied model": (
-        "05_rms_norm",
-        lambda: (
-            f"with usual embeddings, no norm is best, {said(tied('none'), 2)} below LayerNorm (in "
-            f"1,500 steps, {said(tied_longer('none'), 3)})"
         ),
     ),
     "RMSNorm in a GRU": (
@@ -2237,20 +1540,6 @@ SENTENCES = {
             f"{max(map(spread_of_gru_moves, ('layer', 'rms'))):.0%}"
         ),
     ),
-    "norms in a GRU, in the guide": (
-        "which_norm",
-        lambda: (
-            f"LayerNorm lowers the loss by {said(of_gru('none'), 3)} nats per character, "
-            f"RMSNorm by {said(of_gru('rms'), 3)} more"
-        ),
-    ),
-    "norms in a GRU, in the questions": (
-        "questions",
-        lambda: (
-            f"was {said(of_gru('none'), 3)} nats per character lower than without a norm with "
-            f"LayerNorm, {said(of_gru('rms'), 3)} lower still with RMSNorm"
-        ),
-    ),
     "the gradient of Post-LN before training": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: f"in Post-LN the gradient dips to {said(dip_of_the_gradient(), 2)} of the first",
@@ -2265,11 +1554,6 @@ SENTENCES = {
             f"{said(between('batch', 0.75), 3)} and {said(between('power', 0.75), 3)}"
         ),
     ),
-    "PowerNorm against BatchNorm": (
-        "06_power_norm",
-        lambda: f"with equal lengths {said(composed('power', 'masked batch', 'length'), 2)} nats",
-    ),
-    "equal lengths, for longer": ("03_batch_norm_vs_layer_norm", half_in_training_mode),
     "shuffled, for longer, in depth": (
         "in_depth/03_batch_norm_vs_layer_norm",
         lambda: (
@@ -2300,14 +1584,6 @@ SENTENCES = {
         "in_depth/03_batch_norm_vs_layer_norm",
         lambda: f"it ends {said(after_1500('none', 'shuffled'), 3)} behind",
     ),
-    "PowerNorm against BatchNorm, for longer": (
-        "06_power_norm",
-        lambda: f"in 1,500, rates chosen anew, {said(-power_beside_batch('length'), 2)}",
-    ),
-    "PowerNorm against BatchNorm, for longer, in the table": (
-        "06_power_norm",
-        lambda: f"undecided (in 1,500 by {said(-power_beside_batch('length'), 2)})",
-    ),
     "PowerNorm against BatchNorm, for longer, in depth": (
         "in_depth/06_power_norm",
         lambda: (
@@ -2315,49 +1591,12 @@ SENTENCES = {
             f"sentences {said(-power_beside_batch('shuffled'), 3)}"
         ),
     ),
-    "one-language batches, for longer": (
-        "06_power_norm",
-        lambda: (
-            f"in 1,500 by {said(one_language('power'), 3)}, BatchNorm by "
-            f"{said(one_language('batch'), 2)}."
-        ),
-    ),
-    "one-language batches, for longer, in the table": (
-        "06_power_norm",
-        lambda: f"{said(one_language('batch') - one_language('power'), 2)} in 1,500; with equal",
-    ),
     "one-language batches, for longer, in depth": (
         "in_depth/06_power_norm",
         lambda: (
             f"PN ends {said(one_language('power'), 3)} behind it, BatchNorm "
             f"{said(one_language('batch'), 2)}, at its rate of 300 steps "
             f"{said(one_language('batch', rate=topic_share_longer.OF_300_STEPS), 2)}"
-        ),
-    ),
-    "one-language batches, Pre-LN": (
-        "06_power_norm",
-        lambda: (
-            f"set BatchNorm back by {said(one_language_pre('batch'), 2)} in 300 steps, PowerNorm "
-            f"by {said(one_language_pre('power'), 2)}"
-        ),
-    ),
-    "only the scale from one-language batches, Pre-LN": (
-        "06_power_norm",
-        lambda: (
-            f"its interval includes zero (Pre-LN: {said(one_language_pre('power-v'), 2)} behind"
-        ),
-    ),
-    "one-language batches by mode, Pre-LN": (
-        "06_power_norm",
-        lambda: (
-            f"with Pre-LN {said(one_language_pre('batch', 'own_batch'), 2)} and "
-            f"{said(evaluation_costs_pre(), 2)}."
-        ),
-    ),
-    "PowerNorm against BatchNorm, Pre-LN": (
-        "06_power_norm",
-        lambda: (
-            f"with Pre-LN {said(one_language_pre('batch') - one_language_pre('power'), 2)}), 0.42"
         ),
     ),
     "one-language batches, Pre-LN, in depth": (
@@ -2374,10 +1613,6 @@ SENTENCES = {
         ),
     ),
     "one-language batches by mode, for longer": ("in_depth/06_power_norm", one_language_by_mode),
-    "what end marks carry of the gap": (
-        "03_batch_norm_vs_layer_norm",
-        lambda: f"ends carry only {said(gap_of_end_marks(), 2)} of the gap",
-    ),
     "what end marks carry of the gap, in depth": (
         "in_depth/03_batch_norm_vs_layer_norm",
         lambda: f"explain only {said(gap_of_end_marks(), 2)} of the gap of 0.19",
@@ -2391,66 +1626,11 @@ SENTENCES = {
             )
         ),
     ),
-    "QK-norm at four times the best rate": (
-        "08_after_2020",
-        lambda: (
-            f"QK-norm is ahead on every seed, by {said(-with_qk_norm(0.128), 2)} nats, and ends "
-            "above its best"
-        ),
-    ),
-    "QK-norm at the best rate, in short": (
-        "08_after_2020",
-        lambda: (
-            f"changes the best loss by {signed(with_qk_norm(0.032))} nats with ordinary and "
-            f"−{said(with_large_embeddings(), 3)} with large embeddings"
-        ),
-    ),
-    "QK-norm at the best rate and below": (
-        "08_after_2020",
-        lambda: (
-            f"difference shows ({signed(with_qk_norm(0.032))}; in 1,000 steps "
-            f"{signed(with_qk_norm_longer(0.016), 4)}), at half of it it "
-            f"*costs* {said(with_qk_norm(0.016), 3)}. With large embeddings, each at its best, it "
-            f"*gains* {said(with_large_embeddings(), 3)}, in 1,000 steps "
-            f"{said(with_large_embeddings(longer=True), 3)}."
-        ),
-    ),
-    "growth at three rates": (
-        "08_after_2020",
-        lambda: (
-            "After 300 steps the stream levels off nowhere and grows faster than linearly at rates "
-            f"{faster_growth(True)}, not at {faster_growth(False)} (largest stream, lowest loss of "
-            "the three)."
-        ),
-    ),
-    "Post-LN on text in larger batches, as means": (
-        "07_pre_ln_and_post_ln",
-        lambda: (
-            f"reached {in_larger_batches(300).mean():.2f} with warm-up and "
-            f"{in_larger_batches(0).mean():.2f} without"
-        ),
-    ),
     "Post-LN on text in larger batches": (
         "in_depth/07_pre_ln_and_post_ln",
         lambda: (
             f"at {said(in_larger_batches(300), 3)} with warm-up 300 and at "
             f"{said(in_larger_batches(0), 3)} without"
-        ),
-    ),
-    "decay on γ": (
-        "09_norms_at_work",
-        lambda: f"{said(with_decay_on_all('LayerNorm', 0.1), 3)}, LayerNorm's at λ = 0.1",
-    ),
-    "decay on γ for 1,500 steps": (
-        "09_norms_at_work",
-        lambda: (
-            f"(five seeds) it is {errors_under_long_decay()} points, and none of the differences"
-        ),
-    ),
-    "γ after 1,500 steps of decay": (
-        "09_norms_at_work",
-        lambda: "after 1,500 at {:.2f} (LayerNorm) and {:.2f} (BatchNorm)".format(
-            *(gain_after_long_decay(norm).mean() for norm in ("layer", "batch"))
         ),
     ),
     "γ after 1,500 steps of decay, in depth": (
@@ -2461,14 +1641,6 @@ SENTENCES = {
             "zero there, of loss or of errors; BatchNorm's errors at λ = 1 differ by "
             f"{errors_under_long_decay()} points"
         ),
-    ),
-    "decay on γ for 1,500 steps, asked": (
-        "questions",
-        lambda: f"after 1,500 steps that was {errors_under_long_decay()} points",
-    ),
-    "decay on γ for 1,500 steps, in the guide": (
-        "which_norm",
-        lambda: f"*with* it, after 1,500 steps {errors_under_long_decay()} (",
     ),
     "AdaLN-Zero": (
         "in_depth/09_norms_at_work",
@@ -2499,30 +1671,6 @@ SENTENCES = {
             "at 0.01, the rate of the others, the distances are "
             f"{said(for_longer('AdaLN-Zero', 'AdaLN', 0.01), 3)} and "
             f"{said(for_longer('AdaLN-Zero', 'AdaLN-Zero, gates from one', 0.01), 3)}"
-        ),
-    ),
-    "gates from one": (
-        "questions",
-        lambda: (
-            "gates from zero ended "
-            f"{said(for_longer('AdaLN-Zero', 'AdaLN-Zero, gates from one'), 3)} above gates from "
-            f"one, of {conditional_loss('AdaLN-Zero, gates from one'):.3f},"
-        ),
-    ),
-    "gates from one, in the guide": (
-        "which_norm",
-        lambda: (
-            f"gates from one ended {share_of_zero('AdaLN-Zero, gates from one')}% lower, none "
-            f"{share_of_zero('AdaLN')}%."
-        ),
-    ),
-    "LN scaling": (
-        "08_after_2020",
-        lambda: (
-            "at best rates up to 0.064 (Peri-LN's), LN scaling and Peri-LN end "
-            f"{said(wiring_at_best('ln-scaling'), 3)} and {said(wiring_at_best('peri'), 3)} nats "
-            "below Pre-LN, and all above a tuned model without layers; with large ones Peri-LN is "
-            f"{level_with_large_embeddings()} with Pre-LN."
         ),
     ),
     "Peri-LN with large embeddings, in depth": (
@@ -2581,15 +1729,6 @@ SENTENCES = {
             f"and −{said(with_qk_norm(0.128), 2)} on the ten above"
         ),
     ),
-    "Peri-LN's stream and loss at two rates": (
-        "which_norm",
-        lambda: (
-            f"at {peri_beside_pre('stream', 4e-3):.1f} times Pre-LN's mean square at the rate "
-            f"0.004 and {peri_beside_pre('stream', 16e-3):.2f} times at 0.016, its loss "
-            f"{peri_beside_pre('test', 4e-3):.2f} higher and "
-            f"{-peri_beside_pre('test', 16e-3):.2f} lower"
-        ),
-    ),
     "three wirings at their best": (
         "in_depth/08_after_2020",
         lambda: (
@@ -2644,17 +1783,6 @@ SENTENCES = {
             f"{said(without_last_norm_at_three(False), 3)}"
         ),
     ),
-    "the last norm in chapter 5": (
-        "05_rms_norm",
-        lambda: (
-            f"last norm gains an untied model {np.mean(without_last_norm(False)):.2f} (RMSNorm: "
-            f"{np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f}) and a tied one "
-            f"{np.mean(without_last_norm(True)):.2f} "
-            f"({np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f}) "
-            "({numref}`fig-deep-last-norm`), and Fixup ends within 0.02 of both untied and "
-            f"{np.mean(behind_fixup(True)):.2f} ahead tied. In 1,000 larger steps, untied, it gains"
-        ),
-    ),
     "dynamic tanh without a last place": (
         "in_depth/05_rms_norm",
         lambda: (
@@ -2669,13 +1797,6 @@ SENTENCES = {
             f"{said(deep_tanh(True), 3)} tied"
         ),
     ),
-    "dynamic tanh after 1,000 steps": (
-        "08_after_2020",
-        lambda: (
-            f"after 1,000, ahead by at most {tanh_for_longer('no final norm, untied', -1)} without "
-            f"a last norm, tied with one {tanh_for_longer('final norm, tied')} behind."
-        ),
-    ),
     "dynamic tanh after 1,000 steps, in depth": (
         "in_depth/08_after_2020",
         lambda: (
@@ -2684,22 +1805,11 @@ SENTENCES = {
             f"with it, tied, {tanh_for_longer('final norm, tied')} behind"
         ),
     ),
-    "the low start at three layers": (
-        "08_after_2020",
-        lambda: f"gains starting at 0.1 leave at most {behind_tanh('small gains', True)}.",
-    ),
     "quiet starts at three layers": (
         "in_depth/08_after_2020",
         lambda: (
             f"ends {behind_tanh('small gains', True)} behind DyT, and without any norm Fixup "
             f"ends {behind_tanh('Fixup', True)} behind it"
-        ),
-    ),
-    "Fixup at three layers": (
-        "05_rms_norm",
-        lambda: (
-            f"leads there in all four, by {said(behind_quiet_layer(True), 3)} (tied) and "
-            f"{said(behind_quiet_layer(False), 3)} (untied)"
         ),
     ),
     "Fixup beside large embeddings": (
@@ -2714,12 +1824,6 @@ SENTENCES = {
         lambda: (
             f"untied model is {tanh_at_three(False)} ahead of DyT's best, its tied one "
             f"{tanh_at_three(True)} behind"
-        ),
-    ),
-    "dynamic tanh at three layers, in the chapter": (
-        "08_after_2020",
-        lambda: (
-            f"DyT is {tanh_at_three(True)} nats ahead tied and {tanh_at_three(False)} behind untied"
         ),
     ),
     "dynamic tanh with larger embeddings": (
@@ -2752,72 +1856,11 @@ SENTENCES = {
             f"{said(deep_tanh(False), 3)} and {said(deep_tanh(False, 'Pre-RMSNorm'), 3)}"
         ),
     ),
-    "dynamic tanh at twelve layers, in the guide": (
-        "which_norm",
-        lambda: (
-            f"DyT in twelve layers ended {said(deep_tanh(False), 3)} behind LayerNorm, and "
-            f"{said(deep_tanh(True), 3)} if"
-        ),
-    ),
-    "the last norm at twelve layers, in the guide": (
-        "which_norm",
-        lambda: (
-            f"ended {np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f} nats higher "
-            f"untied and {np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f} tied (LayerNorm: "
-            f"{np.mean(without_last_norm(False)):.2f} and "
-            f"{np.mean(without_last_norm(True)):.2f}; with small gains "
-            f"{np.mean(small_gains(False, True)):.2f} and {np.mean(small_gains(True, True)):.2f})"
-        ),
-    ),
-    "what the last norm costs with the usual embeddings, in the guide": (
-        "which_norm",
-        lambda: f"with the usual ones it cost LayerNorm {said(last_norm_at_the_usual_size(), 2)}",
-    ),
-    "decay beside QK-norm, in the guide": ("which_norm", decay_below_qk_norm),
-    "speed of RMSNorm, in the guide": (
-        "which_norm",
-        lambda: (
-            f"RMSNorm took {less_time('formula')} less time as separate operations and "
-            f"{hardly('compiled')} less compiled; torch's own took "
-            "{:.0f} to {:.0f} times as long".format(*times_of_rms_norm("torch"))
-        ),
-    ),
-    "BatchNorm with embeddings too small, in the guide": (
-        "which_norm",
-        lambda: (
-            f"{np.mean(sizes('Pre-BatchNorm')[4.0] - sizes('Pre-LN')[4.0]):.2f} behind with 256 "
-            "tokens a step, level with 1,024"
-        ),
-    ),
-    "RMSNorm without the last norm, in the guide": (
-        "which_norm",
-        lambda: (
-            f"without that norm RMSNorm ended {said(rms_without_last_norm(), 2)} nats behind in "
-            "300 clipped steps"
-        ),
-    ),
     "BatchNorm at its best, in depth": (
         "in_depth/01_internal_covariate_shift",
         lambda: (
             f"a deep network gains {said(batch_norm_against_no_layers(), 3)} nats at best "
             "(BatchNorm, twelve layers)"
-        ),
-    ),
-    "the last norm in the questions": (
-        "questions",
-        lambda: (
-            f"ends {np.mean(without_last_norm(False)):.2f} nats lower with the last norm than "
-            f"without, a tied one {np.mean(without_last_norm(True)):.2f}, with RMSNorm "
-            f"{np.mean(without_last_norm(False, 'Pre-RMSNorm')):.2f} and "
-            f"{np.mean(without_last_norm(True, 'Pre-RMSNorm')):.2f}"
-        ),
-    ),
-    "the last norm on more tokens": (
-        "05_rms_norm",
-        lambda: (
-            "In 1,000 larger steps, untied, it gains at most "
-            f"{said(gained_by_last_norm('Pre-LN'), 3)} "
-            f"(RMSNorm: {said(gained_by_last_norm('Pre-RMSNorm'), 3)})."
         ),
     ),
     "the last norm on more tokens, in depth": (
@@ -2826,29 +1869,6 @@ SENTENCES = {
             f"the last norm gains at most {said(gained_by_last_norm('Pre-LN'), 3)} with LayerNorm "
             f"and {said(gained_by_last_norm('Pre-RMSNorm'), 3)} with RMSNorm"
         ),
-    ),
-    "RMSNorm on more tokens": (
-        "05_rms_norm",
-        lambda: f"RMSNorm ends {said(with_more_tokens('Pre-RMSNorm'), 3)} nats lower",
-    ),
-    "the last norm at three layers with the usual embeddings": (
-        "05_rms_norm",
-        lambda: (
-            "the last norm costs LayerNorm "
-            f"{np.mean(last_norm_at_usual_size(True)):.2f} nats tied, "
-            f"{np.mean(last_norm_at_usual_size(False)):.2f} untied"
-        ),
-    ),
-    "the last norm on more tokens, in the questions": (
-        "questions",
-        lambda: (
-            f"untied, it gained LayerNorm {said(gained_by_last_norm('Pre-LN'), 3)} and RMSNorm "
-            f"{said(gained_by_last_norm('Pre-RMSNorm'), 3)}."
-        ),
-    ),
-    "the last norm on more tokens, in the guide": (
-        "which_norm",
-        lambda: f"larger ones, untied, {said(gained_by_last_norm('Pre-RMSNorm'), 3)}.",
     ),
     "more tokens": (
         "in_depth/01_internal_covariate_shift",
@@ -2892,10 +1912,6 @@ SENTENCES = {
             f"{said(behind_fixup(True, 'Pre-RMSNorm'), 3)} of RMSNorm"
         ),
     ),
-    "no norm on sorting, at the best rate": (
-        "05_rms_norm",
-        lambda: f"At 0.008, the best rate of all nine, {said(undivided(0.008), 3)} of that is left",
-    ),
     "two layers on text without a norm": (
         "in_depth/01_internal_covariate_shift",
         lambda: f"end {said(without_norm_on_sentences(), 3)} *ahead* of LayerNorm",
@@ -2903,10 +1919,6 @@ SENTENCES = {
     "decay at a large rate": (
         "in_depth/08_after_2020",
         lambda: f"decay (+{said(decay_at_a_large_rate(), 3)}) is undecided",
-    ),
-    "errors under decay, in the chapter": (
-        "09_norms_at_work",
-        lambda: f"BatchNorm makes {said(errors_under_decay(), 1, 100)} points fewer errors",
     ),
     "errors under decay, in depth": (
         "in_depth/09_norms_at_work",
@@ -3003,8 +2015,6 @@ def test_only_rules_for_each_gradient_or_without_memory_part_the_tokens():
         f"Pre-LN ends at {as_is}, with each gradient at length 1 at {scaled}, without memory at "
         f"{forgetful}"
     ) in depth
-    main = text_of("07_pre_ln_and_post_ln")
-    assert "on four of five seeds, with each gradient rescaled to length 1" in main
 
 
 def test_a_feature_that_is_rare_at_random_needs_to_be_rarer():
