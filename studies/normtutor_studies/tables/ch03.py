@@ -4,7 +4,7 @@ from normtutor_studies.engine import Study
 from normtutor_studies.store import Cell
 from normtutor_studies.worlds import SEQUENCES
 
-NORMS = {"LayerNorm": "layer", "BatchNorm": "batch", "PowerNorm": "power"}
+NORMS = {"LayerNorm": "layer", "BatchNorm": "batch"}
 BATCHES: dict[str, Cell] = {
     "varied lengths": {"lengths": "varied"},
     "equal lengths": {"lengths": "equal"},

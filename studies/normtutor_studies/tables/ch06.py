@@ -39,8 +39,13 @@ Study(
     question="Does subtracting a batch's mean do the harm, or dividing by its scale?",
     predicts={"the mean": "PowerNorm-V, which subtracts none, ends below BatchNorm"},
     arms={
-        f"{label}, one topic": {"norm": norm, "lengths": "varied", "share": 1.0}
-        for label, norm in (("BatchNorm", "batch"), ("PowerNorm-V", "power-v"))
+        label: {"norm": norm, "lengths": "varied", "share": 1.0}
+        for label, norm in (
+            ("LayerNorm", "layer"),
+            ("BatchNorm", "batch"),
+            ("PowerNorm-V", "power-v"),
+            ("PowerNorm", "power"),
+        )
     },
     worlds=SEQUENCES,
     control="PowerNorm-V takes its one statistic from the batch, as BatchNorm does.",

@@ -12,8 +12,6 @@ Study(
         "Pre-LN": {"wiring": "pre"},
         "Peri-LN": {"wiring": "peri"},
         "scaled": {"wiring": "ln-scaling"},
-        "norm after the branch": {"wiring": "out"},
-        "mixed": {"wiring": "mix"},
     },
     worlds=SEQUENCES,
     control="Each at its own rate; the stream is measured on test sequences.",
