@@ -1,4 +1,4 @@
-"""Run the studies: ``python -m normtutor_studies run [NAME ...]``; without a command, list them."""
+"""List the studies; ``run`` them, or ``report`` what their comparisons show."""
 
 import argparse
 import sys
@@ -8,6 +8,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from normtutor_studies.engine import STUDIES, Study
+from normtutor_studies.numbers import written
 from normtutor_studies.store import RECORDS
 from normtutor_studies.tables import study
 
@@ -21,11 +22,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("--world", help="in this world alone")
     run.add_argument("--directory", type=Path, default=Path("runs"), help="default: runs")
     run.add_argument("--record", action="store_true", help="into the book's own record")
+    read = commands.add_parser("report", help="what the comparisons on record show, as a table")
+    read.add_argument("names", nargs="*", metavar="NAME", help="studies; by default all")
     chosen = parser.parse_args(arguments)
     if chosen.command == "run":
         folder = RECORDS if chosen.record else chosen.directory
         for one in [study(name) for name in chosen.names or STUDIES]:
             make(one, folder, chosen.world)
+    elif chosen.command == "report":
+        print("| study | comparison | world | half | end | one sign | main line |")
+        print("| --- | --- | --- | ---: | ---: | --- | --- |")
+        for name in chosen.names or STUDIES:
+            for line in report(study(name)):
+                print(f"| {' | '.join(line)} |")
     else:
         for one in STUDIES.values():
             state = "on record" if one.complete() else "not on record"
@@ -38,6 +47,27 @@ def make(one: Study, folder: Path, world: str | None = None) -> None:
     with tqdm(one.run(folder, world), desc=one.name, unit="run", file=sys.stderr) as bar:
         for run in bar:
             bar.set_postfix(loss=run["loss"][-1])
+
+
+def report(one: Study) -> list[list[str]]:
+    """Each comparison of a study in each world: what was found, and what a main line may say."""
+    lines = []
+    for label, against in one.pairs:
+        for world in one.stores:
+            row = [one.name, f"{label} - {against}", world]
+            try:
+                effect = one.effect(world, label, against)
+            except LookupError:
+                lines.append([*row, *["not on record"] * 2, "", ""])
+                continue
+            try:
+                enters = "yes" if one.enters(label, against) else "no"
+            except LookupError:
+                enters = ""
+            sign = {1: "+", -1: "-", 0: "no"}[effect.sign]
+            found = (written(values, "3±") for values in (effect.half, effect.full))
+            lines.append([*row, *found, sign, enters])
+    return lines
 
 
 if __name__ == "__main__":

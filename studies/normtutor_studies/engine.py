@@ -60,9 +60,11 @@ class Study:
     worlds : sequence of World
     control : str
         What else could explain the result, and what was done about it.
+    pairs : sequence of pairs of str
+        The comparisons that the question asks for: an arm, and the one that it is held against.
     rows : mapping
         Named quantities: functions of the study that return one number per seed. Pages, figures
-        and the ledger read them by name.
+        and the ledger read them by name. Losses and their differences need none; see :meth:`row`.
     finding : str
         What was found, in words, where something was.
     holds : function
@@ -77,6 +79,7 @@ class Study:
     worlds: Sequence[World]
     control: str
     predicts: Mapping[str, str] = field(default_factory=dict)
+    pairs: Sequence[tuple[str, str]] = ()
     rows: Mapping[str, Callable[["Study"], np.ndarray]] = field(default_factory=dict)
     finding: str = ""
     holds: Callable[["Study"], bool] | None = None
@@ -88,6 +91,8 @@ class Study:
             raise ValueError(f"there are two studies called {self.name!r}.")
         for world, (_, cell) in product(self.worlds, self.arms.items()):
             world.full(without_rate(cell))
+        if unknown := {label for pair in self.pairs for label in pair} - self.arms.keys():
+            raise ValueError(f"{self.name} has no arm {', '.join(sorted(unknown))}.")
 
     @cached_property
     def stores(self) -> dict[str, Store]:
@@ -180,16 +185,25 @@ class Study:
     def row(self, name: str) -> np.ndarray:
         """A named quantity, one number per seed.
 
+        Beside :attr:`rows` there are "WORLD: ARM", the test loss at the end, and
+        "WORLD: ARM - ARM", the difference of two.
+
         Raises
         ------
         KeyError
             If this study has no such row.
         """
-        if name not in self.rows:
-            raise KeyError(
-                f"{self.name} has no row {name!r}; it has {', '.join(self.rows) or 'none'}."
-            )
-        return np.asarray(self.rows[name](self), dtype=float)
+        if name in self.rows:
+            return np.asarray(self.rows[name](self), dtype=float)
+        world, _, arms = name.partition(": ")
+        label, _, against = arms.partition(" - ")
+        if world in self.stores and label in self.arms and against in ("", *self.arms):
+            return self.effect(world, label, against).full if against else self.final(world, label)
+        raise KeyError(
+            f"{self.name} has no row {name!r}; it has {', '.join(self.rows) or 'none'}, and "
+            f"'WORLD: ARM' or 'WORLD: ARM - ARM' with {', '.join(self.stores)} and "
+            f"{', '.join(self.arms)}."
+        )
 
     def enters(self, label: str, against: str) -> bool:
         """Whether a difference may stand in a main line: one sign, everywhere."""

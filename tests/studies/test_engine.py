@@ -58,6 +58,19 @@ def test_an_effect_is_read_at_half_and_at_full_length(made):
     assert not made.enters("low", "low")
 
 
+def test_losses_and_their_differences_are_rows_without_a_name(made):
+    np.testing.assert_allclose(made.row("toy: high"), made.final("toy", "high"))
+    np.testing.assert_allclose(made.row("toy: high - low"), 1.0, atol=1e-4)
+    for wrong in ("toy: hgih", "toy: high - lwo", "yot: high", "high"):
+        with pytest.raises(KeyError, match="has no row"):
+            made.row(wrong)
+
+
+def test_a_comparison_names_arms_that_there_are():
+    with pytest.raises(ValueError, match="has no arm hgih"):
+        toy_study("misnamed", {"high": {}}, pairs=[("hgih", "high")])
+
+
 @pytest.mark.parametrize(
     ("half", "full", "sign"),
     [

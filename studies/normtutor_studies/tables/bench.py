@@ -11,6 +11,7 @@ for name, worlds in (("layers_pay", SEQUENCES), ("layers_pay_on_signals", SIGNAL
         chapter=0,
         question="Is the network better than one without layers, and than one layer?",
         arms={label: {"depth": depth} for label, depth in DEPTHS.items()},
+        pairs=[("no layers", "six layers"), ("one layer", "six layers")],
         worlds=worlds,
         control="Every depth has its own learning rate. No layers: embeddings, or pixels, and the "
         "output matrix alone.",

@@ -52,6 +52,11 @@ Study(
         "BatchNorm, noise behind it": {"norm": "batch", "noise": 1.0},
         "noise alone": {"norm": "none", "noise": 1.0},
     },
+    pairs=[
+        ("no norm", "BatchNorm"),
+        ("no norm", "BatchNorm, noise behind it"),
+        ("BatchNorm, noise behind it", "BatchNorm"),
+    ],
     worlds=SIGNALS,
     control="Each at its own rate; the noise alone is an arm of its own. Noise is no internal "
     "covariate shift: that is caused by the parameters.",
@@ -70,6 +75,7 @@ Study(
         "no norm": {"wiring": "none"},
         "no norm, Fixup": {"wiring": "fixup"},
     },
+    pairs=[("no norm", "LayerNorm"), ("no norm, Fixup", "LayerNorm")],
     worlds=SEQUENCES,
     control="Each at its own learning rate. Fixup's branches have a learned factor and start at "
     "zero.",
@@ -85,6 +91,11 @@ Study(
         for label, norm in NORMS.items()
         for size in (4, 16, 64)
     },
+    pairs=[
+        (f"{label}, {size}", f"BatchNorm, {size}")
+        for label in ("no norm", "LayerNorm")
+        for size in (4, 16, 64)
+    ],
     worlds=SIGNALS,
     control="Every run sees the same number of examples, and each has its own rate; norms are "
     "compared at one size of batch.",

@@ -24,6 +24,7 @@ Study(
         for kind, cell in BATCHES.items()
         for label, norm in NORMS.items()
     },
+    pairs=[(f"BatchNorm, {kind}", f"LayerNorm, {kind}") for kind in BATCHES],
     worlds=SEQUENCES,
     control="The same tests for all, mixed and of varied lengths; norms are told what is padding; "
     "each arm has its own rate. The loss with the statistics of the test batch is recorded beside "
@@ -39,6 +40,7 @@ Study(
         "masked": {"norm": "batch", "lengths": "varied"},
         "unmasked": {"norm": "batch", "lengths": "varied", "mask": False},
     },
+    pairs=[("unmasked", "masked")],
     worlds=SEQUENCES,
     control="Padding is no target, and no token attends to it.",
 )

@@ -9,6 +9,7 @@ Study(
     question="Does a model end worse without the mean?",
     predicts={"centring matters": "RMSNorm ends higher", "the scale is all": "the two end alike"},
     arms={"LayerNorm": {"norm": "layer"}, "RMSNorm": {"norm": "rms"}},
+    pairs=[("RMSNorm", "LayerNorm")],
     worlds=SEQUENCES,
     control="Each at its own rate. Alike means: the interval of the difference lies within a tenth "
     "of what a norm gains over none; fixed before the first run.",
@@ -30,6 +31,9 @@ Study(
         "scale detached": {"norm": "detach:on:detached"},
         "no scale": {"norm": "detach:on:off"},
     },
+    pairs=[
+        (label, "LayerNorm") for label in ("no mean", "mean detached", "scale detached", "no scale")
+    ],
     worlds=SEQUENCES,
     control="A detached statistic leaves the forward pass as it is. Each arm has its own rate.",
 )

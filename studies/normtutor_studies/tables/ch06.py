@@ -28,6 +28,12 @@ for _world, _sizes in SIZES.items():
             for size in _sizes
             for label, cell in NORMS.items()
         },
+        pairs=[
+            (f"{label}, {size}", f"{against}, {size}")
+            for size in _sizes
+            for label in ("PowerNorm", "PowerNorm, warmed up")
+            for against in ("LayerNorm", "BatchNorm")
+        ],
         worlds=[_world],
         control="Each at its own rate, at each size of batch; PowerNorm with and without a "
         "warm-up of its own.",
@@ -47,6 +53,11 @@ Study(
             ("PowerNorm", "power"),
         )
     },
+    pairs=[
+        ("BatchNorm", "PowerNorm-V"),
+        ("PowerNorm-V", "LayerNorm"),
+        ("PowerNorm", "LayerNorm"),
+    ],
     worlds=SEQUENCES,
     control="PowerNorm-V takes its one statistic from the batch, as BatchNorm does.",
 )

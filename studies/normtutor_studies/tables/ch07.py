@@ -32,6 +32,12 @@ Study(
         for label, wiring in WIRINGS.items()
         for warmup in (0.0, 0.1)
     },
+    pairs=[
+        ("Post-LN, warm-up 0", "Pre-LN, warm-up 0"),
+        ("Post-LN, warm-up 0.1", "Pre-LN, warm-up 0.1"),
+        ("Post-LN, warm-up 0", "Post-LN, warm-up 0.1"),
+        ("Pre-LN, warm-up 0", "Pre-LN, warm-up 0.1"),
+    ],
     worlds=SEQUENCES,
     control="Each wiring at its own rate for each length of the warm-up.",
 )
@@ -49,6 +55,7 @@ Study(
         "Post-LN": {"wiring": "post", "warmup": 0.0, "rate": 4e-3},
         "Post-LN, short memory": {"wiring": "post", "warmup": 0.0, "beta2": 0.5, "rate": 4e-3},
     },
+    pairs=[("Post-LN", "Post-LN, short memory"), ("Post-LN", "Pre-LN")],
     worlds=SEQUENCES,
     control="The same rate, at which Post-LN without warm-up stalls.",
 )
@@ -68,6 +75,7 @@ Study(
             "ReZero": "rezero",
         }.items()
     },
+    pairs=[("Post-LN", label) for label in ("DeepNorm", "Admin", "ReZero", "Pre-LN")],
     worlds=SEQUENCES,
     control="None has warm-up; each has its own rate.",
 )

@@ -13,6 +13,7 @@ Study(
         "Peri-LN": {"wiring": "peri"},
         "scaled": {"wiring": "ln-scaling"},
     },
+    pairs=[("Peri-LN", "Pre-LN"), ("scaled", "Pre-LN")],
     worlds=SEQUENCES,
     control="Each at its own rate; the stream is measured on test sequences.",
 )
@@ -31,6 +32,7 @@ Study(
         "without, 0.064": {"qk_norm": "none", "rate": 64e-3},
         "with, 0.064": {"qk_norm": "rms", "rate": 64e-3},
     },
+    pairs=[("with", "without"), ("without, 0.064", "with, 0.064")],
     worlds=SEQUENCES,
     control="Each at its own rate, and both at one rate that is too large.",
 )
@@ -47,6 +49,7 @@ Study(
         "0.8": {"norm": "tanh", "alpha": 0.8, "learned_scale": True},
         "2": {"norm": "tanh", "alpha": 2.0, "learned_scale": True},
     },
+    pairs=[(start, "LayerNorm, learned scale") for start in ("0.5", "0.8", "2")],
     worlds=SEQUENCES,
     control="Its authors' recipe: a learned factor on the embeddings, and α's start chosen. "
     "LayerNorm gets the factor, too.",
@@ -63,6 +66,7 @@ Study(
         "four times larger": {"embedding_scale": 4.0},
         "no last norm": {"final_norm": False},
     },
+    pairs=[(label, "usual") for label in ("tied", "four times larger", "no last norm")],
     worlds=SEQUENCES,
     control="One thing is changed at a time; each at its own rate.",
 )
@@ -80,6 +84,7 @@ Study(
         "fixed one by one": {"then": "fix one by one"},
         "fixed at once": {"then": "fix"},
     },
+    pairs=[("fixed one by one", "kept"), ("fixed at once", "kept")],
     worlds=SEQUENCES,
     control="The same trained models, and the same second training, a fourth as long, for the "
     "model that keeps its norms. Each arm has its own rate in it.",

@@ -24,6 +24,7 @@ Study(
         "BatchNorm": {"then": "batch"},
         "PowerNorm": {"then": "power"},
     },
+    pairs=[(label, "kept") for label in ("RMSNorm", "BatchNorm", "PowerNorm")],
     worlds=SEQUENCES,
     control="The same trained models, and the same second training, a fourth as long, for the "
     "model that keeps LayerNorm. Each arm has its own rate in it.",

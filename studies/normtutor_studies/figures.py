@@ -1,0 +1,149 @@
+"""Figures of the studies: what is on record, drawn; nothing is run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from normtutor import plotting
+from normtutor.plotting.style import NO_NORM, NORM_COLOURS, OTHER_COLOURS, PALETTE
+from normtutor_studies.engine import Study
+from normtutor_studies.store import Cell, World
+from normtutor_studies.tables import study
+from normtutor_studies.worlds.transformers import LATER
+
+TITLES = {
+    "code": "Source code",
+    "formulas": "Formulas",
+    "perceptron": "Perceptron",
+    "convolutions": "Convolutional network",
+}
+
+
+def curves(
+    name: str,
+    arms: Sequence[str] | None = None,
+    *,
+    key: str = "loss",
+    ylabel: str | None = None,
+    colours: Mapping[str, str] | None = None,
+) -> Figure:
+    """Draw what was recorded along the run, a panel per world: means over seeds in 95% intervals.
+
+    Parameters
+    ----------
+    name : str
+        Of a study on record.
+    arms : sequence of str, optional
+        Which of its arms; by default all.
+    key : str
+        What is drawn; by default the test loss.
+    ylabel : str, optional
+        With its unit, where ``key`` is not the loss.
+    colours : mapping from an arm to a colour, optional
+    """
+    one = study(name)
+    chosen = list(arms or one.arms)
+    figure, panels = _panels(one)
+    for world, ax in zip(one.worlds, panels, strict=True):
+        full = world.full({k: v for k, v in one.arms[chosen[0]].items() if k != "rate"})
+        x, xlabel = _along(full)
+        plotting.curves(
+            x,
+            {arm: one.values(world.name, arm, key) for arm in chosen},
+            xlabel=xlabel,
+            ylabel=ylabel or f"test loss ({world.unit})",
+            colours=_colours(chosen, colours),
+            ax=ax,
+        )
+        if legend := ax.get_legend():
+            legend.remove()
+    plotting.label_lines(panels)
+    return figure
+
+
+def ends(name: str, arms: Sequence[str] | None = None, **colours: str) -> Figure:
+    """Draw the test loss at the end, a dot per seed and a bar at their mean, a panel per world."""
+    one = study(name)
+    chosen = list(arms or one.arms)
+    figure, panels = _panels(one)
+    own = _colours(chosen, colours)
+    for world, ax in zip(one.worlds, panels, strict=True):
+        for at, arm in enumerate(chosen):
+            values = one.final(world.name, arm)
+            sideways = at + np.linspace(-0.12, 0.12, len(values))
+            ax.plot(sideways, values, "o", color=own[arm], markersize=5, alpha=0.7)
+            ax.hlines(values.mean(), at - 0.28, at + 0.28, color=own[arm])
+        ax.set_xticks(range(len(chosen)), [arm.replace(", ", ",\n") for arm in chosen])
+        ax.set_xlim(-0.6, len(chosen) - 0.4)
+        ax.set_ylabel(f"test loss ({world.unit})")
+    return figure
+
+
+def over(
+    name: str, setting: str, series: Mapping[str, Cell], *, xlabel: str, chance: float
+) -> Figure:
+    """Draw the test loss at the end over a setting, a line per series, a panel per world.
+
+    Parameters
+    ----------
+    name, setting : str
+        A study, and the setting in which its arms differ; "rate" is one.
+    series : mapping
+        From a label to settings: of the arms that have them the line consists.
+    xlabel : str
+    chance : float
+        A loss above it, or of a run that diverged, is drawn there.
+    """
+    one = study(name)
+    figure, panels = _panels(one)
+    own = _colours(list(series), None)
+    for world, ax in zip(one.worlds, panels, strict=True):
+        for at, (label, wanted) in enumerate(series.items()):
+            points = sorted(
+                (float(_setting(world, cell, setting)), arm)
+                for arm, cell in one.arms.items()
+                if all(_setting(world, cell, k) == v for k, v in wanted.items())
+            )
+            losses = np.array([one.final(world.name, arm) for _, arm in points]).T
+            losses = np.minimum(losses, chance)
+            x = [value for value, _ in points]
+            dash = ("-", (0, (5, 2)), (0, (1.5, 1.5)))[at % 3]
+            ax.plot(x, losses.mean(0), color=own[label], linestyle=dash, label=label)
+            ax.plot(x, losses.T, "o", color=own[label], markersize=3, alpha=0.5, label="_seeds")
+        ax.set_xscale("log", base=2)
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        ax.set_xlabel(xlabel)
+        ax.set_ylabel(f"test loss ({world.unit})")
+    plotting.label_lines(panels)
+    return figure
+
+
+def _panels(one: Study) -> tuple[Figure, list[Axes]]:
+    count = len(one.worlds)
+    figure, axes = plt.subplots(1, count, figsize=(1 + 3.6 * count, 3.3), squeeze=False)
+    panels = list(axes[0])
+    for world, ax in zip(one.worlds, panels, strict=True):
+        ax.set_title(TITLES[world.name])
+    return figure, panels
+
+
+def _along(full: Mapping[str, Any], points: int = 8) -> tuple[np.ndarray, str]:
+    shares = np.arange(1, points + 1) / points
+    if "steps" not in full:
+        return shares * full["examples"] / 1000, "examples (thousands)"
+    return shares * full["steps"] / (LATER if full["then"] else 1), "step"
+
+
+def _setting(world: World, cell: Cell, name: str) -> Any:
+    return {**world.settings, **cell}[name]
+
+
+def _colours(arms: Sequence[str], own: Mapping[str, str] | None) -> dict[str, str]:
+    known = {**NORM_COLOURS, **OTHER_COLOURS, "no norm": NO_NORM, **(own or {})}
+    found = {arm: known[arm] for arm in arms if arm in known}
+    free = iter(c for c in list(PALETTE.values()) * 3 if c not in found.values())
+    return {arm: found.get(arm) or next(free) for arm in arms}
