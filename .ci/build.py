@@ -37,12 +37,16 @@ BEHIND_EVERY_PAGE = (
     "requirements.txt",
     ".ci/build.py",
     ".ci/chapters.py",
+    # What makes numbers of the records of studies; Sphinx itself knows of the records.
+    "studies/normtutor_studies/**/*.py",
+    "normtutor/intervals.py",
 )
 # What the site depends on.
 BEHIND_SITE = (
     *BEHIND_EVERY_PAGE,
     "book/**/*",
     "normtutor/**/*",
+    "studies/normtutor_studies/**/*",
     "pyproject.toml",
     ".ci/distribution.py",
 )

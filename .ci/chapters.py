@@ -156,7 +156,7 @@ def reached(report: dict[str, Any], folder: Path, root: Path = ROOT) -> tuple[li
                 files.add(relative.as_posix())
     for name in report["modules"]:
         top = name.split(".")[0]
-        if top in versions() and top != "normtutor":
+        if top in versions() and top not in ("normtutor", "normtutor_studies"):
             packages.add(top)
     return sorted(files), sorted(packages)
 

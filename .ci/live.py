@@ -34,11 +34,18 @@ from kernels import new_kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
+from normtutor_studies.engine import STUDIES
 
 ROOT = build.ROOT
 MAIN = ROOT / "_build"
 LIVE = MAIN / "live"
 PAUSE = 0.2  # seconds between two looks at the files
+# What pages and chapters are made of.
+WATCHED = (
+    *("book/*", "book/in_depth/*", "book/exercises/*"),
+    *("normtutor/**/*.py", "normtutor/results/*.json"),
+    "studies/normtutor_studies/records/*.jsonl",
+)
 
 # Asks what was written since, and loads the page again if it is this one.
 SCRIPT = """<script>
@@ -230,7 +237,11 @@ class Pages:
 
     def of(self, paths: Iterable[Path]) -> list[str]:
         """Name the pages that are made from these files; docstrings wait for the next start."""
-        names = (self.env.path2doc(str(path)) for path in paths)
+        changed = set(paths)
+        names = {self.env.path2doc(str(path)) for path in changed}
+        for name, behind in self.env.dependencies.items():
+            if any(ROOT / file in changed for file in behind):
+                names.add(name)
         return sorted(name for name in names if name and name in self.env.found_docs)
 
     def count_from_the_beginning(self) -> None:
@@ -271,6 +282,13 @@ class Pages:
         return written
 
 
+def forget_runs() -> None:
+    """Have the studies read their records again."""
+    for study in STUDIES.values():
+        for store in study.stores.values():
+            vars(store).pop("runs", None)
+
+
 def written_at(patterns: Iterable[str]) -> dict[Path, float]:
     return {
         path: path.stat().st_mtime
@@ -293,10 +311,9 @@ def serve(port: int, named: list[Path]) -> None:
     address = f"http://127.0.0.1:{web.server_port}/book/index.html"
     print(f"Ready after {time.monotonic() - started:.0f} s: {address}", flush=True)
 
-    everything = ("book/*", "book/in_depth/*", "book/exercises/*", "normtutor/**/*.py")
     behind = (*build.BEHIND_EVERY_PAGE, "book/_templates/*", ".ci/live.py")
     files, statics, frames = (
-        written_at(patterns) for patterns in (everything, ["book/_static/**/*"], behind)
+        written_at(patterns) for patterns in (WATCHED, ["book/_static/**/*"], behind)
     )
     chapters_here = set(chapters.notebooks_in_toc())
     for path in named:
@@ -319,7 +336,7 @@ def serve(port: int, named: list[Path]) -> None:
                 pages.builder.copy_static_files()
                 news.tell(["*"])
                 print("style sheets and scripts copied", flush=True)
-            now = written_at(everything)
+            now = written_at(WATCHED)
             if now == files:
                 continue
             changed, files = {path for path in now if files.get(path) != now[path]}, now
@@ -336,6 +353,8 @@ def follow(
 ) -> None:
     """Execute and write what a change asks for."""
     started, touched = time.monotonic(), {path for path in changed if path.suffix != ".py"}
+    if any(path.suffix == ".jsonl" for path in touched):
+        forget_runs()
     for path in notebooks:
         session = kernels.sessions.get(path)
         known = path not in changed or any(chapters.kept(path, place) for place in (LIVE, MAIN))

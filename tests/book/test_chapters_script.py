@@ -1,5 +1,7 @@
 """Chapters are executed when something changed that they reach, and then alone."""
 
+import asyncio
+import io
 import json
 import shutil
 import sys
@@ -40,11 +42,13 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_each_chapter_is_a_line_where_no_terminal_draws_a_bar(repository, capsys):
+def test_each_chapter_is_a_line_at_once_where_no_terminal_draws_a_bar(repository, monkeypatch):
     path = write_notebook(repository / "book" / "second.ipynb", "1 + 1")
-    for said in ("Executed book/second.ipynb\n", ""):
+    for said in (b"Executed book/second.ipynb\n", b""):
+        pipe = io.BytesIO()  # gets what is flushed
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(pipe))
         chapters.bring_up_to_date([path], repository / "_build", repository)
-        assert capsys.readouterr().out == said
+        assert pipe.getvalue() == said
 
 
 def test_a_chapter_is_executed_when_what_it_reaches_has_changed(repository):
@@ -84,6 +88,18 @@ def test_a_chapter_is_executed_when_what_it_reaches_has_changed(repository):
     assert stale() == [first]
     shutil.rmtree(folder)
     assert stale() == both
+
+
+def test_a_chapter_that_shows_a_study_reaches_its_records_and_its_code(tmp_path):
+    code = "from normtutor_studies import study\nstudy('rms_against_layer').complete()"
+    path = write_notebook(tmp_path / "first.ipynb", code)
+    executed = asyncio.run(chapters.run_notebook(path, 600, tmp_path, ROOT))
+    folder = "studies/normtutor_studies"
+    assert {f"{folder}/records/code.jsonl", f"{folder}/engine.py"} <= {
+        *executed.metadata.execution.files
+    }
+    # Their code counts, and not the number of their version.
+    assert "normtutor_studies" not in executed.metadata.execution.packages
 
 
 def test_what_changes_while_a_chapter_runs_leaves_it_stale(repository):
@@ -203,6 +219,7 @@ def test_a_change_in_any_source_builds_the_site_again(tmp_path):
     names = (
         *("normtutor/norms/x.py", "book/prose.md", "book/_static/x.css"),
         *("normtutor/results/x.json", "_config.yml", "_toc.yml", "book/02.ipynb"),
+        *("studies/normtutor_studies/x.py", "studies/normtutor_studies/records/x.jsonl"),
     )
     digests = [build.digest_of(build.BEHIND_SITE, tmp_path)]
     for name in names:
@@ -213,3 +230,14 @@ def test_a_change_in_any_source_builds_the_site_again(tmp_path):
     (tmp_path / "README.md").write_text("1")
     assert len(set(digests)) == len(digests)
     assert build.digest_of(build.BEHIND_SITE, tmp_path) == digests[-1]
+
+
+def test_code_that_makes_numbers_of_records_reads_all_pages_again_and_a_record_does_not(tmp_path):
+    """Sphinx itself reads the pages that show a record again."""
+    digests = [build.digest_of(build.BEHIND_EVERY_PAGE, tmp_path)]
+    for name in ("numbers.py", "tables/x.py", "records/x.jsonl"):
+        path = tmp_path / "studies" / "normtutor_studies" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("1")
+        digests.append(build.digest_of(build.BEHIND_EVERY_PAGE, tmp_path))
+    assert len(set(digests[:3])) == 3 and digests[3] == digests[2]

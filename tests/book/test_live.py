@@ -6,9 +6,11 @@ import sys
 import threading
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
+from normtutor_studies.store import Store, World
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / ".ci"))
@@ -61,6 +63,30 @@ def test_a_busy_port_is_a_sentence_before_anything_is_done(tmp_path, monkeypatch
         for serve in (build.main, lambda: live.serve(port, [])):
             with pytest.raises(SystemExit, match=f"Port {port} cannot be used .* PORT="):
                 serve()
+
+
+def test_a_new_run_on_record_is_seen_on_the_pages_that_show_its_study(tmp_path, monkeypatch):
+    watched = live.written_at(live.WATCHED)
+    record = ROOT / "studies/normtutor_studies/records/code.jsonl"
+    assert {record, ROOT / "normtutor/results/rms_rates.json"} <= watched.keys()
+    pages = live.Pages.__new__(live.Pages)
+    pages.env = SimpleNamespace(
+        path2doc=lambda path: None,
+        dependencies={"a": {str(record)}, "b": {"book/some.txt"}},
+        found_docs={"a", "b"},
+    )
+    assert pages.of([record]) == ["a"] and pages.of([ROOT / "book/some.txt"]) == ["b"]
+
+    def store() -> Store:
+        return Store(World("toy", lambda cell, rate, seed: {"loss": [1.0]}, {}, rate=1.0), tmp_path)
+
+    shown = store()
+    monkeypatch.setattr(live, "STUDIES", {"any": SimpleNamespace(stores={"toy": shown})})
+    assert shown.get({}, 1.0, 0) is None
+    store().made({}, 1.0, 0)
+    kernels = SimpleNamespace(sessions={})
+    live.follow(SimpleNamespace(of=lambda _: []), kernels, live.News(), {record}, set())
+    assert shown.get({}, 1.0, 0) is not None
 
 
 def test_a_chapter_is_executed_from_the_first_changed_cell_on(tmp_path):
