@@ -9,7 +9,7 @@ that it leaves out, with the reason. `python .ci/census.py TYPE ...` reads some 
 """
 
 import contextlib
-import importlib
+import importlib.util
 import inspect
 import itertools
 import json
@@ -27,6 +27,12 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
+
+if importlib.util.find_spec("torchvision"):  # whose operators exist only beside a GPU build
+    for _name in ("nms", "qnms"):
+        _schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+        torch.library.define(f"torchvision::{_name}", _schema)
+
 import transformers  # noqa: E402
 from transformers import PreTrainedConfig  # noqa: E402
 from transformers.models.auto import modeling_auto as auto  # noqa: E402
