@@ -150,11 +150,11 @@ def wrong_averages(
         finding = finding_of(reason, names, effect, evidence)
         kept = result.losses.get("training data, running statistics", math.inf)
         new = result.losses.get("training data, statistics recomputed", 0.0)
-        if reason == "other statistics" and new > kept:
+        if "recompute" in finding.remedy and new > kept:
             remedy = (
-                f"Keep the running statistics: with recomputed ones the loss rises from {kept:.2g}"
+                "Keep the running statistics: with recomputed ones the loss on the training data "
+                f"rises from {kept:.2g} to {new:.2g}. Look for what else changed since training."
             )
-            remedy += f" to {new:.2g}. Look for what else has changed since training."
             finding = finding._replace(remedy=remedy)
         yield finding
 

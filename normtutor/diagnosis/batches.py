@@ -213,9 +213,10 @@ def dead_network(bench: Bench) -> Iterator[Finding]:
         if not (y - y.mean(0)).abs().max() <= 1e-6 * y.abs().max():
             return
     gains = {
-        name: float(module.weight.detach().abs().max())
+        name: float(weight.detach().abs().max())
         for name, module in bench.model.named_modules()
-        if "norm" in type(module).__name__.lower() and isinstance(module.weight, Tensor)
+        if "norm" in type(module).__name__.lower()
+        and isinstance(weight := getattr(module, "weight", None), Tensor)
     }
     where = [name for name, gain in gains.items() if gain < 1e-6]
     yield finding_of(

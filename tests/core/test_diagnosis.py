@@ -110,6 +110,10 @@ class GroupNorm4(nn.GroupNorm):
         super().__init__(4, channels)
 
 
+class NormBlock(nn.Sequential):
+    """It has a norm, and no weight of its own."""
+
+
 class Siamese(nn.Module):
     """One network on two views of the same kind: its norms are called twice, and rightly so."""
 
@@ -303,6 +307,11 @@ def dead(norm=nn.BatchNorm2d):
     return model, loader(), held_out()
 
 
+def dead_block():
+    model, train, evaluation = dead()
+    return nn.Sequential(NormBlock(*model[:3]), *model[3:]), train, evaluation
+
+
 def features_last(*between):
     """As many positions as features, so that BatchNorm1d does not notice."""
     x = torch.randn(512, 8, 8)
@@ -349,6 +358,7 @@ PLANTED = {
     another_epsilon: "another epsilon",
     dead: "dead network",
     functools.partial(dead, GroupNorm4): "dead network",
+    dead_block: "dead network",
     features_last: "features on another axis",
     functools.partial(features_last, nn.Dropout(0.1), nn.ReLU()): "features on another axis",
 }
@@ -427,6 +437,23 @@ def test_statistics_that_do_better_than_recomputed_ones_are_kept():
     )
     assert f"rises from {running:.2g} to {recomputed:.2g}" in found.findings[0].remedy
     assert "Keep the running statistics" in found.findings[0].remedy
+
+
+def test_statistics_with_which_a_model_was_trained_are_kept():
+    """Norms in evaluation mode all along: 0 and 1 are right, although no batch made them."""
+    torch.manual_seed(0)
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for _ in range(10):
+        for x, labels in loader():
+            loss = nn.functional.cross_entropy(model.eval()(x), labels)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    found = diagnose(model.train(), loader(), held_out())
+    assert found.causes == ["not converged"]
+    assert "Keep the running statistics" in found.findings[0].remedy
+    assert "or recompute" not in str(found)
 
 
 def test_the_right_epsilon_is_named_and_is_a_remedy():
