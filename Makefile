@@ -79,7 +79,7 @@ lint: $(INSTALLED)  ## Check format and style, notebooks included
 types: $(INSTALLED)  ## Check the types
 	$(BIN)/mypy
 
-TESTS ?= normtutor tests --ignore $(SITE_TESTS)
+TESTS ?= normtutor studies tests --ignore $(SITE_TESTS)
 UNITS = $(PYTEST) --dist loadscope $(TESTS)
 
 units: $(INSTALLED)  ## Run the tests of the package and of the book's sources (TESTS=...)
@@ -115,7 +115,7 @@ census: $(LIBRARIES)/.installed  ## Read the norms of every decoder of transform
 # mutmut brings a text interface and more, so it comes into an environment of its own, which borrows
 # this one. The changes of a function are numbered; a tenth of them, and always the same, end in 7.
 MUTANTS ?= normtutor.norms.*7 normtutor.moments.*7 normtutor.layers.*7 normtutor.invariance.*7 \
-	normtutor.claims.*7 normtutor.experiments.*.x_rows__*7
+	normtutor_studies.claims.*7 normtutor_studies.experiments.*.x_rows__*7
 MUTATION ?= $(VENV)-mutation
 
 mutants: $(INSTALLED)  ## Change the code on purpose: which changes does no test notice? (MUTANTS=...)
@@ -146,7 +146,7 @@ audit: book  ## Execute all readers' notebooks; measure the site; takes half an 
 
 bench: $(INSTALLED)  ## Time the layers against torch.nn's
 	@# The profiler, which measures the memory, announces each of its starts at lower levels.
-	@KINETO_LOG_LEVEL=6 $(BIN)/python -m normtutor.benchmark
+	@KINETO_LOG_LEVEL=6 $(BIN)/python -m normtutor_studies.benchmark
 
 # Two processes, one per world of sequences, do it in a night; what is on record is not run again.
 record: $(INSTALLED)  ## Make the runs of the studies that are missing; hours (STUDIES=... WORLD=code)

@@ -38,7 +38,8 @@ BEHIND_EVERY_PAGE = (
     ".ci/build.py",
     ".ci/chapters.py",
     # What makes numbers of the records of studies; Sphinx itself knows of the records.
-    "studies/normtutor_studies/**/*.py",
+    "studies/normtutor_studies/*.py",
+    "studies/normtutor_studies/tables/*.py",
     "normtutor/intervals.py",
 )
 # What the site depends on.
@@ -127,19 +128,21 @@ def render(build: Path, executed: Path) -> bool:
     return app.statuscode == 0
 
 
-def put_wheel(build: Path) -> None:
-    """Put the package's wheel beside the readers' notebooks: on Colab they install it."""
+def put_wheels(build: Path) -> None:
+    """Put the two wheels beside the readers' notebooks: on Colab they install them."""
     folder, key = build / "wheel", build / "wheel.txt"
-    digest = digest_of(["normtutor/**/*", "pyproject.toml", "README.md", ".ci/distribution.py"])
+    digest = digest_of(
+        ["normtutor/**/*", "studies/**/*", "pyproject.toml", "README.md", ".ci/distribution.py"]
+    )
     if not key.exists() or key.read_text() != digest or not any(folder.glob("*.whl")):
-        distribution.build_wheel(folder)
+        distribution.build_wheels(folder)
         key.write_text(digest)
     notebooks = build / "pages" / "notebooks"
     shutil.copytree(folder, notebooks, dirs_exist_ok=True)
 
 
 def finish(build: Path) -> None:
-    put_wheel(build)
+    put_wheels(build)
     sys.path.insert(0, str(EXTENSIONS))
     import light_pages
 

@@ -39,7 +39,7 @@ from transformers.models.auto import modeling_auto as auto  # noqa: E402
 
 from normtutor import anatomy  # noqa: E402
 
-OUT = ROOT / "normtutor" / "census.json"
+OUT = ROOT / "studies" / "normtutor_studies" / "census.json"
 
 HEADS = {"head_dim": 128}
 QSA = {"n_heads": 4, "kv_heads": 1, "head_dim": 16, "budget": 8, "compress_ratio": 4}
@@ -103,51 +103,86 @@ WITH_NUMBERS: dict[str, dict[str, Any]] = {
         },
     },
     "dbrx": {
-        **{"d_model": 64, "n_heads": 4, "n_layers": 2, "vocab_size": 100},
+        "d_model": 64,
+        "n_heads": 4,
+        "n_layers": 2,
+        "vocab_size": 100,
         "attn_config": {"rope_theta": 1e4, "clip_qkv": 8.0, "kv_n_heads": 2},
         "ffn_config": {"ffn_hidden_size": 96, "moe_top_k": 2},
     },
     "glm5_next_text": {
         **SMALL,
-        **{"num_hidden_layers": 8, "num_key_value_heads": 4, "intermediate_size": 96},
-        **{"moe_intermediate_size": 32, "n_routed_experts": 4, "num_experts_per_tok": 2},
-        **{"kv_lora_rank": 16, "q_lora_rank": 24, "v_head_dim": 16, "qk_nope_head_dim": 16},
-        **{"index_head_dim": 16, "index_n_heads": 4, "index_topk": 4, "linear_head_dim": 16},
-        **{"linear_num_heads": 4, "pad_token_id": 0, "index_kpool": 2},
+        "num_hidden_layers": 8,
+        "num_key_value_heads": 4,
+        "intermediate_size": 96,
+        "moe_intermediate_size": 32,
+        "n_routed_experts": 4,
+        "num_experts_per_tok": 2,
+        "kv_lora_rank": 16,
+        "q_lora_rank": 24,
+        "v_head_dim": 16,
+        "qk_nope_head_dim": 16,
+        "index_head_dim": 16,
+        "index_n_heads": 4,
+        "index_topk": 4,
+        "linear_head_dim": 16,
+        "linear_num_heads": 4,
+        "pad_token_id": 0,
+        "index_kpool": 2,
     },
     "jetmoe": {
-        **{**SMALL, "num_attention_heads": 8},
-        **{"num_key_value_heads": 4, "kv_channels": 16, "intermediate_size": 96},
+        **SMALL,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 4,
+        "kv_channels": 16,
+        "intermediate_size": 96,
     },
     "longcat_flash": {
-        **{"vocab_size": 100, "hidden_size": 64, "num_layers": 2, "num_attention_heads": 4},
-        **{"ffn_hidden_size": 96, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 16},
-        **{
-            "head_dim": 8,
-            "qk_rope_head_dim": 8,
-            "v_head_dim": 16,
-            "moe_topk": 2,
-            "n_routed_experts": 4,
-        },
-        **{"zero_expert_num": 2, "expert_ffn_hidden_size": 32},
+        "vocab_size": 100,
+        "hidden_size": 64,
+        "num_layers": 2,
+        "num_attention_heads": 4,
+        "ffn_hidden_size": 96,
+        "q_lora_rank": 24,
+        "kv_lora_rank": 16,
+        "qk_nope_head_dim": 16,
+        "head_dim": 8,
+        "qk_rope_head_dim": 8,
+        "v_head_dim": 16,
+        "moe_topk": 2,
+        "n_routed_experts": 4,
+        "zero_expert_num": 2,
+        "expert_ffn_hidden_size": 32,
     },
     "qwen4_exp_text": {
-        **{**SMALL, "num_hidden_layers": 4, "num_key_value_heads": 2, "head_dim": 16},
-        **{"linear_key_head_dim": 16, "linear_value_head_dim": 16, "linear_num_key_heads": 2},
-        **{"linear_num_value_heads": 4, "moe_intermediate_size": 32, "hc_lowrank": 16},
-        **{"shared_expert_intermediate_size": 32, "num_experts_per_tok": 2, "num_experts": 4},
+        **SMALL,
+        "num_hidden_layers": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16,
+        "linear_num_key_heads": 2,
+        "linear_num_value_heads": 4,
+        "moe_intermediate_size": 32,
+        "hc_lowrank": 16,
+        "shared_expert_intermediate_size": 32,
+        "num_experts_per_tok": 2,
+        "num_experts": 4,
         **{f"indexer_{name}": value for name, value in QSA.items()},
     },
     "reformer": {},
     "step3p5": {
-        **{**SMALL, "num_key_value_heads": 2, "head_dim": 16, "intermediate_size": 96},
-        **{
-            "num_hidden_layers": 6,
-            "sliding_window": 512,
-            "num_experts_per_tok": 2,
-            "n_routed_experts": 4,
-        },
-        **{"moe_intermediate_size": 32, "share_expert_dim": 32, "num_sliding_attention_heads": 4},
+        **SMALL,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "intermediate_size": 96,
+        "num_hidden_layers": 6,
+        "sliding_window": 512,
+        "num_experts_per_tok": 2,
+        "n_routed_experts": 4,
+        "moe_intermediate_size": 32,
+        "share_expert_dim": 32,
+        "num_sliding_attention_heads": 4,
     },
     "xmod": {**SMALL, "intermediate_size": 96, "default_language": "en_XX"},
     "xlm": {"emb_dim": 64, "n_layers": 2, "n_heads": 4, "vocab_size": 100, "causal": True},
@@ -238,6 +273,17 @@ def built(decoder: Decoder, settings: dict[str, Any]) -> torch.nn.Module:
 def text_of(config: Any) -> Any:
     own = config.get_text_config(decoder=True)
     return config if type(own) is type(config) else own
+
+
+def year_of(model: type) -> int | None:
+    """Read the copyright line of a class's file; some have it in the file beside it alone."""
+    home = Path(inspect.getfile(model))
+    beside = home.with_name(home.name.replace("modeling_", "configuration_"))
+    for path in (home, beside, home.with_name("__init__.py")):
+        head = path.read_text(encoding="utf-8")[:3000] if path.exists() else ""
+        if year := re.search(r"Copyright (?:\(c\) )?(\d{4})", head, re.I):
+            return int(year[1])
+    return None
 
 
 # --- which settings change what is read -----------------------------------------------------------
@@ -408,17 +454,13 @@ class Reader:
                             f"{max(blocks):x}" if len(short) == 1 or len(blocks) == 1 else None
                         )
                     elif read:
-                        print(
-                            f"{self.decoder.text}: {name} can be {other}, which adds a kind of layer"
-                        )
+                        print(f"{self.decoder.text}: {name}: {other} adds a kind of layer")
         return found
 
     def entry(self) -> dict[str, Any]:
         """What the census says of this decoder."""
         entry: dict[str, Any] = {"class": type(self.model).__name__}
-        source = Path(inspect.getfile(type(self.model))).read_text(encoding="utf-8")[:3000]
-        year = re.search(r"Copyright (?:\(c\) )?(\d{4})", source)
-        entry["year"] = int(year[1]) if year else None
+        entry["year"] = year_of(type(self.model))
         sparse = (re.search("moe|experts", type(m).__name__, re.I) for m in self.model.modules())
         mixed = [{k for s in b.steps for _, k, _ in s.branches} for b in self.whole.blocks]
         beside = any(s.beside("attention", "mixer") for b in self.whole.blocks for s in b.steps)

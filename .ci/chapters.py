@@ -66,7 +66,7 @@ REPORT = """__import__("json").dumps({
     },
     "cpu_seconds": sum(__import__("os").times()[:4])
     + getattr(_sys.modules.get("preloaded"), "seconds", 0.0)
-    - getattr(_sys.modules.get("normtutor.plotting.drawings"), "seconds", 0.0),
+    - getattr(_sys.modules.get("normtutor_studies.plotting.drawings"), "seconds", 0.0),
 })"""
 
 

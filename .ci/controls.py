@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from normtutor.experiments import records  # noqa: E402
+from normtutor_studies.experiments import records  # noqa: E402
 
 DEPTH_PAGES = sorted((ROOT / "book" / "in_depth").glob("0*.ipynb"))
 CELL = "what-else-could-explain"

@@ -1,4 +1,4 @@
-"""Build the package's wheel from a copy of what it is made of, so that the tree stays clean.
+"""Build the wheels of the package and of its studies from copies, so that the tree stays clean.
 
 Nothing is fetched: setuptools comes from the environment. With --source, the source distribution
 is built as well. A tag that is not the version is an error.
@@ -26,30 +26,38 @@ def run(command: list[str], folder: Path) -> None:
         raise RuntimeError(f"{' '.join(command)}:\n{done.stdout}{done.stderr}")
 
 
-def build_wheel(folder: Path, source_too: bool = False) -> Path:
-    """Build the wheel into a folder; what other versions left there is removed."""
+# Of each distribution: where it lies, its package, and what else belongs to it.
+DISTRIBUTIONS = (
+    (ROOT, "normtutor", ("pyproject.toml", "README.md", "LICENSE")),
+    (ROOT / "studies", "normtutor_studies", ("pyproject.toml",)),
+)
+
+
+def build_wheels(folder: Path, source_too: bool = False) -> list[Path]:
+    """Build the wheels into a folder; what other versions left there is removed."""
     with tempfile.TemporaryDirectory() as work:
-        source, made = Path(work) / "source", Path(work) / "made"
-        shutil.copytree(
-            ROOT / "normtutor",
-            source / "normtutor",
-            ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".*"),
-        )
-        for name in ("pyproject.toml", "README.md", "LICENSE"):
-            shutil.copy(ROOT / name, source)
-        if source_too:
-            build = "import sys, setuptools.build_meta as b; b.build_sdist(sys.argv[1])"
-            run([sys.executable, "-c", build, str(made)], source)
-        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
-        command += ["--disable-pip-version-check", "--no-build-isolation"]
-        run([*command, "--wheel-dir", str(made), str(source)], source)
-        (wheel,) = made.glob("*.whl")
+        made = Path(work) / "made"
+        for root, package, files in DISTRIBUTIONS:
+            source = Path(work) / package
+            shutil.copytree(
+                root / package,
+                source / package,
+                ignore=shutil.ignore_patterns("__pycache__", "*.pyc", ".*"),
+            )
+            for name in files:
+                shutil.copy(root / name, source)
+            if source_too:
+                build = "import sys, setuptools.build_meta as b; b.build_sdist(sys.argv[1])"
+                run([sys.executable, "-c", build, str(made)], source)
+            command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index"]
+            command += ["--disable-pip-version-check", "--no-build-isolation"]
+            run([*command, "--wheel-dir", str(made), str(source)], source)
         folder.mkdir(parents=True, exist_ok=True)
         for old in (*folder.glob("*.whl"), *folder.glob("*.tar.gz")):
             old.unlink()
         for path in made.iterdir():
             shutil.move(path, folder / path.name)
-        return folder / wheel.name
+    return sorted(folder.glob("*.whl"))
 
 
 def main() -> int:
@@ -61,7 +69,8 @@ def main() -> int:
     if arguments.tag and arguments.tag != f"v{version()}":
         print(f"The tag {arguments.tag} is not v{version()}, the version here.", file=sys.stderr)
         return 1
-    print(build_wheel(arguments.folder.resolve(), arguments.source))
+    for wheel in build_wheels(arguments.folder.resolve(), arguments.source):
+        print(wheel)
     return 0
 
 

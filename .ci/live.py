@@ -43,8 +43,8 @@ PAUSE = 0.2  # seconds between two looks at the files
 # What pages and chapters are made of.
 WATCHED = (
     *("book/*", "book/in_depth/*", "book/exercises/*"),
-    *("normtutor/**/*.py", "normtutor/results/*.json"),
-    "studies/normtutor_studies/records/*.jsonl",
+    *("normtutor/**/*.py", "studies/normtutor_studies/**/*.py"),
+    *("studies/normtutor_studies/results/*.json", "studies/normtutor_studies/records/*.jsonl"),
 )
 
 # Asks what was written since, and loads the page again if it is this one.

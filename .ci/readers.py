@@ -1,6 +1,7 @@
-"""Execute readers' notebooks as a reader does: in an empty folder, with nothing but the wheel.
+"""Execute readers' notebooks as a reader does: in an empty folder, with nothing but the wheels.
 
-The package is the wheel that lies beside the notebooks; what it needs comes from this environment.
+The packages are the wheels that lie beside the notebooks; what they need comes from this
+environment.
 Usage: python .ci/readers.py [NOTEBOOK ...]   (all those of the built site without names)
 """
 
@@ -54,15 +55,15 @@ class Run(NamedTuple):
 
 
 @contextmanager
-def reader(wheel: Path) -> Iterator[Path]:
-    """Make an environment with the wheel in it; what that needs is borrowed. Yield its Python."""
+def reader(wheels: Iterable[Path]) -> Iterator[Path]:
+    """Make an environment with the wheels; what they need is borrowed. Yield its Python."""
     with tempfile.TemporaryDirectory(prefix="reader-") as folder:
         venv.create(folder, with_pip=False)
         python = Path(folder) / "bin" / "python"
         ask = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
         packages = Path(subprocess.run(ask, capture_output=True, text=True, check=True).stdout[:-1])
         command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
-        command += ["--disable-pip-version-check", "--no-deps", "--no-index", str(wheel)]
+        command += ["--disable-pip-version-check", "--no-deps", "--no-index", *map(str, wheels)]
         subprocess.run(command, check=True)
         # An editable install there is no package here: only its .pth file would lead to it.
         (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -110,10 +111,10 @@ def warnings_in(notebook: dict) -> str:
     ).strip()
 
 
-def execute_all(notebooks: Iterable[Path], wheel: Path) -> dict[Path, str]:
+def execute_all(notebooks: Iterable[Path], wheels: Iterable[Path]) -> dict[Path, str]:
     """Execute notebooks one after the other; return the problems."""
     problems = {}
-    with reader(wheel) as python:
+    with reader(wheels) as python:
         for path in notebooks:
             done = execute(path, python)
             said = "FAILED" if done.problem else "executed"
@@ -129,8 +130,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("notebooks", nargs="*", type=Path)
     arguments = parser.parse_args()
-    (wheel,) = NOTEBOOKS.glob("*.whl")
-    problems = execute_all(arguments.notebooks or sorted(NOTEBOOKS.rglob("*.ipynb")), wheel)
+    wheels = sorted(NOTEBOOKS.glob("*.whl"))
+    problems = execute_all(arguments.notebooks or sorted(NOTEBOOKS.rglob("*.ipynb")), wheels)
     for path, problem in problems.items():
         print(f"\n{path}:\n{problem}", file=sys.stderr)
     return 1 if problems else 0

@@ -37,7 +37,7 @@ MARK = "<!-- tally of the claims -->"
 
 def tally_in_words() -> str:
     """The tally of the verdicts on record, which a test compares with the evidence."""
-    from normtutor import claims
+    from normtutor_studies import claims
 
     counts = claims.tally(claims.CLAIMS)
     words = {"true": "true", "false": "false", "half": "half true", "open": "open"}
@@ -48,7 +48,9 @@ def tally_in_words() -> str:
 def put_tally(app: Sphinx, docname: str, source: list[str]) -> None:
     """Write the tally where a page asks for it."""
     if MARK in source[0]:
-        for path in sorted((Path(app.srcdir) / "normtutor" / "claims").glob("*.py")):
+        for path in sorted(
+            (Path(app.srcdir) / "studies" / "normtutor_studies" / "claims").glob("*.py")
+        ):
             app.env.note_dependency(str(path))
         source[0] = source[0].replace(MARK, tally_in_words())
 

@@ -1,7 +1,8 @@
 """The drawings of a figure on the site: wide and narrow, each for a light and for a dark page.
 
-A chapter's figure comes as one file with two drawings in it (``normtutor.plotting.drawings``). Here
-they are taken apart, and written once more in the colours of a dark page. A drawing with a colour
+A chapter's figure comes as one file with two drawings in it
+(``normtutor_studies.plotting.drawings``). Here they are taken apart, and written once more in the
+colours of a dark page. A drawing with a colour
 that has no dark counterpart, a heat map for instance, keeps its colours, on a card.
 """
 
@@ -10,8 +11,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from normtutor.plotting.drawings import separate
-from normtutor.plotting.style import DARK, INK
+from normtutor_studies.plotting.drawings import separate
+from normtutor_studies.plotting.style import DARK, INK
 
 PHONE = "screen and (max-width: 576px)"
 

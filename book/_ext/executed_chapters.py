@@ -17,7 +17,7 @@ import chapters
 
 logger = logging.getLogger(__name__)
 
-# normtutor.claims.page says so too, but brings torch: a fifth of the time that a sentence takes.
+# normtutor_studies.claims.page says so too, but brings torch: a fifth of a sentence's time.
 MYST = "text/x-myst"
 
 

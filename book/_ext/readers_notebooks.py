@@ -20,11 +20,10 @@ from docutils import nodes
 from executed_chapters import MYST
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from normtutor_studies.plotting.drawings import separate
 from readers_markdown import Block, Code, Text, UnknownNode, Writer
 from sphinx.application import Sphinx
 from sphinx.util import logging
-
-from normtutor.plotting.drawings import separate
 
 FOLDER = "notebooks"  # of the site
 BRANCH = "notebooks"  # of the repository, where Colab and Binder find them
@@ -46,10 +45,11 @@ def name_of(docname: str) -> str:
     return f"{docname.removeprefix('book/')}.ipynb"
 
 
-def wheel_name() -> str:
-    """What the package's wheel is called: it lies beside the notebooks."""
-    project = tomllib.loads((chapters.ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    return f"{project['name']}-{project['version']}-py3-none-any.whl"
+def wheel_name(folder: str = ".") -> str:
+    """What the wheel of a distribution is called: it lies beside the notebooks."""
+    path = chapters.ROOT / folder / "pyproject.toml"
+    project = tomllib.loads(path.read_text("utf-8"))["project"]
+    return f"{project['name'].replace('-', '_')}-{project['version']}-py3-none-any.whl"
 
 
 def is_notebook(app: Sphinx, docname: str) -> bool:
@@ -61,13 +61,16 @@ def is_notebook(app: Sphinx, docname: str) -> bool:
 
 def setup_code(base: str) -> str:
     """The code that makes Colab ready, and does nothing anywhere else."""
-    return f"""# On Colab this installs the package with its saved runs; elsewhere it does nothing.
+    return f"""# On Colab this installs the package and its studies; elsewhere it does nothing.
 import subprocess
 import sys
 
 if "google.colab" in sys.modules:
-    package = "normtutor[notebooks] @ {base}{FOLDER}/{wheel_name()}"
-    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", package], check=True)"""
+    packages = [
+        "normtutor[notebooks] @ {base}{FOLDER}/{wheel_name()}",
+        "normtutor-studies @ {base}{FOLDER}/{wheel_name("studies")}",
+    ]
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)"""
 
 
 def introduction(docname: str, base: str) -> str:
@@ -76,8 +79,9 @@ def introduction(docname: str, base: str) -> str:
         f"*This notebook is a page of the book [{BOOK}]({base}). "
         f"[Read it on the site]({base}{docname}.html), where its figures are interactive. "
         "Its code needs Python 3.11 or newer and "
-        f"[normtutor]({base}{FOLDER}/{wheel_name()}) with the extra `notebooks`; "
-        "on Colab the next cell installs both.*"
+        f"[normtutor]({base}{FOLDER}/{wheel_name()}) with the extra `notebooks`, and the "
+        f"saved runs in [normtutor-studies]({base}{FOLDER}/{wheel_name('studies')}); "
+        "on Colab the next cell installs all.*"
     )
 
 

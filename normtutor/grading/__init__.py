@@ -4,9 +4,10 @@ In a notebook, ``check("02.3", my_function)`` tries an answer on fresh random in
 it found. From the command line, ``python -m normtutor.grading grade SUBMISSION.ipynb`` does so for
 a whole notebook, which runs in a process of its own.
 
->>> check("02.1", -10.0)
-02.1 The largest output (predict): 0 of 1 point
-  ✗ prediction: the size is right, the sign is not
+>>> check("05.3", lambda eps, share: eps / share)
+05.3 When does it matter? (implement): 0 of 2 points
+  ✗ values: close: the share that is missing is ε/(ψ + ε), not ε/ψ. Which of the two did
+      you solve?
 """
 
 from normtutor.grading.judging import (

@@ -271,6 +271,8 @@ def _same(a: Any, b: np.ndarray) -> bool:
 def drive(factory: Any, arguments: Sequence[Any], steps: Sequence[Any], seconds: float) -> dict:
     """Build a student's torch module and lead it through steps; the answers are a tuple.
 
+    Tensors have torch's default dtype, as the module's own have.
+
     Steps: ``("train",)``, ``("eval",)``, ``("forward", x)``, ``("forward without grad", x)``,
     ``("backward", grad_y)`` (of the last forward, with respect to its x), ``("buffer", name)``,
     ``("keeps graph", name)``.
@@ -289,18 +291,21 @@ def drive(factory: Any, arguments: Sequence[Any], steps: Sequence[Any], seconds:
             if kind in ("train", "eval"):
                 module.train(kind == "train")
             elif kind == "forward":
-                x = torch.from_numpy(step[1].copy()).requires_grad_()
+                x = torch.tensor(step[1], dtype=torch.get_default_dtype()).requires_grad_()
                 with torch.enable_grad():
                     y = own_work(module, x)
+                if not isinstance(y, torch.Tensor):
+                    raise TypeError(f"forward must return a tensor; got {type(y).__name__}")
                 answers.append(y)
             elif kind == "forward without grad":
-                given = torch.from_numpy(step[1].copy())
+                given = torch.tensor(step[1], dtype=torch.get_default_dtype())
                 with torch.no_grad():
                     answers.append(own_work(module, given))
             elif kind == "backward":
-                grad = torch.from_numpy(step[1].copy())
+                grad = torch.tensor(step[1], dtype=y.dtype)
                 torch.autograd.backward([y], [grad])
-                answers.append(x.grad)
+                # A later step may reach this tensor once more, which another check finds out.
+                answers.append(None if x.grad is None else x.grad.clone())
             elif kind == "buffer":
                 answers.append(getattr(module, step[1]))
             elif kind == "keeps graph":

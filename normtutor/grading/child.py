@@ -214,6 +214,7 @@ def serve(order: dict[str, Any], answers_to: int, grader: dict[str, Any]) -> Non
     answers = grader["answers"]
     reader, writer = os.fdopen(os.dup(0), "rb"), os.fdopen(answers_to, "wb")
     dumps, loads, clock = json.dumps, json.loads, order["seconds"]
+    answers.PATIENCE = order["patience"]
 
     def answer(content: dict, question: str) -> None:
         data = dumps({**content, "question": question}).encode()

@@ -300,11 +300,15 @@ def cause(
     every: Iterable[Known],
     tolerance: float,
 ) -> Known | None:
-    """The one mistake that puts out what came back; None where there is none, or more than one."""
-    found: dict[str, int] = {}
+    """The one mistake that puts out what came back; None where there is none, or more than one.
+
+    Of mistakes that put out the same, the most frequent is named. Those that a loose tolerance
+    cannot tell apart are several.
+    """
+    found: list[Known] = []
     loose = max(tolerance, 1e-7)
     for mistake in every:
-        if mistake.rank == 3 > min(found.values(), default=3):
+        if mistake.rank == 3 > min((known.rank for known in found), default=3):
             break
         outputs = [
             w if o is None else np.reshape(o, w.shape) if np.size(o) == w.size else np.asarray(o)
@@ -316,9 +320,13 @@ def cause(
         if tells and all(close(g, o, loose) for g, o in zip(got, outputs, strict=True)):
             if mistake.handed_out:
                 return mistake
-            found.setdefault(mistake.words, mistake.rank)
-    best = [words for words, rank in found.items() if rank == min(found.values())]
-    return Known(best[0], ()) if len(best) == 1 else None
+            found.append(mistake._replace(outputs=tuple(outputs)))
+    found.sort(key=lambda known: known.rank)
+    for other in found[1:]:
+        same = map(close, other.outputs, found[0].outputs, itertools.repeat(2e-7))
+        if other.words != found[0].words and (other.rank == found[0].rank or not all(same)):
+            return None
+    return found[0] if found else None
 
 
 def telling(output: np.ndarray) -> bool:
@@ -455,12 +463,7 @@ def prediction(
     value: Any, truth: float, known: Sequence[tuple[float, str]] = (), tolerance: float = 0.02
 ) -> None:
     """Raise Mistake unless a predicted number is right to 2 %."""
-    if value is None or value is Ellipsis:
-        raise Mistake("there is no prediction yet: enter a number")
-    if isinstance(value, answers.Array) and value.values.size == 1:
-        value = float(value.values.reshape(()))
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise Mistake("a prediction is one number")
+    value = predicted(value)
     if near(value, truth, tolerance):
         return
     for wrong, words in sorted(known, key=lambda mistake: abs(value - mistake[0])):
@@ -469,6 +472,17 @@ def prediction(
     if truth and near(-value, truth, tolerance):
         raise Mistake("the size is right, the sign is not", known=True)
     raise Mistake("that is not the number. Work it out on paper once more before you go on")
+
+
+def predicted(value: Any) -> float:
+    """The number in a prediction; a Mistake where there is none."""
+    if value is None or value is Ellipsis:
+        raise Mistake("there is no prediction yet: enter a number")
+    if isinstance(value, answers.Array) and value.values.size == 1:
+        value = float(value.values.reshape(()))
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Mistake("a prediction is one number")
+    return value
 
 
 def near(value: float, truth: float, tolerance: float) -> bool:

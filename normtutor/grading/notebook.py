@@ -9,10 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from normtutor.grading.judging import NOT_TRIED, Finding, Local, Result, Task, judge
+from normtutor.grading.judging import (
+    NOT_TRIED,
+    Finding,
+    Local,
+    Mistake,
+    Result,
+    Task,
+    judge,
+    predicted,
+)
 from normtutor.grading.tasks import task_named, tasks_of
 
 MARKS = {True: "✓", False: "✗"}
+NOTED = "noted"  # the finding about a prediction that nobody has judged yet
 FEWEST_WORDS = 30  # of an explanation that can be read as one
 
 
@@ -42,6 +52,8 @@ def report(result: Result, hint: bool = True) -> str:
     worth = points(result.score, task.points)
     if task.kind == "explain":
         worth = f"{points(0, task.points).removeprefix('0 of ')} from a person"
+    if any(finding.check == NOTED for finding in result.findings):
+        worth = f"{points(0, task.points).removeprefix('0 of ')} when the notebook is graded"
     lines = [f"{task.id} {task.title} ({task.kind}): {worth}"]
     lines += [written(found, hint) for found in result.findings if found.words != NOT_TRIED]
     waiting = [finding.check for finding in result.findings if finding.words == NOT_TRIED]
@@ -59,6 +71,17 @@ def examined(task: Task, answer: Any, seed: int | None = None) -> Result:
         empty = Finding("an answer", False, "there is no answer yet")
         return Result(task, (empty,), 0.0)
     return judge(task, Local(answer), rng)
+
+
+def tried(task: Task, answer: Any) -> Result:
+    """What a student sees: as judged, but a prediction is only noted, so guessing on is no use."""
+    if task.kind != "predict":
+        return examined(task, answer)
+    try:
+        found = Finding(NOTED, True, f"{predicted(Local(answer)()):g}")
+    except Mistake as mistake:
+        found = Finding("a prediction", False, str(mistake))
+    return Result(task, (found,), 0.0)
 
 
 def explained(task: Task, text: Any) -> Result:
@@ -97,7 +120,7 @@ def numbers(student: str, chapter: str) -> None:
 
 
 def check(id: str, answer: Any, *, hint: bool = False, student: str = "") -> None:
-    """Try an answer and print which checks it passes.
+    """Try an answer and print which checks it passes; a prediction is only noted.
 
     Parameters
     ----------
@@ -111,7 +134,7 @@ def check(id: str, answer: Any, *, hint: bool = False, student: str = "") -> Non
         The identifier, where the course gives each student numbers of their own.
     """
     task = personal(task_named(id), student) if student else task_named(id)
-    print(report(examined(task, answer), hint))
+    print(report(tried(task, answer), hint))
 
 
 def explain(id: str, text: str) -> None:
@@ -121,6 +144,6 @@ def explain(id: str, text: str) -> None:
 
 def score(id: str, answer: Any) -> float:
     """Print as :func:`check` does and return the points, as nbgrader expects of a test cell."""
-    result = examined(task_named(id), answer)
+    result = tried(task_named(id), answer)
     print(report(result))
     return result.score

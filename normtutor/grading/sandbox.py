@@ -314,6 +314,7 @@ class Sandbox:
             "wall": self.wall,
             "seconds": self.limits.seconds,
             "total": self.limits.total_seconds,
+            "patience": answers.PATIENCE,
             "megabytes": self.limits.megabytes,
         }
         questions, self._questions = os.pipe()
@@ -400,7 +401,9 @@ class Sandbox:
                 left = end - time.monotonic()
                 if spent() > last or not asleep(self._pid):
                     awake, last = time.monotonic(), spent()
-                if last > seconds or left <= 0 or time.monotonic() - awake > longest:
+                if time.monotonic() - awake > longest:
+                    raise Silent("the submission slept through its time")
+                if last > seconds or left <= 0:
                     raise Silent("the submission did not finish in time")
                 ready = selector.select(min(left, WATCH))
                 if time.monotonic() - watched > WATCH:

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from normtutor import plotting
-from normtutor.plotting.style import NO_NORM, NORM_COLOURS, OTHER_COLOURS, PALETTE
+from normtutor_studies import plotting
 from normtutor_studies.engine import Study
+from normtutor_studies.plotting.style import NO_NORM, NORM_COLOURS, OTHER_COLOURS, PALETTE
 from normtutor_studies.store import Cell, World
 from normtutor_studies.tables import study
 from normtutor_studies.worlds.transformers import LATER

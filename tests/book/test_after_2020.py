@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 import torch
 from bs4 import BeautifulSoup
+from normtutor_studies import current_models, experiments
+from normtutor_studies.experiments import (
+    package_chunks,
+    qk_norm,
+    records,
+    tanh_starts,
+    variance_growth,
+)
+from normtutor_studies.experiments.rates import best_rates
 from torch.testing import assert_close
-
-from normtutor import current_models, experiments
-from normtutor.experiments import package_chunks, qk_norm, records, tanh_starts, variance_growth
-from normtutor.experiments.rates import best_rates
 
 MODELS = current_models.MODELS
 SIZE = package_chunks.Size(width=16, heads=2, length=8, batch_size=4, held_out_chunks=64)

@@ -362,7 +362,12 @@ def bibliography_problems(body: str) -> list[str]:
     return sorted({"author", "title", "year"} - fields)
 
 
-CITING = [*BOOK.glob("*.md"), *CHAPTERS, *ROOT.glob("normtutor/**/*.py")]
+CITING = [
+    *BOOK.glob("*.md"),
+    *CHAPTERS,
+    *ROOT.glob("normtutor/**/*.py"),
+    *ROOT.glob("studies/**/*.py"),
+]
 
 
 def test_every_citation_has_an_entry():

@@ -7,10 +7,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
-
-from normtutor import experiments, layers, norms, plotting
-from normtutor.experiments import (
+from normtutor_studies import experiments, plotting
+from normtutor_studies.experiments import (
     detach_norm,
     gru_rates,
     gru_statistics,
@@ -18,7 +16,10 @@ from normtutor.experiments import (
     rms_against_layer,
     rms_rates,
 )
-from normtutor.experiments.records import Saved
+from normtutor_studies.experiments.records import Saved
+from torch.nn import functional as F
+
+from normtutor import layers, norms
 
 
 @pytest.fixture(autouse=True)

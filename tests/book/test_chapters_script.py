@@ -218,7 +218,7 @@ def test_the_build_executes_the_notebooks_of_the_table_of_contents():
 def test_a_change_in_any_source_builds_the_site_again(tmp_path):
     names = (
         *("normtutor/norms/x.py", "book/prose.md", "book/_static/x.css"),
-        *("normtutor/results/x.json", "_config.yml", "_toc.yml", "book/02.ipynb"),
+        *("studies/normtutor_studies/results/x.json", "_config.yml", "_toc.yml", "book/02.ipynb"),
         *("studies/normtutor_studies/x.py", "studies/normtutor_studies/records/x.jsonl"),
     )
     digests = [build.digest_of(build.BEHIND_SITE, tmp_path)]

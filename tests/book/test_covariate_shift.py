@@ -4,8 +4,7 @@ import re
 from pathlib import Path
 
 import nbformat
-
-from normtutor import claims
+from normtutor_studies import claims
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 NOISE = re.compile(r"\b(shak|shook|nois)", re.IGNORECASE)

@@ -155,7 +155,8 @@ def test_binder_gets_the_wheel_with_a_torch_for_processors():
     lines = (ROOT / ".binder" / "requirements.txt").read_text(encoding="utf-8").splitlines()
     asked = [line for line in lines if line and not line.startswith("#")]
     assert asked[:2] == ["--find-links ..", f"--extra-index-url {TORCH_FOR_PROCESSORS}"]
-    torch, need = map(Requirement, asked[2:])
+    torch, need, studies = map(Requirement, asked[2:])
+    assert studies.name == "normtutor-studies" and not studies.specifier
     assert torch.name == "torch" and str(torch.specifier).endswith("+cpu")
     assert need.name == "normtutor" and need.extras == {"notebooks"} and not need.specifier
     text = lock.BINDER.read_text(encoding="utf-8")
@@ -246,12 +247,17 @@ def test_the_source_distribution_holds_the_saved_runs(tmp_path):
     command = [sys.executable, ROOT / ".ci" / "distribution.py", tmp_path, "--source"]
     command += ["--tag", f"v{project['version']}"]
     subprocess.run(command, check=True, capture_output=True)
-    (archive,) = tmp_path.glob("*.tar.gz")
-    assert len(list(tmp_path.glob("*.whl"))) == 1
-    with tarfile.open(archive) as packed:
-        names = {name.split("/", 1)[1] for name in packed.getnames() if "/" in name}
-    results = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("normtutor/results/*.json")}
-    assert results <= names and "LICENSE" in names
+    assert len(list(tmp_path.glob("*.whl"))) == 2
+    names = set()
+    for archive in tmp_path.glob("*.tar.gz"):
+        with tarfile.open(archive) as packed:
+            names |= {name.split("/", 1)[1] for name in packed.getnames() if "/" in name}
+    saved = {
+        path.relative_to(ROOT / "studies").as_posix()
+        for kind in ("results/*.json", "records/*.jsonl")
+        for path in ROOT.glob(f"studies/normtutor_studies/{kind}")
+    }
+    assert saved <= names and "LICENSE" in names
 
 
 # --- make lab -------------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ import nbformat
 import pytest
 import torch
 from myst_parser.mdit_to_docutils.base import default_slugify
+from normtutor_studies import claims
 from torch import nn
-
-from normtutor import claims
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 PAGE = (BOOK / "questions.md").read_text(encoding="utf-8")

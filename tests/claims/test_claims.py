@@ -16,10 +16,9 @@ import pytest
 import torch
 from bs4 import BeautifulSoup
 from docutils.nodes import make_id
-
-from normtutor import claims, experiments, norms
-from normtutor.claims import covariate_shift, ledger, page
-from normtutor.claims.ledger import (
+from normtutor_studies import claims, experiments
+from normtutor_studies.claims import covariate_shift, ledger, page
+from normtutor_studies.claims.ledger import (
     Finding,
     Interval,
     Place,
@@ -31,7 +30,9 @@ from normtutor.claims.ledger import (
     over_seeds,
     verdict_of,
 )
-from normtutor.experiments import growth_shapes, image_norms
+from normtutor_studies.experiments import growth_shapes, image_norms
+
+from normtutor import norms
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOK = ROOT / "book"
@@ -139,19 +140,21 @@ def test_there_are_enough_claims_and_all_are_in_the_list():
     assert len({claim.words for claim in claims.CLAIMS}) == len(NAMES)
     in_modules = [
         entry
-        for path in (ROOT / "normtutor" / "claims").glob("*.py")
-        for entry in vars(sys.modules.get(f"normtutor.claims.{path.stem}", page)).values()
+        for path in (ROOT / "studies" / "normtutor_studies" / "claims").glob("*.py")
+        for entry in vars(sys.modules.get(f"normtutor_studies.claims.{path.stem}", page)).values()
         if type(entry) is ledger.Claim
     ]
     missing = {claim.name for claim in in_modules} ^ set(NAMES)
-    assert not missing, f"add the module of {missing} to _MODULES in normtutor/claims/__init__.py"
+    assert not missing, (
+        f"add the module of {missing} to _MODULES in studies/normtutor_studies/claims/__init__.py"
+    )
     decorated = sum(
         path.read_text(encoding="utf-8").count("\n@claim(")
-        for path in (ROOT / "normtutor" / "claims").glob("*.py")
+        for path in (ROOT / "studies" / "normtutor_studies" / "claims").glob("*.py")
     )
     assert decorated == len(NAMES), (
-        "claims in a module that normtutor/claims/__init__.py does not have among its _MODULES, "
-        "or two under one name"
+        "claims in a module that normtutor_studies.claims does not have among its _MODULES, or two "
+        "under one name"
     )
 
 
@@ -259,7 +262,7 @@ def test_scattered_seeds_would_leave_it_open(monkeypatch):
         if of_length and record["norm"] == "masked batch":
             record["all"] += next(signs)
 
-    from normtutor.claims import sequences
+    from normtutor_studies.claims import sequences
 
     saved = (sequences._text, sequences._longer)
     for runs in saved:
@@ -282,7 +285,7 @@ def test_without_a_loss_where_the_last_norm_is_missing_rms_norm_would_be_as_good
 
 
 def test_another_order_of_batches_would_suit_batch_norm(monkeypatch):
-    from normtutor.claims import sequences
+    from normtutor_studies.claims import sequences
 
     def mended(name, record):
         if name.startswith("batch_composition") and record["kind"] == "length":
@@ -655,4 +658,6 @@ def test_the_index_says_what_the_page_says(whole_page):
     app = SimpleNamespace(srcdir=str(ROOT), env=environment)
     claims_page.put_tally(app, "book/index", source)
     assert source == [f"The ledger holds {words}."]
-    assert str(ROOT / "normtutor" / "claims" / "family.py") in read  # a changed verdict is a change
+    assert (
+        str(ROOT / "studies" / "normtutor_studies" / "claims" / "family.py") in read
+    )  # a changed verdict is a change

@@ -12,8 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from myst_parser.mdit_to_docutils.base import default_slugify
-
-from normtutor import claims
+from normtutor_studies import claims
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 LINES = Path(__file__).with_name("heard.tsv").read_text(encoding="utf-8").splitlines()

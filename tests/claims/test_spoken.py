@@ -11,9 +11,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-
-from normtutor import claims
-from normtutor.claims.ledger import Place
+from normtutor_studies import claims
+from normtutor_studies.claims.ledger import Place
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 ROWS = [

@@ -7,8 +7,7 @@ import pytest
 def book_style():
     """Draw as the book does, and leave nothing open."""
     import matplotlib.pyplot as plt
-
-    from normtutor import plotting
+    from normtutor_studies import plotting
 
     with plt.rc_context():
         plotting.use_book_style()

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-
-from normtutor import benchmark
+from normtutor_studies import benchmark
 
 SMALL = (2, 3, 16)
 

@@ -8,9 +8,8 @@ matplotlib.use("agg")
 
 import matplotlib.pyplot as plt
 import pytest
-
-from normtutor import plotting
-from normtutor.plotting import drawings
+from normtutor_studies import plotting
+from normtutor_studies.plotting import drawings
 
 LONG = "difference of the losses of two networks that differ in where they are normalized (nats)"
 

@@ -11,12 +11,13 @@ import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
 from layer_checks import LAYOUTS, assert_equal, assert_same, randn, random_mask, randomize, results
+from normtutor_studies import benchmark
 from torch import Tensor, nn
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from normtutor import benchmark, layers
+from normtutor import layers
 from normtutor.layers import by_hand
 
 # Each takes x of shape (3, 6, 4); its statistics are of x alone, and no buffer is moved.

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import torch
 from layer_checks import assert_same, randn, randomize, results
+from normtutor_studies.experiments import two_processes
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import normtutor.layers.fusing  # noqa: F401  for test_fuse_modules
 from normtutor import layers
-from normtutor.experiments import two_processes
 
 
 @pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d])

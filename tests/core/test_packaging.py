@@ -31,7 +31,7 @@ def wheel(tmp_path_factory):
     """Build the wheel as the build of the site does."""
     folder = tmp_path_factory.mktemp("wheel")
     run(sys.executable, ROOT / ".ci" / "distribution.py", folder)
-    (path,) = folder.glob("*.whl")
+    (path,) = folder.glob("normtutor-*.whl")
     return path
 
 
@@ -61,7 +61,14 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert modules <= names
     assert "normtutor/py.typed" in names
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"normtutor", "normtutor-0.2.0.dist-info"}
+    assert tops == {"normtutor", "normtutor-0.3.0.dist-info"}
+
+
+def test_the_wheel_is_small(wheel):
+    assert wheel.stat().st_size < 400_000
+    names = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")]
+    lines = sum(len((ROOT / name).read_text("utf-8").splitlines()) for name in names)
+    assert lines <= 19_000
 
 
 def test_the_wheel_needs_two_packages(wheel):
@@ -90,7 +97,7 @@ y, cache = norms.rms_norm(x + 1, eps=0.0)
 assert np.allclose((y * y).mean(axis=-1), 1)
 print(normtutor.__version__)
 """
-    assert run(bare_python, "-I", "-c", code, cwd=tmp_path) == "0.2.0\n"
+    assert run(bare_python, "-I", "-c", code, cwd=tmp_path) == "0.3.0\n"
 
 
 def test_a_package_that_is_not_there_is_missed(bare_python, tmp_path):

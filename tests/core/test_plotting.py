@@ -16,12 +16,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.collections import PathCollection, PolyCollection
+from normtutor_studies import plotting
+from normtutor_studies.plotting import drawings, pictures
+from normtutor_studies.plotting.style import DARK as DARK_PAGE
+from normtutor_studies.plotting.style import INK, TINTS, WARM
 from numpy.testing import assert_allclose, assert_array_equal
 
-from normtutor import norms, plotting, wiring
-from normtutor.plotting import drawings, pictures
-from normtutor.plotting.style import DARK as DARK_PAGE
-from normtutor.plotting.style import INK, TINTS, WARM
+from normtutor import norms, wiring
 
 pytestmark = pytest.mark.usefixtures("book_style")
 
@@ -209,7 +210,7 @@ def test_equal_figures_are_equal_files(tmp_path):
     assert contents[0] == contents[1]
 
 
-# --- floors
+# --- what figures import
 
 
 def test_no_figure_runs_a_model():
@@ -241,15 +242,15 @@ def test_no_figure_runs_a_model():
 def test_a_figure_brings_no_other_subject():
     """Otherwise a chapter is executed again for a figure that it does not draw."""
     code = (
-        "import sys; from normtutor import plotting; plotting.sphere_figure; plotting.INK;"
-        "print(*(name for name in sys.modules if name.startswith('normtutor.plotting.')))"
+        "import sys; from normtutor_studies import plotting; plotting.sphere_figure; plotting.INK;"
+        "print(*(name for name in sys.modules if name.startswith('normtutor_studies.plotting.')))"
     )
     answer = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert set(answer.stdout.split()) == {
-        "normtutor.plotting.geometry",
-        "normtutor.plotting.style",
+        "normtutor_studies.plotting.geometry",
+        "normtutor_studies.plotting.style",
     }
 
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from normtutor import plotting
+from normtutor_studies import plotting
 
 pytestmark = pytest.mark.usefixtures("book_style")
 

@@ -8,8 +8,7 @@ import matplotlib.colors as mcolors
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-
-from normtutor import plotting
+from normtutor_studies import plotting
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,9 @@ matplotlib.use("agg")
 
 import numpy as np
 import pytest
+from normtutor_studies import plotting
+from normtutor_studies.plotting import drawings
 from numpy.testing import assert_allclose
-
-from normtutor import plotting
-from normtutor.plotting import drawings
 
 RATES = (0.001, 0.01, 0.1)
 

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
-
-from normtutor import tables
+from normtutor_studies import html_tables as tables
 
 FRAME = pd.DataFrame(
     {"loss (nats/token)": [2.34567, -0.0001], "norm": ["LayerNorm", "BatchNorm"], "seeds": [5, 6]},

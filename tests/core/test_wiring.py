@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
+from normtutor_studies.experiments import wired_sorting
 from torch import nn
 from torch.nn import functional as F
 
 from normtutor import layers, models, wiring
-from normtutor.experiments import wired_sorting
 
 WIDTH, LAYER, DEPTH = 8, 3, 8
 

@@ -6,14 +6,13 @@ import math
 import numpy as np
 import pytest
 import torch
-
-from normtutor import experiments
-from normtutor.experiments import (
+from normtutor_studies import experiments
+from normtutor_studies.experiments import (
     batch_composition,
     batch_rates,
     encoder_decoder,
 )
-from normtutor.experiments.records import Saved
+from normtutor_studies.experiments.records import Saved
 
 # --- who shares a batch ---------------------------------------------------------------------------
 

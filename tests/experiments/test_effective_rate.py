@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 import torch
-
-from normtutor import experiments
-from normtutor.experiments import effective_rate
-from normtutor.experiments.effective_rate import EXACT, gradients, optimizer_of, train
+from normtutor_studies import experiments
+from normtutor_studies.experiments import effective_rate
+from normtutor_studies.experiments.effective_rate import EXACT, gradients, optimizer_of, train
 
 NORMS = ("BatchNorm", "LayerNorm", "RMSNorm")
 

@@ -9,9 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from normtutor_studies import experiments
+from normtutor_studies.experiments import (
+    batch_composition,
+    final_norm,
+    modes_disagree,
+    norm_speed,
+    records,
+)
 
-from normtutor import data, experiments
-from normtutor.experiments import batch_composition, final_norm, modes_disagree, norm_speed, records
+from normtutor import data
 
 # Fields of configurations that say how long a run takes, and what they are cut to. An experiment
 # with others of its own names them in REDUCED, a dict from the field to a small value.
@@ -214,7 +221,7 @@ def test_every_experiment_says_what_else_could_explain_its_result(name):
 
 
 def test_a_docstring_without_a_control_is_found():
-    control = "Control: it could be the rate, :mod:`normtutor.experiments.rates` chose\nit."
+    control = "Control: it could be the rate, :mod:`normtutor_studies.experiments.rates` chose\nit."
     assert records.control_in(f"What.\n\n{control}") == "it could be the rate, rates chose it."
     for docstring in ("What.\n\nHow.", "", f"{control}\n\n{control}", "What. Control: none."):
         with pytest.raises(ValueError, match="begins with 'Control:'"):
@@ -358,7 +365,8 @@ def untraceable(notebook):
     """Figures of saved runs whose command the page does not show, each with what to add."""
     figures, commands = figures_and_commands(notebook)
     return [
-        f"{figure}: end its caption in 'Saved run: `python -m normtutor.experiments run {name}`.'"
+        f"{figure}: end its caption in "
+        f"'Saved run: `python -m normtutor_studies.experiments run {name}`.'"
         for figure, names in figures
         for name in sorted(names - commands)
     ]
@@ -391,16 +399,16 @@ def test_a_figure_without_a_command_is_found():
 
     load = cell("run = experiments.load('batch_composition')\ndef get(): return run.values('loss')")
     figure = cell("losses = get()\nplt.plot(losses)", "fig-x")
-    command = "python -m normtutor.experiments run batch_composition"
+    command = "python -m normtutor_studies.experiments run batch_composition"
     found = [f"fig-x: end its caption in 'Saved run: `{command}`.'"]
     assert untraceable({"cells": [load, figure]}) == found
     assert untraceable({"cells": [load, figure, cell("print(run.provenance())")]}) == []
     words = {
         "cell_type": "markdown",
-        "source": ["python -m normtutor.experiments run batch_composition"],
+        "source": ["python -m normtutor_studies.experiments run batch_composition"],
     }
     assert untraceable({"cells": [load, figure, words]}) == []
-    told = "5 seeds; `python -m normtutor.experiments run batch_composition`."
+    told = "5 seeds; `python -m normtutor_studies.experiments run batch_composition`."
     assert untraceable({"cells": [load, cell("plt.plot(get())", "fig-x", told)]}) == []
     loop = cell("for x in [get()]:\n    with style():\n        plt.plot(x)", "fig-x")
     assert untraceable({"cells": [load, loop]}) == found

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 import torch
 from joblib.parallel import ThreadingBackend
+from normtutor_studies import experiments
+from normtutor_studies.experiments import __main__ as command_line
+from normtutor_studies.experiments import digit_rates, records, rms_rates
 
-from normtutor import data, experiments, models, training
-from normtutor.experiments import __main__ as command_line
-from normtutor.experiments import digit_rates, records, rms_rates
+from normtutor import data, models, training
 
 
 @pytest.fixture
@@ -346,14 +347,15 @@ import dataclasses, os, sys
 import dask, joblib
 from dask.distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
-from normtutor import experiments
-from normtutor.experiments import digit_rates
+from normtutor_studies import experiments
+from normtutor_studies.experiments import digit_rates
 
 if __name__ == "__main__":
     if sys.platform == "linux":  # where the workers may be copies of a process that has torch
         dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
         needed = ["distributed", "torch._dynamo", "sklearn.datasets", "sklearn.model_selection"]
-        get_mp_context().set_forkserver_preload([*needed, "normtutor.experiments.digit_rates"])
+        needed.append("normtutor_studies.experiments.digit_rates")
+        get_mp_context().set_forkserver_preload(needed)
     config = dataclasses.replace(
         digit_rates.CONFIG, conditions=digit_rates.CONFIG.conditions[-2:], images_seen=640
     )

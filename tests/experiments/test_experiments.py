@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import json
 import platform
 import re
 import subprocess
@@ -11,10 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from normtutor import data, experiments
-from normtutor.experiments import __main__ as command_line
-from normtutor.experiments import (
+from normtutor_studies import experiments
+from normtutor_studies.experiments import __main__ as command_line
+from normtutor_studies.experiments import (
     batch_composition,
     batch_rates,
     digit_batches,
@@ -22,6 +22,8 @@ from normtutor.experiments import (
     records,
     two_processes,
 )
+
+from normtutor import data
 
 REPORTED = ("batch_composition", "digit_batches")
 TUNING = {"batch_composition": batch_rates, "digit_batches": digit_rates}
@@ -221,7 +223,22 @@ def test_no_advice_replaces_the_books_own_record(toy, tmp_path, monkeypatch):
     assert saved.provenance().endswith("experiments run toy")
 
 
-DAMAGED = {"cut off": '{"experiment": "toy", "ru', "no runs": "{}", "no seeds": '{"runs": [{}]}'}
+RUN = {"seed": 1, "cpu_seconds": 1.0, "environment": {"versions": {}, "data": {}}, "records": [{}]}
+DAMAGED = {
+    "cut off": '{"experiment": "toy", "ru',
+    "nothing": "{}",
+    "no runs": '{"experiment": "toy", "config": {}, "runs": []}',
+    **{
+        f"no {key}": json.dumps(
+            {"experiment": "toy", "config": {}, "runs": [{**RUN, key: None}, RUN]}
+        )
+        for key in RUN
+    },
+    "no versions": json.dumps(
+        {"experiment": "toy", "config": {}, "runs": [{**RUN, "environment": {"data": {}}}]}
+    ),
+    "no record": json.dumps({"experiment": "toy", "config": {}, "runs": [{**RUN, "records": [0]}]}),
+}
 
 
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)

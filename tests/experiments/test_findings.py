@@ -4,9 +4,8 @@ import itertools
 
 import numpy as np
 import pytest
-
-from normtutor import experiments
-from normtutor.experiments import (
+from normtutor_studies import experiments
+from normtutor_studies.experiments import (
     final_norm,
     final_norm_longer_rates,
     fine_tuning,
@@ -18,7 +17,7 @@ from normtutor.experiments import (
     topic_share_pre_rates_mixed,
     variance_growth,
 )
-from normtutor.experiments.records import Saved
+from normtutor_studies.experiments.records import Saved
 
 # Each sentence that a saved run reports, and what must hold of its rows for the sentence to be
 # true. Who writes another sentence says here what it comes to.

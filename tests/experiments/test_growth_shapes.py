@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
-from normtutor import experiments
-from normtutor.experiments import growth_shapes
+from normtutor_studies import experiments
+from normtutor_studies.experiments import growth_shapes
 
 LAYERS = np.arange(1, 25)
 GROWTHS = {

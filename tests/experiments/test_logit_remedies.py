@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 import torch
+from normtutor_studies import experiments
+from normtutor_studies.experiments import logit_remedies
 
-from normtutor import experiments
-from normtutor.experiments import logit_remedies
 from normtutor.models import TransformerLM
 
 

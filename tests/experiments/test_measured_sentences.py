@@ -6,9 +6,8 @@ from pathlib import Path
 import nbformat
 import numpy as np
 import pytest
-
-from normtutor import experiments
-from normtutor.experiments import (
+from normtutor_studies import experiments
+from normtutor_studies.experiments import (
     angles_elsewhere,
     batch_composition,
     batch_composition_ends,
@@ -63,7 +62,8 @@ from normtutor.experiments import (
     warmed_remedies,
     wiring_longer,
 )
-from normtutor.experiments.rates import split
+from normtutor_studies.experiments.rates import split
+
 from normtutor.intervals import t_interval
 
 BOOK = Path(__file__).resolve().parents[2] / "book"

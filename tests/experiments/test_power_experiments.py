@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_allclose
-
-from normtutor import data, experiments, layers, models, norms, training
-from normtutor.experiments import (
+from normtutor_studies import experiments
+from normtutor_studies.experiments import (
     batch_composition,
     power_statistics,
     topic_rates,
@@ -14,6 +12,9 @@ from normtutor.experiments import (
     topic_share_pre,
     topic_share_pre_rates,
 )
+from numpy.testing import assert_allclose
+
+from normtutor import data, layers, models, norms, training
 
 # --- what the book reports ------------------------------------------------------------------------
 

@@ -5,11 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
-
-from normtutor import experiments
-from normtutor.data import image_batches, load_digits
-from normtutor.experiments import (
+from normtutor_studies import experiments
+from normtutor_studies.experiments import (
     covariate_shift_gradients,
     descent,
     digit_batches,
@@ -25,7 +22,10 @@ from normtutor.experiments import (
     scale_and_rate_longer,
     statistics_outside,
 )
-from normtutor.experiments.records import Saved
+from normtutor_studies.experiments.records import Saved
+from torch import nn
+
+from normtutor.data import image_batches, load_digits
 from normtutor.models import MLP
 
 NAMES = (

@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from normtutor_studies.experiments import swapped_norms, swapped_norms_fitted
+from normtutor_studies.experiments.package_chunks import corpus_of
 from numpy.testing import assert_allclose
 
 from normtutor import layers
-from normtutor.experiments import swapped_norms, swapped_norms_fitted
-from normtutor.experiments.package_chunks import corpus_of
 from normtutor.models import TransformerLM
 from normtutor.training import evaluation_mode
 

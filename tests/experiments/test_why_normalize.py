@@ -5,10 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_allclose
-
-from normtutor import experiments
-from normtutor.experiments import (
+from normtutor_studies import experiments
+from normtutor_studies.experiments import (
     deep_last_norm,
     deep_last_norm_rates,
     deep_tanh_starts,
@@ -30,9 +28,11 @@ from normtutor.experiments import (
     text_stability_rates,
     timing,
 )
-from normtutor.experiments.__main__ import main
-from normtutor.experiments.package_chunks import Size, chunks_of, train_models
-from normtutor.experiments.records import Saved, module_of
+from normtutor_studies.experiments.__main__ import main
+from normtutor_studies.experiments.package_chunks import Size, chunks_of, train_models
+from normtutor_studies.experiments.records import Saved, module_of
+from numpy.testing import assert_allclose
+
 from normtutor.models import TransformerLM
 
 TINY = Size(width=8, heads=2, steps=6, warmup=2, held_out_chunks=64, clip=0.5)

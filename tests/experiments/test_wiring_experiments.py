@@ -6,9 +6,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
-
-from normtutor import experiments, plotting
-from normtutor.experiments import (
+from normtutor_studies import experiments, plotting
+from normtutor_studies.experiments import (
     gradient_sizes,
     remedies,
     update_size,
@@ -16,7 +15,8 @@ from normtutor.experiments import (
     wired_sorting,
     wiring_longer,
 )
-from normtutor.experiments.wired_sorting import Task
+from normtutor_studies.experiments.wired_sorting import Task
+
 from normtutor.training import masked_language_model_loss
 from normtutor.wiring import WIRINGS
 

@@ -127,7 +127,9 @@ HARMLESS_TO_OTHERS = {
 
 
 @pytest.mark.parametrize("attack", HARMLESS_TO_OTHERS)
-def test_an_attack_earns_nothing_and_breaks_nothing(tmp_path, attack):
+def test_an_attack_earns_nothing_and_breaks_nothing(tmp_path, monkeypatch, attack):
+    if "sleeps" not in attack:  # what computes is stopped by what it computes, not by the clock
+        monkeypatch.setattr(answers, "PATIENCE", 1000)
     scores, _ = graded(tmp_path, HARMLESS_TO_OTHERS[attack])
     # Who changes what answers travel with loses the points of the own right answer as well.
     assert scores == {"02.2": 0, "02.3": 0 if attack.startswith("changes") else 3}
@@ -170,13 +172,10 @@ def test_a_submission_that_ends_its_process_earns_nothing(tmp_path):
 
 
 def test_a_submission_that_cannot_be_interrupted_is_killed(tmp_path):
-    loop = STUBBORN
     limits = Limits(seconds=0.5, total_seconds=1.0, megabytes=512, start_seconds=200.0)
-    started = time.monotonic()
-    scores, found = graded(tmp_path, loop, limits=limits)
+    scores, found = graded(tmp_path, STUBBORN, limits=limits)
     assert scores == {"02.2": 0, "02.3": 0}
     assert "did not finish in time" in found.notes[0]
-    assert 2.5 <= time.monotonic() - started
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers")

@@ -4,10 +4,9 @@ import re
 
 import pytest
 from browser import DESKTOP, PHONE, needs_chromium
+from normtutor_studies import claims
 from playwright.sync_api import expect
 from site_pages import parsed
-
-from normtutor import claims
 
 HEIGHT = 12_000  # pixels of the overview on a phone; with all numbers it had 20,132
 

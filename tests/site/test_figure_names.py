@@ -139,9 +139,8 @@ def test_what_is_written_in_a_figure_stands_clear(site, open_page, name):
 )
 def test_a_name_that_meets_something_is_noticed(open_page, draw, problem):
     import matplotlib.pyplot as plt
-
-    from normtutor import plotting
-    from normtutor.plotting import drawings
+    from normtutor_studies import plotting
+    from normtutor_studies.plotting import drawings
 
     with plt.rc_context(plotting.STYLE):
         figure, ax = plt.subplots()

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from browser import PHONE, axe_problems, eventually, needs_chromium
 from bs4 import BeautifulSoup
+from normtutor_studies import experiments, interactive, plotting
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
 
-from normtutor import experiments, interactive, norms, plotting
+from normtutor import norms
 
 ROOT = Path(__file__).resolve().parents[2]
 STATIC = ROOT / "book" / "_static"

@@ -18,8 +18,7 @@ sys.path.insert(0, str(EXTENSIONS))
 import drawings  # noqa: E402
 import equations  # noqa: E402
 import light_pages  # noqa: E402
-
-from normtutor.plotting.drawings import CLOSES, OPENS  # noqa: E402
+from normtutor_studies.plotting.drawings import CLOSES, OPENS  # noqa: E402
 
 needs_katex = pytest.mark.skipif(not equations.KATEX.exists(), reason="KaTeX is not installed")
 
@@ -159,7 +158,7 @@ def test_a_page_gets_one_style_sheet_and_keeps_its_other_links():
 
 def test_the_extensions_bring_no_torch_into_a_build_that_does_not_ask_for_it():
     """To import it took a sixth of the time that passes until a changed sentence is built."""
-    from normtutor.claims import page
+    from normtutor_studies.claims import page
 
     names = sorted(path.stem for path in EXTENSIONS.glob("*.py"))
     code = f"import sys; sys.path[:0] = {[str(EXTENSIONS), str(ROOT / '.ci')]}; "

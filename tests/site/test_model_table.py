@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 from browser import DESKTOP, PHONE, axe_problems, needs_chromium
+from normtutor_studies import current_models
 from playwright.sync_api import expect
-
-from normtutor import current_models
 
 STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 

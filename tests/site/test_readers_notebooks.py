@@ -406,10 +406,12 @@ def test_only_colab_installs(on_colab, site, notebooks, monkeypatch):
     assert len(commands) == on_colab
     for command in commands:
         assert command[:4] == [sys.executable, "-m", "pip", "install"]
-        need = Requirement(command[-1])
-        assert need.name == "normtutor" and need.extras == {"notebooks"}
-        assert need.url is not None and need.url.startswith(BASE)
-        assert (site / need.url.removeprefix(BASE)).is_file()
+        needs = list(map(Requirement, command[-2:]))
+        assert [need.name for need in needs] == ["normtutor", "normtutor-studies"]
+        assert needs[0].extras == {"notebooks"}
+        for need in needs:
+            assert need.url is not None and need.url.startswith(BASE)
+            assert (site / need.url.removeprefix(BASE)).is_file()
 
 
 # Versions that Colab has had. A range that leaves one of these out would replace it, and then Colab
@@ -429,7 +431,11 @@ COLAB = {
 
 
 def needs_of_notebooks() -> list[Requirement]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project, studies = (
+        tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        for folder in (".", "studies")
+    )
+    assert studies["dependencies"] == ["normtutor[notebooks]"]
     extras = project["optional-dependencies"]
     wanted = [*project["dependencies"]]
     waiting = ["notebooks"]
@@ -469,11 +475,11 @@ def test_the_buttons_lead_to_the_notebooks(site):
 # --- as a reader executes them --------------------------------------------------------------------
 
 
-def test_two_notebooks_run_in_an_empty_folder_with_the_wheel_alone(site, tmp_path):
-    (wheel,) = (site / "notebooks").glob("*.whl")
+def test_two_notebooks_run_in_an_empty_folder_with_the_wheels_alone(site, tmp_path):
+    wheels = sorted((site / "notebooks").glob("*.whl"))
     folder = site / "notebooks"
     cheap = [folder / "fifteen_minutes.ipynb", folder / "03_batch_norm_vs_layer_norm.ipynb"]
-    with readers.reader(wheel) as python:
+    with readers.reader(wheels) as python:
         where = "import normtutor; print(normtutor.__file__)"
         found = subprocess.run(
             [python, "-I", "-c", where], capture_output=True, text=True, check=True, cwd=tmp_path

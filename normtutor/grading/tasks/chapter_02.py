@@ -132,6 +132,9 @@ MERGED = Formula(
         "the variances inside the chunks count alike; a longer chunk must count more": (
             "within = (var_a + var_b) / 2"
         ),
+        "that is the standard deviation; the variance is asked for": (
+            "variance = root(within + between)"
+        ),
         "the variances are simply added": "variance = var_a + var_b",
         "that is the unbiased variance: it divides by n − 1": (
             "variance = (n_a * var_a + n_b * var_b + n_a * n_b * gap ** 2 / n) / (n - 1)"

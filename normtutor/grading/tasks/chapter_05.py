@@ -57,7 +57,7 @@ def _compare_outside(
 def _outside_values(answer: Any, rng: Rng) -> None:
     x = faint(normal(rng, *sizes(rng, (2, 3), (4, 5), (6, 9)), scale=0.3))
     # A statistic in float32, whatever x is, is common practice.
-    _compare_outside(answer, x, rng, tolerance=1e-6)
+    _compare_outside(answer, x, rng, tolerance=1e-6, dtype="float64")
 
 
 def _outside_zero(answer: Any, rng: Rng) -> None:

@@ -66,7 +66,9 @@ POWER = Formula(
         "γ multiplies the second term twice": "second = x_hat * mean(g * weight * x_hat)",
         "γ multiplies the gradient of x twice": "g = grad_y * weight ** 2",
         "the mean runs over the features; ψ is shared over batch and positions": "axes = (2,)",
-        "x stands where x̂ belongs in the second term": "second = x * mean(g * x)",
+        "x stands where x̂ belongs in the second term, both times": "second = x * mean(g * x)",
+        "the second term is not divided by ψ often enough: x stands where x̂ belongs, or the "
+        "division is of g alone": "second = x * mean(g * x_hat)",
     },
 )
 

@@ -174,6 +174,8 @@ SPLIT = replace(
         "the features are split into heads in the wrong order: neighbours belong together": (
             "x = interleaved; psi_squared = mean(x ** 2, (2,)); weight = weight_of_interleaved"
         ),
+        "the features are split into heads in the wrong order, and γ as well: neighbours belong "
+        "together": "x = interleaved; psi_squared = mean(x ** 2, (2,)); weight = column(weight)",
         "γ is repeated entry by entry; it should be repeated as a whole": "weight = repeated",
         **RMS.more,
     },

@@ -1,0 +1,233 @@
+"""The page of the ledger, rendered from what the claims' functions return."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from html import escape
+from typing import NamedTuple
+
+from normtutor_studies.claims.ledger import (
+    HALF,
+    VERDICTS,
+    Claim,
+    Evidence,
+    Finding,
+    Unsettled,
+    verdict_of,
+)
+
+CHAPTERS = {
+    "01_internal_covariate_shift": "Internal covariate shift",
+    "02_family_of_norms": "The family of norms",
+    "03_batch_norm_vs_layer_norm": "BatchNorm vs LayerNorm on sequences",
+    "04_invariance": "Invariance",
+    "05_rms_norm": "RMSNorm",
+    "06_power_norm": "PowerNorm",
+    "07_pre_ln_and_post_ln": "Pre-LN and Post-LN",
+    "08_after_2020": "After 2020",
+    "09_norms_at_work": "Norms at work",
+}
+CONDITIONS = {
+    "true": "With the reservation",
+    "false": "What holds instead",
+    "half": "What it leaves out",
+    "open": "Why it is open",
+}
+# What MyST alone understands, and what stands for it where MyST is not read.
+MYST = "text/x-myst"
+ROLE = re.compile(r"\{(cite:[tp]|prf:ref)\}`([^`]+)`")
+KINDS = {"cor": "corollary", "def": "definition", "prop": "proposition", "thm": "theorem"}
+SUBJECTS = ("ics", "norms", "seq", "inv", "rms", "power", "wiring", "after", "work")  # by chapter
+ANSWERS = {True: "as claimed", False: "not as claimed", None: "not decided"}
+
+
+class Judged(NamedTuple):
+    """A claim with the evidence that its function has returned."""
+
+    claim: Claim
+    evidence: Evidence
+    verdict: str
+
+
+def judge(claim: Claim) -> Judged:
+    """Gather the evidence of a claim and let the verdict follow from it."""
+    evidence = claim.evidence()
+    return Judged(claim, evidence, verdict_of(evidence))
+
+
+def anchor(heading: str) -> str:
+    """The anchor that the site gives to a heading: its letters and digits, joined by hyphens."""
+    plain = unicodedata.normalize("NFKD", heading.lower()).encode("ascii", "ignore").decode()
+    return re.sub(r"^[0-9-]+|-+$", "", re.sub(r"[^a-z0-9]+", "-", plain))
+
+
+def deciding(evidence: Evidence) -> str:
+    """The number that decides, in a line of plain text: the first one that is not as claimed.
+
+    If all are as claimed it is the first. Of an open claim it is the first that decides nothing, or
+    after "so far" one that does not decide alone.
+    """
+    findings = [item for item in evidence if isinstance(item, Finding) and item.claimed is not None]
+    if not findings:
+        return "no number decides it yet"
+    undecided = [finding for finding in findings if finding.agrees is None]
+    against = [finding for finding in findings if finding.agrees is False]
+    first = against + undecided if verdict_of(evidence) == HALF else undecided + against
+    one = (first or findings)[0]
+    partial = not undecided and any(isinstance(item, Unsettled) for item in evidence)
+    line = f"{plain_text(one.what)}: {one.number}; by the claim: {one.prediction}"
+    return f"so far: {line}" if partial else line
+
+
+def plain_text(markdown: str) -> str:
+    """Drop the marks of MyST, for places where it is not read."""
+    return re.sub(r"\{[a-z:]+\}`([^`]*)`|[*`$]", lambda m: m[1] or "", markdown)
+
+
+def in_words(role: str, names: str) -> str:
+    """Say in plain words what a role of MyST refers to; its number is known to the site alone."""
+    if role == "prf:ref":
+        kind, subject, *_ = names.split("-")
+        return f"the {KINDS[kind]} of chapter {SUBJECTS.index(subject) + 1}"
+    papers = [
+        re.sub(r"(\d{4})(\w*)$", r" \1 \2", name).strip().title() for name in names.split(",")
+    ]
+    return f"[{'; '.join(papers)}]" if role == "cite:p" else " and ".join(papers)
+
+
+def without_roles(markdown: str) -> str:
+    """Write MyST's text for programs that know Markdown alone."""
+    return ROLE.sub(lambda role: in_words(role[1], role[2]), markdown)
+
+
+def _item(item: Finding | Unsettled) -> str:
+    if isinstance(item, Unsettled):
+        return f"- *Unsettled:* {item.what} *What would settle it:* {item.would_settle}"
+    reported = f" (reported by {{cite:t}}`{item.reported}`)" if item.reported else ""
+    line = f"- {item.what[0].upper()}{item.what[1:]}{reported}: **{item.number}**"
+    if item.claimed is None:
+        return f"{line}."
+    answer = ANSWERS[item.agrees].capitalize()
+    return f"{line}. By the claim: {item.prediction}. {item.why} *{answer}.*"
+
+
+def entry(judged: Judged, on_site: bool = True) -> str:
+    """One entry of the page: closed a line and its verdict, open the evidence. MyST markdown.
+
+    The site makes a page of its own of each entry. The pages that it links to lie beside it there
+    alone.
+    """
+    claim, evidence, verdict = judged
+    place = claim.place
+    depth = ", in depth" if place.in_depth else ""
+    section = f"{CHAPTERS[place.chapter]}{depth}: {escape(place.section, quote=False)}"
+    link = f'<a href="{place.page}.html#{anchor(place.section)}">{section}</a>'
+    badge = f"{verdict}, {claim.scope}" if claim.scope else verdict
+    return "\n".join(
+        [
+            f'<details class="claim" id="claim-{claim.name}" data-verdict="{verdict}" '
+            f'data-chapter="{place.number}">',
+            # <b> and <br> for programs that do not have the site's style sheet.
+            f'<summary><b class="claim-verdict claim-{verdict}">{escape(badge)}</b> '
+            f'<span class="claim-words">{escape(claim.words)}</span><br>'
+            f'<span class="claim-number">{escape(deciding(evidence))}</span></summary>',
+            "",
+            *([f"**{claim.answer}**", ""] if claim.answer else []),
+            f"**{CONDITIONS[verdict]}.** {claim.condition}",
+            "",
+            "```python",
+            "from normtutor import claims",
+            "",
+            f'claims.show("{claim.name}")',
+            "```",
+            "",
+            "**Evidence**",
+            "",
+            *map(_item, evidence),
+            "",
+            f"**Met in** {claim.met}.",
+            "",
+            f"**Explained in** {link if on_site else section}",
+            "",
+            "</details>",
+        ]
+    )
+
+
+def controls(judged: list[Judged]) -> str:
+    """The two choices and the line that counts; a script shows them and makes them work."""
+    verdicts = Counter(one.verdict for one in judged)
+    chapters = Counter(one.claim.place.number for one in judged)
+    choices: dict[str, dict[object, str]] = {
+        "verdict": {verdict: f"{verdict} ({verdicts[verdict]})" for verdict in VERDICTS},
+        "chapter": {
+            number: f"{number} {title} ({chapters[number]})"
+            for number, title in enumerate(CHAPTERS.values(), 1)
+            if chapters[number]
+        },
+    }
+    return "\n".join(
+        [
+            '<form class="claims-filter" hidden>',
+            *(
+                f'<span><label for="claims-{name}">{name.capitalize()}</label> '
+                f'<select id="claims-{name}"><option value="">all</option>'
+                + "".join(f'<option value="{v}">{text}</option>' for v, text in options.items())
+                + "</select></span>"
+                for name, options in choices.items()
+            ),
+            '<output id="claims-shown" for="claims-verdict claims-chapter"></output>',
+            "</form>",
+        ]
+    )
+
+
+class Page:
+    """The judged claims, as a notebook and the site show them."""
+
+    def __init__(self, claims: Iterable[Claim]) -> None:
+        self.judged = [judge(claim) for claim in claims]
+        for claim, _, verdict in self.judged:
+            if verdict != claim.recorded:
+                raise ValueError(
+                    f"the verdict on record for {claim.name!r} is {claim.recorded!r}, and the "
+                    f"evidence says {verdict!r}: look at both and correct the one that is wrong."
+                )
+
+    @property
+    def tally(self) -> dict[str, int]:
+        """How many claims have each verdict."""
+        counts = Counter(one.verdict for one in self.judged)
+        return {verdict: counts[verdict] for verdict in VERDICTS}
+
+    def by_chapter(self) -> dict[str, dict[str, int]]:
+        """The tally of each chapter, by the chapter's title."""
+        return {
+            title: {
+                verdict: sum(
+                    one.verdict == verdict and one.claim.place.chapter == name
+                    for one in self.judged
+                )
+                for verdict in VERDICTS
+            }
+            for name, title in CHAPTERS.items()
+            if any(one.claim.place.chapter == name for one in self.judged)
+        }
+
+    def myst(self) -> str:
+        """What the site reads: with roles, links to its pages, and the filter."""
+        return "\n\n".join([controls(self.judged), *map(entry, self.judged)])
+
+    def _repr_markdown_(self) -> str:
+        entries = (entry(one, on_site=False) for one in self.judged)
+        return without_roles("\n\n".join(entries))
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return {MYST: self.myst()}
+
+    def __repr__(self) -> str:
+        lines = [f"{one.verdict:6}{one.claim.words}" for one in self.judged]
+        if len(lines) == 1:
+            lines += [plain_text(without_roles(_item(item))) for item in self.judged[0].evidence]
+        return "\n".join(lines)

@@ -1,0 +1,1017 @@
+"""Claims about BatchNorm and LayerNorm on sequences and batches; chapter 3 explains them."""
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from normtutor import data, layers, norms
+from normtutor.models import CausalAttention, TransformerLayer, TransformerLM
+from normtutor.training import start
+from normtutor_studies import experiments
+from normtutor_studies.claims.ledger import (
+    ASSISTANT,
+    EXPLANATION,
+    GUIDE,
+    NOTES,
+    REVIEW,
+    TUTORIALS,
+    Evidence,
+    Finding,
+    Interval,
+    Place,
+    Unsettled,
+    above,
+    below,
+    claim,
+    near,
+    over_seeds,
+)
+from normtutor_studies.experiments import (
+    batch_composition,
+    batch_composition_longer,
+    embedding_sizes,
+    final_norm,
+    larger_batches,
+    text_stability,
+    topic_share,
+)
+from normtutor_studies.experiments.records import Saved
+
+CHAPTER = "03_batch_norm_vs_layer_norm"
+PARTED = Place(CHAPTER, "Twelve reasons that you may have heard")
+MEASURED = Place(CHAPTER, "BatchNorm and LayerNorm on text, all conditions", in_depth=True)
+
+
+@cache
+def _text() -> Saved:
+    return experiments.load("batch_composition")
+
+
+@cache
+def _longer() -> Saved:
+    return experiments.load("batch_composition_longer")
+
+
+def _in_1500_steps(kind: str) -> Interval:
+    """Masked BatchNorm's test loss minus LayerNorm's, each at its best rate for so many steps."""
+    return over_seeds(batch_composition_longer.against_layer(_longer(), "masked batch", kind))
+
+
+def _against_layer_norm(norm: str, kind: str) -> Interval:
+    """Test loss minus LayerNorm's with the same kind of batches, nats per token, by seed."""
+    return over_seeds(batch_composition.against_layer(_text(), norm, kind))
+
+
+def _lengths(outputs: torch.Tensor) -> torch.Tensor:
+    """The root mean square of each token."""
+    return outputs.square().mean(-1).sqrt()
+
+
+@claim(
+    "On (B, L, H), BatchNorm's statistics have the shape (1, 1, H).",
+    met=REVIEW,
+    place=Place(CHAPTER, "What BatchNorm pools over"),
+    recorded="true",
+    condition="This is the pooled statistic, the usual one ({prf:ref}`def-seq-statistics`). Per "
+    "step, in some recurrent networks, it is (1, L, H).",
+)
+def one_statistic_a_feature() -> Evidence:
+    x = np.random.default_rng(0).normal(size=(4, 5, 6))
+    mean = x.mean(axis=(0, 1), keepdims=True)
+    variance = x.var(axis=(0, 1), keepdims=True)
+    y = norms.batch_norm(x, feature_axis=-1)[0]
+    return [
+        Finding(
+            "largest difference of BatchNorm from a formula with statistics of shape (1, 1, H)",
+            float(np.abs((x - mean) / np.sqrt(variance + 1e-5) - y).max()),
+            below(1e-9),
+            "The same statistics give the same numbers.",
+            form=".0e",
+        )
+    ]
+
+
+@claim(
+    "Padding shifts BatchNorm's statistics.",
+    met=f"{EXPLANATION}, and {REVIEW}",
+    place=Place(CHAPTER, "Padding: real, and repaired by a mask"),
+    recorded="true",
+    condition="Unless the padding is masked, which removes the effect completely "
+    "({prf:ref}`prop-seq-masked`). By how much follows in closed form "
+    "({prf:ref}`cor-seq-padding`).",
+)
+def padding_shifts() -> Evidence:
+    z = np.random.default_rng(0).normal(size=400)
+    real = 2 + (z - z.mean()) / z.std()
+    share = 0.6
+    padded = np.concatenate([real, np.zeros(600)])[:, None]
+    start = np.zeros(1), np.ones(1)
+    mask = np.arange(1000) < 400
+    seen, masked = (
+        norms.batch_norm(padded, None, None, *start, momentum=1.0, mask=m)[2] for m in (None, mask)
+    )
+    assert seen.mean is not None and seen.var is not None and masked.mean is not None
+    formula = (1 - share) * 2, (1 - share) + share * (1 - share) * 4
+    return [
+        Finding(
+            "mean that BatchNorm sees when 60% of the positions are zeros and real tokens have "
+            "mean 2 and standard deviation 1",
+            float(seen.mean[0]),
+            below(1.9),
+            "Shifted means off by a tenth of a standard deviation or more; a mean of zeros and "
+            "twos is lower.",
+            form=".2f",
+        ),
+        Finding(
+            "largest difference of that mean and variance from the closed form",
+            max(abs(seen.mean[0] - formula[0]), abs(seen.var[0] * 999 / 1000 - formula[1])),
+            form=".0e",
+        ),
+        Finding("mean with a mask", float(masked.mean[0]), form=".2f"),
+    ]
+
+
+@claim(
+    "Batch statistics of text fluctuate more than those of images, hence the gap between training "
+    "and evaluation.",
+    met=f"{EXPLANATION}, and {REVIEW}",
+    place=Place(CHAPTER, "Running averages", in_depth=True),
+    recorded="half",
+    scope="at our scale",
+    condition="What fluctuates depends on how many independent values each batch pools, and the "
+    "gap on how batches are composed: on the same text evaluation was no worse when it was "
+    "shuffled, and in batches of equal length it was, in 1,500 steps by much. After 300 five "
+    "seeds leave open by how much.",
+)
+def fluctuation_of_text() -> Evidence:
+    def gap(kind: str) -> Interval:
+        return over_seeds(batch_composition.gap(_text(), "masked batch", kind))
+
+    longer = batch_composition_longer.gap(_longer(), "masked batch", "length")
+    rng = np.random.default_rng(0)
+
+    def fluctuation(correlation: float) -> float:
+        means = [
+            data.correlated_tokens(rng, 16, 20, 32, correlation=correlation).mean(axis=(0, 1))
+            for _ in range(200)
+        ]
+        return float(np.sqrt(np.mean(np.square(means))))
+
+    why = (
+        "If the fluctuation of text makes a gap, it is there. A gap of 0.05 nats is 5% of "
+        "probability per token; smaller ones break nothing."
+    )
+    return [
+        Finding(
+            "loss in evaluation minus with batch statistics, masked BatchNorm, batches of 16 "
+            "sentences of equal length, 1,500 steps (nats per token)",
+            over_seeds(longer),
+            above(0.05),
+            why,
+            form=".3f",
+        ),
+        Finding("the same after 300 steps", gap("length"), above(0.05), why, form=".3f"),
+        Finding(
+            "loss in evaluation minus with batch statistics, the same text shuffled, 300 steps "
+            "(nats per token)",
+            gap("shuffled"),
+            above(0.05),
+            why,
+            form=".3f",
+        ),
+        Finding(
+            "the same, batches of one topic",
+            gap("topic"),
+            above(0.05),
+            why,
+            form=".3f",
+        ),
+        Finding(
+            "fluctuation of a batch mean of 320 tokens with correlation 0.1 within a sentence, "
+            "over that of independent tokens",
+            fluctuation(0.1) / fluctuation(0.0),
+            form=".2f",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm cannot handle sequences of different length.",
+    met=ASSISTANT,
+    place=Place(CHAPTER, "Sentences of different length", in_depth=True),
+    recorded="half",
+    condition="Pooled and masked it does not see lengths at all. True of statistics per step, and "
+    "of unmasked padding.",
+)
+def variable_lengths() -> Evidence:
+    rng = np.random.default_rng(0)
+    tokens = rng.normal(loc=1, size=(3, 8, 4))
+    mask = np.arange(8) < np.array([[8], [5], [3]])
+    longer_mask = np.concatenate([mask, np.zeros((3, 8), dtype=bool)], axis=1)
+
+    def change(masked: bool) -> float:
+        """Largest change of a real token when the batch is padded to twice the length."""
+        padded = np.where(mask[..., None], tokens, 0.0)
+        short = norms.batch_norm(padded, feature_axis=-1, mask=mask if masked else None)[0]
+        long = np.concatenate([padded, np.zeros((3, 8, 4))], axis=1)
+        wide = norms.batch_norm(long, feature_axis=-1, mask=longer_mask if masked else None)[0]
+        return float(np.abs(wide[:, :8] - short)[mask].max())
+
+    why = "If lengths were the trouble, more padding would change the outputs of real tokens."
+    return [
+        Finding(
+            "largest change of a real token when a batch is padded to twice the length, no mask",
+            change(False),
+            above(0.01),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "largest change of a real token when a batch is padded to twice the length, with a "
+            "mask",
+            change(True),
+            above(0.01),
+            why,
+            form=".0e",
+        ),
+        Finding(
+            "sentences of 3 that still go on at position 8, for a statistic per step",
+            int(mask[:, 7].sum()),
+        ),
+    ]
+
+
+@claim(
+    "A token is normalized with its neighbour's padding, and a token at a position never seen in "
+    "training has no statistics.",
+    met=GUIDE,
+    place=Place(CHAPTER, "Sentences of different length", in_depth=True),
+    recorded="half",
+    condition="The first is true without a mask, the second of statistics per step. Neither is "
+    "true of pooled, masked BatchNorm, whose statistic belongs to the feature and not to the "
+    "position.",
+)
+def unseen_position() -> Evidence:
+    rng = np.random.default_rng(0)
+    norm = layers.BatchNorm(4, feature_axis=-1).double()
+    norm(torch.from_numpy(rng.normal(size=(2, 20, 4))))
+    norm.eval()
+    y = norm(torch.from_numpy(rng.normal(size=(1, 30, 4))))
+    short, long = np.zeros((10, 4)), rng.normal(size=(20, 4))
+    batch = np.stack([np.concatenate([short + 1, np.zeros((10, 4))]), long])
+    mask = np.arange(20) < np.array([[10], [20]])
+    moved = norms.batch_norm(batch, feature_axis=-1)[0][1, 10]
+    alone = norms.batch_norm(batch, feature_axis=-1, mask=mask)[0][1, 10]
+    return [
+        Finding(
+            "outputs that are not finite in a sentence of 30 tokens, after training on 20",
+            int((~torch.isfinite(y)).sum()),
+            above(1),
+            "Without a statistic there is no output.",
+        ),
+        Finding(
+            "how far padding beside it moves token 11 of the longer of two sentences, no mask",
+            float(np.abs(moved - alone).max()),
+            above(0.01),
+            "If it takes part, it moves the token by more than rounding.",
+            form=".2f",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm has trouble with parallel training; LayerNorm parallelises.",
+    met=f"{ASSISTANT}, and {GUIDE}",
+    place=Place(CHAPTER, "Two devices", in_depth=True),
+    recorded="half",
+    condition="With local statistics the gradient is another one. With synchronised statistics it "
+    "is that of the whole batch, at the price of an exchange in every layer. LayerNorm has "
+    "nothing to exchange.",
+)
+def parallel_training() -> Evidence:
+    rng = np.random.default_rng(3)
+    document = np.repeat(rng.normal(size=(2, 1, 6)), 4, axis=0)
+    x = torch.from_numpy(document + rng.normal(size=(8, 16, 6)))
+    target = torch.from_numpy(rng.normal(size=(8, 16, 6)))
+    weight = torch.from_numpy(rng.normal(size=(6, 6))).requires_grad_()
+
+    def gradient(statistics: str) -> torch.Tensor:
+        h = (x @ weight).reshape(2, -1, 6)  # (device, token, feature)
+        shared = (1,) if statistics == "local" else (0, 1)
+        mean = h.mean(dim=shared, keepdim=True)
+        if statistics == "local":
+            variance = ((h - mean) ** 2).mean(dim=1, keepdim=True)
+        else:  # from what each device can send: its own mean and variance
+            local = h.mean(dim=1, keepdim=True)
+            variance = ((h - local) ** 2).mean(dim=1, keepdim=True) + (local - mean) ** 2
+            variance = variance.mean(dim=0, keepdim=True)
+        y = ((h - mean) / torch.sqrt(variance + 1e-5)).reshape(x.shape)
+        return torch.autograd.grad((y - target).square().mean(), weight)[0]
+
+    y = norms.batch_norm(x @ weight, feature_axis=-1)[0]
+    whole = torch.autograd.grad((y - target).square().mean(), weight)[0]
+
+    def off(statistics: str) -> float:
+        return ((gradient(statistics) - whole).norm() / whole.norm()).item()
+
+    why = "Trouble means a gradient that differs from that of the whole batch by 1% or more."
+    return [
+        Finding(
+            "relative error of the gradient, a batch of two documents on two devices, local "
+            "statistics",
+            off("local"),
+            above(0.01),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "relative error of the gradient, statistics combined from what each device sends",
+            off("synchronised"),
+            above(0.01),
+            why,
+            form=".0e",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm cannot learn online, with a batch of one.",
+    met=GUIDE,
+    place=Place(CHAPTER, "Small batches", in_depth=True),
+    recorded="half",
+    condition="True of single vectors, (1, H). A single sentence (1, L, H) or image has many "
+    "values a feature, and on digits images one by one were enough to learn from.",
+)
+def batch_of_one() -> Evidence:
+    def refused(shape: tuple[int, ...]) -> int:
+        norm = layers.BatchNorm(8, feature_axis=-1)
+        try:
+            norm(torch.randn(shape, generator=torch.manual_seed(0)))
+        except ValueError:
+            return 1
+        return 0
+
+    digits = experiments.load("digit_batches")
+    why = "1 is an error, 0 is an output; “cannot” means an error."
+    return [
+        Finding(
+            "BatchNorm refuses to train on x of shape (1, 8)", refused((1, 8)), near(1, 0), why
+        ),
+        Finding(
+            "BatchNorm refuses to train on x of shape (1, 5, 8)",
+            refused((1, 5, 8)),
+            near(1, 0),
+            why,
+        ),
+        Finding(
+            "digits, one image a step: test loss with BatchNorm (nats per image)",
+            over_seeds(digits.values("loss", norm="batch", batch_size=1)),
+            above(1.15),
+            "Not to learn is to stay above half of chance, which is ln 10 = 2.30.",
+            form=".3f",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm makes a model less sensitive to outliers.",
+    met=GUIDE,
+    place=Place(CHAPTER, "One bad token", in_depth=True),
+    recorded="half",
+    condition="The outlier itself is bounded, in training. The other tokens of the batch pay "
+    "({prf:ref}`cor-seq-outlier`), and in evaluation nothing is bounded. Whether trained models "
+    "are more accurate on data with outliers is not measured.",
+)
+def outliers() -> Evidence:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 1))
+    calm = norms.batch_norm(x)[0]
+    x[-1] = 1000
+    y = norms.batch_norm(x)[0]
+    evaluated = norms.batch_norm(x, None, None, np.zeros(1), np.ones(1), training=False)[0]
+    return [
+        Finding(
+            "output for an outlier of 1000 standard deviations among 100 values, training",
+            float(y[-1, 0]),
+            below(100),
+            "Less sensitive means that it comes out ten times smaller or more.",
+            form=".1f",
+        ),
+        Finding(
+            "spread of 99 other outputs beside an outlier over what it was without",
+            float(y[:-1].std() / calm[:-1].std()),
+            near(1, 0.1),
+            "A model that is less sensitive leaves the others as they were, to a tenth.",
+        ),
+        Finding(
+            "output for the outlier in evaluation",
+            float(evaluated[-1, 0]),
+            below(100),
+            "As in training.",
+            form=".0f",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm does not suit recurrent networks.",
+    met=f"{NOTES}, and {REVIEW}",
+    place=Place(CHAPTER, "Sentences of different length", in_depth=True),
+    recorded="half",
+    scope="at our scale",
+    condition="One statistic for all steps does not fit a state that starts at zero and settles; "
+    "the first attempt reports no help between the states {cite:p}`laurent2016`. With statistics "
+    "of its own for every step, and γ starting at 0.1, BatchNorm worked there, too "
+    "{cite:p}`cooijmans2017`.",
+)
+def recurrent_networks() -> Evidence:
+    spread = experiments.load("gru_statistics").values("before_spread", norm="none")
+    return [
+        Finding(
+            "spread of a GRU's projected state at step 2 over that at step 32, without a norm",
+            over_seeds(spread[:, 1] / spread[:, -1]),
+            below(0.9),
+            "If BatchNorm's one statistic for all steps does not suit, it is off by a tenth or "
+            "more at some of them.",
+            form=".2f",
+        ),
+        Finding(
+            "pixels of digits in a fixed random order: accuracy of an LSTM with BatchNorm per step "
+            "minus without, percentage points",
+            95.4 - 90.2,
+            below(0),
+            "What does not suit gains nothing.",
+            form=".1f",
+            reported="cooijmans2017",
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm fails on text.",
+    met=f"{EXPLANATION}, and {ASSISTANT}",
+    place=MEASURED,
+    recorded="half",
+    scope="at our scale",
+    condition="With 16 sentences per batch, shuffled, of one topic or neighbours, and a mask it "
+    "cannot be told from LayerNorm, in 300 steps of two layers. With equal lengths it falls behind "
+    "in every seed, in 1,500 steps by far; after 300, 0.20 ± 0.19, five seeds leave open whether "
+    "by the tenth of a nat that was fixed beforehand. On shuffled text without padding, in small "
+    "batches, where layers hardly pay, it is ahead with two, six and twelve layers and embeddings "
+    "of the best size; with twelve and a smaller size that suits neither norm it ends 0.18 ± 0.04 "
+    "behind, level in larger batches. Reports on larger models go both ways "
+    "{cite:p}`shen2020,wang2022bn`.",
+)
+def fails_on_text() -> Evidence:
+    fresh, larger = experiments.load("text_stability"), experiments.load("larger_batches")
+    small = experiments.load("embedding_sizes")
+    sizes = {build: embedding_sizes.by_size(small, build) for build in ("Pre-BatchNorm", "Pre-LN")}
+    why = (
+        "To fail is to lose clearly: by a tenth of a nat a token or more, more than the "
+        "learning rates next to the best one cost."
+    )
+    return [
+        *(
+            Finding(
+                f"BatchNorm's test loss minus LayerNorm's, {words}, masked, 300 steps (nats per "
+                "token)",
+                _against_layer_norm("masked batch", kind),
+                above(0.1),
+                why,
+                form=".3f",
+            )
+            for kind, words in (
+                ("shuffled", "16 shuffled sentences"),
+                ("topic", "16 sentences of one topic"),
+                ("document", "16 neighbouring sentences"),
+            )
+        ),
+        *(
+            Finding(
+                f"the same, {words}, 1,500 steps",
+                _in_1500_steps(kind),
+                above(0.1),
+                why,
+                form=".3f",
+            )
+            for kind, words in (
+                ("shuffled", "16 shuffled sentences"),
+                ("length", "16 sentences of equal length"),
+            )
+        ),
+        Finding(
+            "the same, equal lengths, 300 steps",
+            _against_layer_norm("masked batch", "length"),
+            above(0.1),
+            why,
+            form=".3f",
+        ),
+        Finding(
+            "with equal lengths, 300 steps, evaluation minus training mode",
+            over_seeds(batch_composition.gap(_text(), "masked batch", "length")),
+            form=".2f",
+        ),
+        *(
+            Finding(
+                f"{depth} layers, 8 shuffled chunks without padding: the same difference "
+                "(nats per token)",
+                over_seeds(deep["Pre-BatchNorm"] - deep["Pre-LN"]),
+                above(0.1),
+                why,
+                form=".3f",
+            )
+            for depth, deep in (
+                (depth, text_stability.losses(fresh, depth)) for depth in (2, 6, 12)
+            )
+        ),
+        Finding(
+            "12 layers, 32 such chunks, embeddings four times the usual size: the same difference "
+            "(nats per token)",
+            over_seeds(larger_batches.rows(larger)["Pre-BatchNorm"]),
+            above(0.1),
+            why,
+            form=".3f",
+        ),
+        Finding(
+            "12 layers, 8 such chunks, the same embeddings, a 64th as large as the best for both "
+            "(nats per token)",
+            over_seeds(sizes["Pre-BatchNorm"][4.0] - sizes["Pre-LN"][4.0]),
+            above(0.1),
+            why,
+            form=".3f",
+        ),
+    ]
+
+
+@claim(
+    "A padding mask makes BatchNorm work on text.",
+    met="bug trackers and forums",
+    place=MEASURED,
+    recorded="half",
+    scope="at our scale",
+    condition="A mask mends what padding does, and nothing else. Shuffled, BatchNorm with a mask "
+    "cannot be told from LayerNorm in 300 and 1,500 steps of two layers. With equal lengths there "
+    "is nothing to mask, and BatchNorm falls far behind LayerNorm in 1,500 steps (after 300 five "
+    "seeds leave open whether by a tenth of a nat).",
+)
+def mask_mends() -> Evidence:
+    saved = _text()
+    why = "To work is to stay within a tenth of a nat of LayerNorm."
+
+    def gain(kind: str) -> Interval:
+        plain = saved.values("all", norm="batch", kind=kind)
+        return over_seeds(plain - saved.values("all", norm="masked batch", kind=kind))
+
+    return [
+        Finding(
+            "gain in test loss by the mask, 16 shuffled sentences (nats per token)",
+            gain("shuffled"),
+            above(0),
+            "A mask that works lowers the loss.",
+            form=".3f",
+        ),
+        Finding(
+            "gain by the mask, 16 sentences of equal length (nats per token)",
+            gain("length"),
+            form=".3f",
+        ),
+        Finding(
+            "masked BatchNorm minus LayerNorm, 16 sentences of equal length, 1,500 steps (nats "
+            "per token)",
+            _in_1500_steps("length"),
+            below(0.1),
+            why,
+            form=".3f",
+        ),
+        Finding(
+            "the same after 300 steps",
+            _against_layer_norm("masked batch", "length"),
+            below(0.1),
+            why,
+            form=".3f",
+        ),
+    ]
+
+
+@claim(
+    "Batches of equal length need no padding, so they suit BatchNorm best.",
+    met="advice on data loaders",
+    place=MEASURED,
+    recorded="false",
+    scope="at our scale",
+    condition="They need no padding, and in 300 and 1,500 steps of two layers masked BatchNorm "
+    "ends higher on them than on shuffled batches, by more than LayerNorm: training and evaluation "
+    "part, and a model learns to read the length off its batch.",
+)
+def equal_lengths() -> Evidence:
+    saved, longer = _text(), _longer()
+
+    def difference(norm: str) -> np.ndarray:
+        """Test loss, equal length minus shuffled, after 300 steps."""
+        shuffled = saved.values("all", norm=norm, kind="shuffled")
+        return saved.values("all", norm=norm, kind="length") - shuffled
+
+    def in_1500_steps(norm: str) -> Interval:
+        """The same, each at its best rate for so many steps."""
+        values = batch_composition_longer.values
+        return over_seeds(values(longer, norm, "length") - values(longer, norm, "shuffled"))
+
+    why = "The batches that suit best give the smaller loss."
+    corpus = batch_composition.corpus_of(batch_composition.CONFIG)
+    stream = data.sentence_stream(corpus.train, 16, "length", np.random.default_rng(0))
+    padding = 1 - np.mean([next(stream).mask.double().mean().item() for _ in range(200)])
+    return [
+        Finding(
+            "test loss of masked BatchNorm, equal length minus shuffled (nats per token)",
+            over_seeds(difference("masked batch")),
+            below(0),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "the same with LayerNorm, which does not see the company",
+            over_seeds(difference("layer")),
+            form=".2f",
+        ),
+        Finding(
+            "masked BatchNorm after 1,500 steps",
+            in_1500_steps("masked batch"),
+            below(0),
+            why,
+            form=".2f",
+        ),
+        Finding("LayerNorm after 1,500 steps", in_1500_steps("layer"), form=".2f"),
+        Finding("share of padding in batches of equal length", float(padding), form=".1%"),
+    ]
+
+
+@claim(
+    "A BatchNorm model cannot write text token by token, because there is no batch.",
+    met="forums",
+    place=Place(CHAPTER, "When BatchNorm is the right choice"),
+    recorded="false",
+    condition="In evaluation every BatchNorm is a fixed affine map of each token. Nothing is "
+    "computed from a batch.",
+)
+def writing_without_a_batch() -> Evidence:
+    rng = np.random.default_rng(0)
+    norm = layers.BatchNorm(8, feature_axis=-1).double()
+    norm(torch.from_numpy(rng.normal(size=(4, 9, 8))))
+    norm.eval()
+    x = torch.from_numpy(rng.normal(size=(4, 9, 8)))
+    together, alone = norm(x), norm(x[:1, :1])
+    return [
+        Finding(
+            "difference of one token alone from the same token in a batch, evaluation",
+            (alone - together[:1, :1]).abs().max().item(),
+            above(1e-9),
+            "If it needed the batch, a token alone would come out differently.",
+        )
+    ]
+
+
+@claim(
+    "BatchNorm fails with small batches.",
+    met=TUTORIALS,
+    place=Place(CHAPTER, "Images", in_depth=True),
+    recorded="half",
+    scope="at our scale",
+    condition="Reported for a full training on ImageNet with 2 images a device. On digits, in a "
+    "short training, it had the lowest test loss of three norms with 2 and 8 images; with 1 five "
+    "seeds leave it open.",
+)
+def small_batches() -> Evidence:
+    digits = experiments.load("digit_batches")
+
+    def ratio(size: int) -> Interval:
+        """log2 of BatchNorm's test loss over GroupNorm's."""
+        loss = {n: digits.values("loss", norm=n, batch_size=size) for n in ("batch", "group")}
+        return over_seeds(np.log2(loss["batch"] / loss["group"]))
+
+    return [
+        Finding(
+            "ImageNet, 2 images a device: error of BatchNorm minus GroupNorm, percentage points",
+            10.6,
+            above(1),
+            "To fail is to be behind by a point or more.",
+            reported="wu2018",
+        ),
+        *(
+            Finding(
+                f"digits, {words}: test loss of BatchNorm over GroupNorm's, log2 (1 is twice)",
+                ratio(size),
+                above(0),
+                "To fail is to have the larger loss.",
+                form=".2f",
+            )
+            for size, words in ((2, "2 images"), (1, "1 image"))
+        ),
+    ]
+
+
+@claim(
+    "The larger the batch, the better BatchNorm.",
+    met=f"{TUTORIALS} that explain batch statistics as estimates",
+    place=Place(CHAPTER, "Images", in_depth=True),
+    recorded="open",
+    condition="The statistics become more exact. With a fixed number of images a larger batch also "
+    "means fewer steps, and less of the noise that may help. On digits 2 images are better than 1; "
+    "whether 32 are worse than 8, five seeds leave open.",
+)
+def larger_is_better() -> Evidence:
+    digits = experiments.load("digit_batches")
+
+    def ratio(large: int, small: int) -> Interval:
+        loss = [digits.values("loss", norm="batch", batch_size=size) for size in (large, small)]
+        return over_seeds(np.log2(loss[0] / loss[1]))
+
+    why = "Better is a smaller test loss; every run saw the same number of images."
+    return [
+        Finding(
+            "digits: test loss with 2 images over 1, log2 (1 is twice)", ratio(2, 1), below(0), why
+        ),
+        Finding(
+            "digits: test loss with 32 images over 8, log2 (1 is twice)",
+            ratio(32, 8),
+            below(0),
+            why,
+        ),
+    ]
+
+
+@claim(
+    "Batches in NLP are small.",
+    met=ASSISTANT,
+    place=PARTED,
+    recorded="half",
+    condition="True of fine-tuning, and perhaps of the part of a batch that one device sees. In "
+    "pre-training a batch holds up to millions of tokens. Rests on published settings.",
+)
+def small_batches_in_language() -> Evidence:
+    why = "BatchNorm's own paper used 32 images a batch {cite:p}`ioffe2015`; small is below that."
+    return [
+        Finding(
+            "sequences a batch, BERT, pre-training",
+            256,
+            below(31),
+            why,
+            form=".0f",
+            reported="devlin2019",
+        ),
+        Finding(
+            "sequences of 4096 tokens a batch, Llama 2, from 4 million tokens",
+            4e6 / 4096,
+            below(31),
+            why,
+            form=".0f",
+            reported="touvron2023llama2",
+        ),
+        Finding(
+            "sequences a batch, BERT, the smaller setting for fine-tuning",
+            16,
+            below(31),
+            why,
+            form=".0f",
+            reported="devlin2019",
+        ),
+        Finding(
+            "source tokens a batch, the first Transformer",
+            25000,
+            form=".0f",
+            reported="vaswani2017",
+        ),
+    ]
+
+
+@claim(
+    "Attention's outputs have a large dynamic range, which needs LayerNorm.",
+    met=ASSISTANT,
+    place=Place(CHAPTER, "Attention's range", in_depth=True),
+    recorded="half",
+    scope="at our scale",
+    condition="In a causal model the tokens that attention adds differ much in length, because the "
+    "first ones average over few values and the last over many. Without the mask "
+    "they differ about as much as the feed-forward network's, and in size attention adds less. "
+    "Measured before training; whether such a range needs a norm is not measured.",
+)
+def range_of_attention() -> Evidence:
+    added: dict[str, list[list[torch.Tensor]]] = {"causal": [], "unmasked": [], "feed-forward": []}
+    for seed in range(5):
+        start(seed)
+        model = TransformerLM(1024, width=48, wiring="pre", dropout=0.0)
+        seen: dict[str, list[torch.Tensor]] = {name: [] for name in added}
+
+        def watch(attention: CausalAttention, x: tuple, y: torch.Tensor, seen: dict = seen) -> None:
+            weights = F.scaled_dot_product_attention(*attention.split(x[0]))
+            unmasked = attention.project_out(weights.transpose(1, 2).reshape(y.shape))
+            seen["causal"].append(_lengths(y))
+            seen["unmasked"].append(_lengths(unmasked))
+
+        for layer in model.layers:
+            assert isinstance(layer, TransformerLayer)
+            layer.attention.register_forward_hook(watch)
+            layer.feed_forward.register_forward_hook(
+                lambda module, x, y, seen=seen: seen["feed-forward"].append(_lengths(y))
+            )
+        with torch.no_grad():
+            model(torch.randint(1024, (16, 20)))
+        for name, outputs in seen.items():
+            added[name].append(outputs)
+
+    def longest(tokens: torch.Tensor) -> float:
+        return (tokens.max() / tokens.min()).item()
+
+    def ratio(size: Callable[[torch.Tensor], float], layer: int, name: str) -> Interval:
+        """log2 of a size of what attention adds over that of the feed-forward network."""
+        attention, other = (
+            np.array([size(run[layer]) for run in added[part]]) for part in (name, "feed-forward")
+        )
+        return over_seeds(np.log2(attention / other))
+
+    return [
+        *(
+            Finding(
+                f"longest over shortest token that attention adds, {words}, over the same of the "
+                f"feed-forward network, layer {layer + 1} of 2, log2 (1 is twice)",
+                ratio(longest, layer, name),
+                above(0.5),
+                "A large range is clearly larger than the other branch's: by half a doubling, "
+                "a bound that was set after the first numbers.",
+                form=".2f",
+            )
+            for name, words in (("causal", "causal mask"), ("unmasked", "mask left out"))
+            for layer in (0, 1)
+        ),
+        *(
+            Finding(
+                "root mean square of what attention adds over that of what the feed-forward "
+                f"network adds, causal mask, layer {layer + 1} of 2, log2",
+                ratio(lambda tokens: tokens.square().mean().sqrt().item(), layer, "causal"),
+                form=".2f",
+            )
+            for layer in (0, 1)
+        ),
+    ]
+
+
+@claim(
+    "BatchNorm on the residual sum breaks the flow of the signal; LayerNorm fits it.",
+    met=ASSISTANT,
+    place=PARTED,
+    recorded="open",
+    condition="In 300 steps of two layers, on mixed batches of made-up text, BatchNorm on the sum "
+    "ends level with LayerNorm there. Deeper models were not trained with it. That LayerNorm keeps "
+    "the samples of a batch independent is true ({prf:ref}`thm-norms-hears`), on the sum as "
+    "anywhere.",
+)
+def on_the_residual_sum() -> Evidence:
+    gaps = topic_share.differences(experiments.load("topic_share"))["batch"]
+    return [
+        Finding(
+            "two layers, norms on the residual sum, mixed batches: test loss with BatchNorm minus "
+            "LayerNorm's (nats per token)",
+            over_seeds(gaps[:, 0]),
+            above(0.05),
+            "A broken flow costs more than 0.05 nats, 5% of probability per token.",
+            form=".3f",
+        ),
+        Unsettled(
+            "Two layers are few for a signal to be broken in.",
+            "Train twelve layers with each norm on the sum, over rates and warm-ups, on shuffled "
+            "text, and compare test losses paired by seed.",
+        ),
+    ]
+
+
+@claim(
+    "Vaswani et al. show that LayerNorm improves training speed and quality.",
+    met=ASSISTANT,
+    place=Place(CHAPTER, "What is reported", in_depth=True),
+    recorded="false",
+    condition="They use it and do not study it: no experiment of the paper leaves it out or moves "
+    "it. Rests on the paper's table of variations.",
+)
+def ablation_of_layer_norm() -> Evidence:
+    return [
+        Finding(
+            "of the five groups of variations in its table 3 (A heads, B key size, C model size, "
+            "D dropout and label smoothing, E position encoding), those that vary the norm",
+            0,
+            above(1),
+            "To show that it improves something, one experiment must be without it.",
+            reported="vaswani2017",
+        )
+    ]
+
+
+@claim(
+    "ConvNeXt and Swin Transformer combine BatchNorm and LayerNorm.",
+    met=ASSISTANT,
+    place=PARTED,
+    recorded="false",
+    condition="Both use LayerNorm alone. Counted in the authors' published definitions, not run.",
+)
+def mixed_norms() -> Evidence:
+    why = "To combine both there must be a BatchNorm."
+    return [
+        Finding(
+            "BatchNorm layers in the published definition of ConvNeXt",
+            0,
+            above(1),
+            why,
+            reported="liu2022",
+        ),
+        Finding(
+            "BatchNorm layers in the published definition of Swin Transformer",
+            0,
+            above(1),
+            why,
+            reported="liu2021swin",
+        ),
+        Finding("LayerNorm layers in ConvNeXt-T: stem 1, downsampling 3, blocks 18, end 1", 23),
+    ]
+
+
+@claim(
+    "LayerNorm is not mainstream in computer vision.",
+    met=ASSISTANT,
+    place=PARTED,
+    recorded="half",
+    condition="True of convolutional networks until about 2020. Vision Transformers have it, and "
+    "so has ConvNeXt. Counted in a public collection of architectures, not run.",
+)
+def layer_norm_in_vision() -> Evidence:
+    why = "Mainstream means at least half of them."
+    return [
+        Finding(
+            "architectures of torchvision with LayerNorm, of 15 up to RegNet (2012 to spring 2020)",
+            0,
+            below(7),
+            why,
+            reported="torchvision2016",
+        ),
+        Finding(
+            "architectures of torchvision with LayerNorm, of 5 since then (ViT, EfficientNetV2, "
+            "Swin, "
+            "ConvNeXt, MaxViT)",
+            4,
+            below(2),
+            why,
+            reported="torchvision2016",
+        ),
+    ]
+
+
+@claim(
+    "LayerNorm improves generalization.",
+    met=ASSISTANT,
+    place=Place(CHAPTER, "What is reported", in_depth=True),
+    recorded="open",
+    condition="Generalization is test loss at equal training loss, and we know of no comparison of "
+    "that kind. A better test loss after equally many steps can be faster optimization alone.",
+)
+def generalization() -> Evidence:
+    saved = experiments.load("final_norm")
+
+    def of_best(key: str, norm: str, final: bool) -> np.ndarray:
+        """Three layers, output untied, each at its own best rate."""
+        where = final_norm.chosen(saved, norm=norm, final=final, tied=False, scale=1.0)
+        return saved.values(key, **{k: v for k, v in where.items() if k != "test"})
+
+    change = {
+        key: of_best(key, "layer", True) - of_best(key, "none", False) for key in ("test", "train")
+    }
+    gru = experiments.load("gru_statistics")
+    return [
+        Finding(
+            "test loss with LayerNorm minus without, from ordinary weights, language model of "
+            "three layers with an untied output and the usual embeddings (nats per token)",
+            over_seeds(change["test"]),
+            form=".3f",
+        ),
+        Finding(
+            "training loss at the end with LayerNorm minus without, the same models",
+            over_seeds(change["train"]),
+            form=".3f",
+        ),
+        Finding(
+            "test loss with LayerNorm minus without, GRU (nats per character)",
+            over_seeds(gru.values("loss", norm="layer") - gru.values("loss", norm="none")),
+            form=".3f",
+        ),
+        Finding(
+            "test error on CIFAR-10 with LayerNorm minus without, percentage points, where "
+            "LayerNorm converged faster",
+            10.49 - 8.96,
+            form=".2f",
+            reported="zhang2019rms",
+        ),
+        Unsettled(
+            "The differences have both signs and mix speed with generalization.",
+            "Train with and without LayerNorm to the same training loss, on several tasks and "
+            "sizes, and compare the test losses.",
+        ),
+    ]

@@ -1,0 +1,82 @@
+"""Experiments that take longer than a page may: run beforehand, saved, loaded and drawn.
+
+The command line lists, runs and draws them:
+
+.. code-block:: sh
+
+    python -m normtutor_studies.experiments                      # what there is, and what it costs
+    python -m normtutor_studies.experiments run batch_composition                     # into ./runs
+    python -m normtutor_studies.experiments show batch_composition --directory runs
+
+An interrupted run continues where it stopped. ``show`` without ``--directory`` draws the book's own
+record in ``studies/normtutor_studies/results``.
+
+**On a text of your own, on a GPU.** The experiments with language models take any UTF-8 text and a
+CUDA device:
+
+.. code-block:: sh
+
+    python -m normtutor_studies.experiments run batch_composition --text-file corpus.txt --device cuda \\
+        --directory my_results
+
+The learning rates remain those of the book. To choose new ones, run ``batch_rates`` in the same
+way, and look at ``show batch_rates``.
+
+**Larger, on a GPU.** Some experiments have a second size beside the book's: wider, deeper, with
+8,192 tokens a step. ``--scale large`` runs and draws it; it lies in ``runs/large``,
+apart from the small one. ``time`` trains each cell for a few steps and
+says what it will cost. No large record comes with the book: there was no GPU to make one, and a
+processor is too slow. On one core six layers with LayerNorm took 53 minutes at one learning rate,
+and twelve would take twice as long.
+
+.. code-block:: sh
+
+    python -m normtutor_studies.experiments time text_stability_rates --scale large --device cuda
+    python -m normtutor_studies.experiments run text_stability_rates --scale large --device cuda
+
+**On a cluster.** Seeds run in parallel through joblib, so that its configuration says where. One
+line moves them onto a Dask cluster:
+
+.. code-block:: python
+
+    import joblib
+    from dask.distributed import Client
+    from normtutor_studies import experiments
+
+    client = Client("scheduler:8786")
+    with joblib.parallel_config(backend="dask"):
+        experiments.run_experiment("batch_composition")
+
+All machines need the same Python and the same normtutor. Ray registers a backend of its own with
+joblib (``ray.util.joblib.register_ray()``, then ``backend="ray"``); the tests cover Dask alone.
+
+**Controls.** :func:`~normtutor_studies.experiments.records.control` gives, for each
+experiment, what else could explain its result, what was checked and what was not; ``show NAME``
+prints it.
+
+**To write an experiment.** Each is one module, recognized by its ``FINDING``. It has
+
+- a docstring with one paragraph that begins with "Control:", for
+  :func:`~normtutor_studies.experiments.records.control`;
+- ``CHAPTER``, ``FIGURE``, ``FINDING`` and ``SEEDS``;
+- a frozen dataclass ``Config``, and the one ``CONFIG`` that the book reports;
+- ``run(config, seed)``, which returns a list of records;
+- ``fingerprint(config)``, which identifies the data;
+- ``rows(saved)`` with ``XLABEL``, what its figure shows, or ``best_rates(saved)``.
+
+Where it needs them: ``run_seeds(config, seeds)``, which trains several seeds at once and returns a
+list of records for each; ``LARGE_CONFIG``, the larger size, or a function that takes its rates from
+another large run; ``REDUCED``, values of fields for a run of seconds in the tests;
+``ALONE = True`` for what measures time; ``REFERENCE``, where the line of "no difference" stands.
+"""
+
+from normtutor_studies.experiments.records import (
+    Saved,
+    control,
+    load,
+    module_of,
+    names,
+    run_experiment,
+)
+
+__all__ = ["Saved", "control", "load", "module_of", "names", "run_experiment"]

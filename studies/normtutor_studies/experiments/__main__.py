@@ -1,0 +1,196 @@
+"""The command line of the experiments: list them, run one, draw one."""
+
+import argparse
+import inspect
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from normtutor_studies.experiments.fresh import run_again
+from normtutor_studies.experiments.records import (
+    RUNS,
+    SCALES,
+    Saved,
+    configuration,
+    control,
+    load,
+    module_of,
+    names,
+    read,
+    results_directory,
+    run_experiment,
+)
+from normtutor_studies.experiments.timing import estimate
+
+DOTS_PER_INCH = 200  # of a drawing that `show` writes
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parse ``arguments`` and do what they say; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m normtutor_studies.experiments",
+        description="The experiments behind the book's figures. Without a command: list them.",
+    )
+    commands = parser.add_subparsers(dest="command")
+    commands.add_parser("list", help="list the experiments")
+    run = commands.add_parser("run", help="run an experiment, or go on with one")
+    run.add_argument("name", choices=names())
+    run.add_argument(
+        "--jobs", type=int, default=-1, help="seeds that run at the same time (default: one a core)"
+    )
+    run.add_argument("--seeds", type=int, nargs="+", help="other seeds than the book's")
+    run.add_argument("--restart", action="store_true", help="forget what is saved")
+    run.add_argument(
+        "--device", default="cpu", help="cpu, cuda or cuda:N, for language models (default: cpu)"
+    )
+    run.add_argument(
+        "--text-file", type=Path, help="a UTF-8 text in place of the book's, for language models"
+    )
+    cost = commands.add_parser("time", help="time the cells of an experiment with a few steps each")
+    cost.add_argument("name", choices=names())
+    cost.add_argument("--only", default="", help="only cells whose name contains this")
+    cost.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    again = commands.add_parser("again", help="run a fresh seed: is it where the record says?")
+    again.add_argument("name", choices=names())
+    again.add_argument("--seed", type=int, default=40, help="one that is not on record")
+    again.add_argument("--directory", type=Path, default=Path("again"), help="default: again")
+    show = commands.add_parser("show", help="draw the figure of a saved experiment")
+    show.add_argument("name", choices=names())
+    show.add_argument("--output", type=Path, help="image file; by default NAME.png")
+    run.add_argument("--directory", type=Path, help="default: runs")
+    show.add_argument("--directory", type=Path, help="default: the book's own record")
+    for command in (run, show, cost):
+        command.add_argument(
+            "--scale",
+            choices=SCALES,
+            default="small",
+            help="the book's size, or a larger one for a GPU where there is one (default: small)",
+        )
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.command == "run":
+            own = RUNS if chosen.scale == "small" else RUNS / chosen.scale
+            directory = chosen.directory or own
+            saved = run_experiment(
+                chosen.name,
+                seeds=chosen.seeds,
+                jobs=chosen.jobs,
+                config=configuration(chosen.name, chosen.scale),
+                directory=directory,
+                restart=chosen.restart,
+                device=chosen.device,
+                text_file=chosen.text_file,
+            )
+            print(saved.provenance())
+            print(_about_the_text(saved), end="")
+            print(f"Saved in {directory}; show {chosen.name} --directory {directory} draws it")
+        elif chosen.command == "show":
+            output = chosen.output or Path(f"{chosen.name}.png")
+            _show(chosen.name, chosen.directory, output, chosen.scale)
+        elif chosen.command == "again":
+            _again(chosen.name, chosen.seed, chosen.directory)
+        elif chosen.command == "time":
+            _time(chosen.name, chosen.scale, chosen.device, chosen.only)
+        else:
+            _list()
+    except (OSError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _about_the_text(saved: Saved) -> str:
+    """A line for a run on another text than the book's own record; none where there is none."""
+    digest = saved.runs[0]["environment"]["data"].get("text_sha256")
+    try:
+        of_the_book = read(saved.name, results_directory()).runs[0]["environment"]["data"]
+    except FileNotFoundError:
+        return ""
+    if digest == of_the_book.get("text_sha256"):
+        return ""
+    return (
+        "This text is not that of the book's record (another file, or other versions of the "
+        "packages): compare effects with it, not digits.\n"
+    )
+
+
+def _list() -> None:
+    for name in names():
+        module = module_of(name)
+        try:
+            runs = read(name, results_directory()).runs
+            cost = f"{sum(run['cpu_seconds'] for run in runs) / 60:.0f} CPU minutes"
+            cost += f" for {len(runs)} seeds"
+            if "text_sha256" in runs[0]["environment"]["data"]:
+                cost += "; takes --device and --text-file"
+        except FileNotFoundError:
+            cost = "not run yet"
+        except ValueError as error:
+            cost = str(error)
+        print(name)
+        print(f"  {(inspect.getdoc(module) or '').splitlines()[0]}")
+        print(f"  chapter {module.CHAPTER}, figure {module.FIGURE}; {cost}")
+        print(f"  finding: {module.FINDING}")
+
+
+def _again(name: str, seed: int, directory: Path) -> None:
+    rows = run_again(name, seed, directory)
+    for row in rows:
+        place = "inside " if row.inside else "OUTSIDE"
+        print(f"{place} {row.value:9.4f} in {row.low:9.4f} to {row.high:9.4f}  {row.name}")
+    inside = sum(row.inside for row in rows)
+    print(f"{inside} of {len(rows)} rows inside; 95 % are expected.")
+
+
+def _time(name: str, scale: str, device: str, only: str) -> None:
+    total = 0.0
+    for cell in estimate(name, scale, device=device, only=only):
+        print(f"{cell.seconds / 60:8.1f} minutes a seed  {cell.part}", flush=True)
+        total += cell.seconds
+    seeds = len(module_of(name).SEEDS)
+    print(f"{total / 60:8.1f} minutes a seed in all; the experiment has {seeds}")
+
+
+def _show(name: str, directory: Path | None, output: Path, scale: str = "small") -> None:
+    # Listing and running need no matplotlib.
+    from matplotlib import pyplot as plt
+
+    from normtutor_studies import plotting
+
+    saved = load(name, directory, scale=scale)
+    print(saved.provenance())
+    print(textwrap.fill(f"Control: {control(name)}", width=100))
+    module = module_of(name)
+    if hasattr(module, "best_rates"):
+        _print_rates(module.best_rates(saved), saved)
+    if hasattr(module, "rows"):
+        with plt.rc_context():
+            plotting.use_book_style()
+            plotting.intervals(
+                module.rows(saved),
+                xlabel=module.XLABEL,
+                reference=getattr(module, "REFERENCE", 0.0),
+            )
+            plt.savefig(output, dpi=DOTS_PER_INCH, bbox_inches="tight")
+            plt.close()
+        print(f"drawn: {output}")
+
+
+def _print_rates(best: dict[Any, float], saved: Saved) -> None:
+    """The learning rates that were tried, each with its mean loss, and the one that was taken."""
+    key = "loss" if "loss" in saved.runs[0]["records"][0] else "validation"
+    for cell, rate in best.items():
+        cell = cell if isinstance(cell, tuple) else (cell,)
+        tried = [
+            f"{condition['learning_rate']:g} ({saved.values(key, **condition).mean():.3f})"
+            for condition in saved.config.get("conditions", ())
+            if tuple(v for k, v in condition.items() if k != "learning_rate") == cell
+        ]
+        losses = f"; tried (loss): {', '.join(tried)}" if tried else ""
+        print(f"{' '.join(map(str, cell))}: learning rate {rate:g}{losses}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,346 @@
+"""How the length of weights in front of a norm sets their learning rate, on digits.
+
+A small network in NumPy, trained with the package's own backward passes: linear maps without a
+bias, each followed by a norm without an affine map at ε = 0 and by ReLU, and a linear output. Three
+questions are asked. Does ten times the initialisation with a hundred times the rate give the same
+run? How fast do the weights grow without weight decay? And with weight decay, where does their
+length settle, and by which angle do they turn at each step?
+
+The optimizers are torch's. The output layer, which no norm follows, is trained by plain SGD at a
+rate of its own in every condition, so that nothing but the normalized layers differs.
+
+Control: the predicted length is computed from the gradients of the same run, so agreement there
+could be circular. The predicted angle is not; it needs the rate and the weight decay alone. Correct
+labels are the case in which the assumption of steady gradients fails. Two hidden layers and other
+products of rate and decay are another experiment (:mod:`normtutor_studies.experiments.angles_elsewhere`). A
+sixth seed, 40, run afterwards and not on record, lies where the five expect it in all nine rows.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from normtutor import norms
+from normtutor.data import load_digits
+from normtutor_studies.experiments.records import Saved
+
+CHAPTER = "04_invariance"
+FIGURE = "fig-inv-angle"
+XLABEL = "measured angle per step over the predicted one"
+FINDING = (
+    "with weight decay and one hidden layer the weights turn by the angle that rate and decay "
+    "predict, to about 2%"
+)
+REFERENCE = 1.0
+SEEDS = tuple(range(5))
+BLOCK = 10  # steps averaged into one point of a curve
+REDUCED = {"steps": 20}
+
+Array = np.ndarray
+Forward = Callable[[Array], tuple[Array, Any]]
+TINY = float(np.finfo(np.float64).tiny)  # BatchNorm refuses an ε of exactly 0
+
+# Each norm at ε = 0: its forward pass on tokens in rows, features last, and its backward pass.
+EXACT: dict[str, tuple[Forward, Callable[..., Any]]] = {
+    "BatchNorm": (
+        lambda z: norms.batch_norm(z, eps=TINY, feature_axis=-1)[:2],
+        norms.batch_norm_backward,
+    ),
+    "LayerNorm": (lambda z: norms.layer_norm(z, eps=0.0), norms.layer_norm_backward),
+    "RMSNorm": (lambda z: norms.rms_norm(z, eps=0.0), norms.rms_norm_backward),
+    "pRMSNorm": (
+        lambda z: norms.partial_rms_norm(z, p=0.5, eps=0.0),
+        norms.partial_rms_norm_backward,
+    ),
+    "InstanceNorm": (
+        lambda z: norms.instance_norm(z, eps=0.0, feature_axis=-1)[:2],
+        norms.instance_norm_backward,
+    ),
+    "GroupNorm": (
+        lambda z: norms.group_norm(z, num_groups=2, eps=0.0, feature_axis=-1),
+        norms.group_norm_backward,
+    ),
+    "PowerNorm-V": (lambda z: norms.power_norm_v(z, eps=0.0), norms.power_norm_v_backward),
+}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One run: its norm, its optimizer, and what scales the steps of the normalized layers."""
+
+    name: str
+    rate: float
+    norm: str = "LayerNorm"
+    times: float = 1.0  # factor on the initial weights
+    decay: float = 0.0
+    noise: float = 0.5  # share of labels drawn at random, anew at every step
+    hidden: int = 1
+    optimizer: str = "sgd"
+
+
+EQUILIBRIUM = (
+    Condition("start × 1/3", 0.5, times=1 / 3, decay=0.01),
+    Condition("start × 1", 0.5, decay=0.01),
+    Condition("start × 3", 0.5, times=3.0, decay=0.01),
+    Condition("half the rate, twice the decay", 0.25, decay=0.02),
+    Condition("BatchNorm", 0.5, norm="BatchNorm", decay=0.01),
+    Condition("RMSNorm", 0.5, norm="RMSNorm", decay=0.01),
+    Condition("momentum 0.9", 0.1, decay=0.05, optimizer="momentum"),
+    Condition("AdamW", 0.005, decay=1.0, optimizer="adamw"),
+    Condition("correct labels", 0.5, decay=0.01, noise=0.0),
+)
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment."""
+
+    conditions: tuple[Condition, ...] = (
+        *(
+            Condition(f"{label}, {norm}", rate, norm=norm, times=times, noise=0.0, hidden=2)
+            for norm in ("LayerNorm", "none")
+            for label, rate, times in (
+                ("reference", 0.3, 1.0),
+                ("init × 10, same rate", 0.3, 10.0),
+                ("init × 10, rate × 100", 30.0, 10.0),
+            )
+        ),
+        Condition("growth", 1.0),
+        *EQUILIBRIUM,
+    )
+    steps: int = 2000
+    batch_size: int = 32
+    width: int = 32
+    output_rate: float = 0.1
+
+
+CONFIG = Config()
+MOMENTUM = 0.9
+BETAS = (0.9, 0.999)
+
+
+def fingerprint(config: Any) -> dict[str, str]:
+    """The digits come with scikit-learn, whose version is recorded anyway."""
+    return {}
+
+
+def batches(
+    generator: np.random.Generator, batch: int, noise: float
+) -> Iterator[tuple[Array, Array]]:
+    """Images (batch, 64) and labels (batch,), a share ``noise`` of which is drawn at random."""
+    digits = load_digits()
+    images = digits.train.images.numpy().reshape(-1, 64).astype(np.float64)
+    targets = digits.train.labels.numpy()
+    while True:
+        chosen = generator.integers(len(images), size=batch)
+        random_labels = generator.integers(10, size=batch)
+        yield (
+            images[chosen],
+            np.where(generator.random(batch) < noise, random_labels, targets[chosen]),
+        )
+
+
+def gradients(
+    norm: tuple[Forward, Callable[..., Any]] | None,
+    weights: list[Array],
+    output: Array,
+    images: Array,
+    labels: Array,
+) -> tuple[float, list[Array], Array]:
+    """Loss, gradients of the normalized layers' weights, and gradient of the output layer's."""
+    h, caches = images, []
+    for w in weights:
+        y, cache = norm[0](h @ w.T) if norm else (h @ w.T, None)
+        caches.append((h, y, cache))
+        h = np.maximum(y, 0)
+    scores = h @ output.T
+    probabilities = np.exp(scores - scores.max(axis=1, keepdims=True))
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    loss = -np.log(probabilities[np.arange(len(labels)), labels]).mean()
+    grad = (probabilities - np.eye(10)[labels]) / len(labels)
+    grad_output, grad = grad.T @ h, grad @ output
+    found: list[Array] = []
+    for w, (inputs, y, cache) in zip(weights[::-1], caches[::-1], strict=True):
+        grad = grad * (y > 0)
+        grad = norm[1](grad, cache).x if norm else grad
+        found.insert(0, grad.T @ inputs)
+        grad = grad @ w
+    return float(loss), found, grad_output
+
+
+def optimizer_of(
+    name: str, weights: list[torch.Tensor], rate: float, decay: float
+) -> torch.optim.Optimizer:
+    """torch's own: SGD, SGD with momentum, or AdamW."""
+    if name == "adamw":
+        return torch.optim.AdamW(weights, lr=rate, weight_decay=decay, betas=BETAS)
+    momentum = MOMENTUM if name == "momentum" else 0.0
+    return torch.optim.SGD(weights, lr=rate, weight_decay=decay, momentum=momentum)
+
+
+def _length_squared(arrays: list[Array]) -> list[float]:
+    return [float((a * a).sum()) for a in arrays]
+
+
+def _angle(before: Array, after: Array) -> float:
+    cosine = (before * after).sum() / np.sqrt((before**2).sum() * (after**2).sum())
+    return float(np.arccos(np.clip(cosine, -1.0, 1.0)))
+
+
+def train(
+    norm: str,
+    seed: int,
+    *,
+    steps: int,
+    rate: float,
+    times: float = 1.0,
+    decay: float = 0.0,
+    noise: float = 0.0,
+    optimizer: str = "sgd",
+    direction: Callable[[Array], Array] = lambda g: g,
+    eps: float | None = None,
+    batch: int = 32,
+    width: int = 32,
+    hidden: int = 2,
+    output_rate: float = 0.1,
+) -> dict[str, Array]:
+    """Train the network on digits and watch the weights in front of its norms.
+
+    Parameters
+    ----------
+    norm : str
+        A key of :data:`EXACT`, or "none".
+    times : float
+        Factor on the initial weights of the normalized layers.
+    decay : float
+        Weight decay λ of the normalized layers; the output layer has none.
+    noise : float
+        Share of the labels that is drawn at random, anew at every step.
+    optimizer : str
+        "sgd", "momentum" or "adamw", for the normalized layers.
+    direction : function
+        Applied to each gradient before the optimizer sees it.
+    eps : float, optional
+        LayerNorm with this ε in place of ``norm``.
+
+    Returns
+    -------
+    dict
+        "loss" of shape (steps,); and with one column for each normalized layer "w2" and "g2", the
+        squared lengths of weights (one row more, for the end) and gradients, and "angle", by which
+        the weights turned at each step.
+    """
+    pair = EXACT[norm] if norm != "none" else None
+    if eps is not None:
+        pair = (lambda z: norms.layer_norm(z, eps=eps)), norms.layer_norm_backward
+    generator = np.random.default_rng(seed)
+    sizes = [64] + [width] * hidden
+    shapes = zip(sizes[1:], sizes[:-1], strict=True)
+    weights = [times * generator.normal(size=s) * np.sqrt(2 / s[1]) for s in shapes]
+    output = generator.normal(size=(10, width)) / np.sqrt(width)
+    # The tensors share the arrays' memory: a step of the optimizer changes both.
+    tensors = [torch.from_numpy(w).requires_grad_() for w in weights]
+    step = optimizer_of(optimizer, tensors, rate, decay)
+    record: dict[str, list[Any]] = {"loss": [], "w2": [], "g2": [], "angle": []}
+    for _, (images, labels) in zip(range(steps), batches(generator, batch, noise), strict=False):
+        with np.errstate(all="ignore"):  # without a norm a run may diverge
+            loss, found, grad_output = gradients(pair, weights, output, images, labels)
+            before = [w.copy() for w in weights]
+            for tensor, g in zip(tensors, found, strict=True):
+                tensor.grad = torch.from_numpy(direction(g))
+            step.step()
+            output = output - output_rate * grad_output
+            record["loss"].append(loss)
+            record["w2"].append(_length_squared(before))
+            record["g2"].append(_length_squared(found))
+            record["angle"].append([_angle(a, b) for a, b in zip(before, weights, strict=True)])
+    record["w2"].append(_length_squared(weights))
+    return {name: np.array(values) for name, values in record.items()}
+
+
+def predicted_angle(optimizer: str, rate: float, decay: float) -> float:
+    r"""Angle per step at equilibrium: :math:`\sqrt{2\eta\lambda}` times what the optimizer does.
+
+    Exact for SGD, as :math:`\arccos(1 - \eta\lambda)`; for the others it takes successive gradients
+    for independent.
+    """
+    if optimizer == "sgd":
+        return float(np.arccos(1 - rate * decay))
+    memory = MOMENTUM if optimizer == "momentum" else BETAS[0]
+    factor = 1 / (1 + memory) if optimizer == "momentum" else (1 - memory) / (1 + memory)
+    return float(np.sqrt(2 * rate * decay * factor))
+
+
+def _plain(values: Array) -> list[float | None]:
+    return [float(f"{v:.6g}") if np.isfinite(v) else None for v in np.atleast_1d(values)]
+
+
+def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, Any]:
+    """One run: curves of its first layer in blocks of steps, and the second half in numbers."""
+    history = train(
+        condition.norm,
+        seed,
+        steps=config.steps,
+        rate=condition.rate,
+        times=condition.times,
+        decay=condition.decay,
+        noise=condition.noise,
+        optimizer=condition.optimizer,
+        batch=config.batch_size,
+        width=config.width,
+        hidden=condition.hidden,
+        output_rate=config.output_rate,
+    )
+    w2, g2, angle = history["w2"][:-1, 0], history["g2"][:, 0], history["angle"][:, 0]
+    with np.errstate(all="ignore"):
+        on_sphere = w2 * g2  # |∇f(u)|², the gradient at the direction
+        late = slice(config.steps // 2, config.steps)
+        return {
+            "name": condition.name,
+            "rate": condition.rate,
+            "norm": condition.norm,
+            "times": condition.times,
+            "decay": condition.decay,
+            "noise": condition.noise,
+            "hidden": condition.hidden,
+            "optimizer": condition.optimizer,
+            "loss": _plain(history["loss"].reshape(-1, BLOCK).mean(axis=1)),
+            "length": _plain(np.sqrt(w2.reshape(-1, BLOCK).mean(axis=1))),
+            "gradient": _plain(np.sqrt(on_sphere.reshape(-1, BLOCK).mean(axis=1))),
+            "late_length": _plain(np.mean(w2[late] ** 2) ** 0.25)[0],
+            "late_gradient": _plain(np.sqrt(on_sphere[late].mean()))[0],
+            "late_angle": _plain(np.sqrt(np.mean(angle[late] ** 2)))[0],
+            "late_peak": _plain(on_sphere[late].max() / np.median(on_sphere[late]))[0],
+        }
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every condition with this seed."""
+    return [run_condition(config, condition, seed) for condition in config.conditions]
+
+
+def predicted_length(saved: Saved, condition: Condition) -> Array:
+    r"""Length at equilibrium by seed, for independent gradients.
+
+    Under SGD and momentum it needs the gradients of the second half of the run. Under AdamW, whose
+    steps do not depend on the size of the gradients, the number of weights takes their place.
+    """
+    rate, decay = condition.rate, condition.decay
+    gradient = saved.values("late_gradient", name=condition.name)
+    if condition.optimizer == "adamw":
+        weights = saved.config["width"] * 64
+        return np.full(len(gradient), (rate * weights / (2 * decay)) ** 0.5)
+    memory = MOMENTUM if condition.optimizer == "momentum" else 0.0
+    return (rate * gradient**2 / (decay * (2 - rate * decay) * (1 - memory))) ** 0.25
+
+
+def rows(saved: Saved) -> dict[str, Array]:
+    """Each condition with weight decay: its angle per step over the predicted one, by seed."""
+    return {
+        condition.name: saved.values("late_angle", name=condition.name)
+        / predicted_angle(condition.optimizer, condition.rate, condition.decay)
+        for condition in EQUILIBRIUM
+    }

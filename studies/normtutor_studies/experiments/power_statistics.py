@@ -1,0 +1,388 @@
+r"""Four quantities of every BatchNorm, measured at every step while real models train.
+
+The distance of the batch's mean and variance from their running averages, and the two parts of the
+gradient that come from the mean and from the variance, for a small ResNet on digits and for
+Transformers: on text with three kinds of batches, on the digits read pixel by pixel, on padded
+sentences with padding in and out of the statistics. Each quantity is recorded raw, as in Shen et
+al. (2020), and scale-free. The models' batches are such that each first norm pools about as many
+values; a ResNet on more images pools more, and so do sentences whose padding counts.
+
+Control: a larger value on text could come from the number of values that each batch pools, so the
+batches are sized to make each first norm pool about as many; from the scale of the activations, so
+every quantity is also given scale-free; from the model, so a Transformer also reads the digits,
+pixel by pixel; or from who shares a batch, so the same text comes shuffled and in document order,
+with padding and without. A sixth seed, 40, run afterwards and not on record, lies where the five
+expect it in all seven rows. In 800 steps, on seeds 10 and 11 and not on record, the order of the
+batches still counts for more than text or pixels in the first norm; in the last one the mean of
+shuffled text moves as far as that of pixels. Not checked: models and batches of the paper's size.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from normtutor import layers
+from normtutor.data import (
+    Digits,
+    Order,
+    TokenBatch,
+    chunk_batches,
+    epochs,
+    image_batches,
+    load_corpus,
+    load_digits,
+    sentence_stream,
+)
+from normtutor.models import ResNet, TransformerLM
+from normtutor.training import classification_loss, language_model_loss, start, train
+from normtutor_studies.experiments.records import Saved
+
+CHAPTER = "06_power_norm"
+FIGURE = "fig-pn-four"
+FINDING = (
+    "in the first norm the contrast between shuffled text and images is unit, sample count, "
+    "model and task"
+)
+XLABEL = "n times the squared fluctuation"
+REFERENCE = 1.0  # independent values
+SEEDS = tuple(range(10, 15))
+
+# name -> what it is; each first norm pools about 1024 values a feature, the last 4096.
+CONDITIONS = {
+    "images": "ResNet, 16 digits",
+    "pixels": "Transformer, 16 digits, pixel by pixel",
+    "shuffled": "Transformer, 32 chunks of text, shuffled",
+    "document": "Transformer, 32 chunks of text, neighbours",
+    "masked": "Transformer, 48 padded sentences, padding out",
+    "padded": "the same sentences, padding in",
+    "power-v": "Transformer with PN-V, shuffled chunks",
+    "many images": "ResNet, 64 digits",
+}
+# The same where there is little room; what reads text is the Transformer.
+SHORT = {
+    "many images": "ResNet, 64 digits",
+    "images": "ResNet, 16 digits",
+    "pixels": "Transformer, digits",
+    "shuffled": "text, shuffled",
+    "document": "text, neighbours",
+    "masked": "text, padding out",
+    "padded": "text, padding in",
+}
+# The four quantities: name -> (raw, scale-free)
+QUANTITIES = ("mean", "variance", "g_mu", "g_sigma")
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of this experiment."""
+
+    conditions: tuple[str, ...] = tuple(CONDITIONS)
+    images: int = 16
+    many_images: int = 64
+    chunks: int = 32
+    length: int = 32
+    sentences: int = 48
+    longest: int = 40
+    width: int = 64
+    depth: int = 2
+    heads: int = 4
+    steps: int = 200
+    warmup: int = 20
+    learning_rate: float = 4e-3
+    block: int = 10  # steps summed up in one point of the curves
+
+
+CONFIG = Config()
+
+
+def fingerprint(config: Config) -> dict[str, str]:
+    """The text differs between versions of the packages: its SHA-256."""
+    return {"text_sha256": load_corpus(longest=config.longest).sha256}
+
+
+# --- recording ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Watch:
+    """What one norm showed: a row a training step."""
+
+    count: list[float] = field(default_factory=list)  # pooled values a feature
+    padding: list[float] = field(default_factory=list)  # share of padding in the batch
+    raw: list[list[float]] = field(default_factory=list)  # (steps, four quantities)
+    free: list[list[float]] = field(default_factory=list)  # scale-free
+
+
+@contextmanager
+def watch(model: nn.Module) -> Iterator[dict[str, Watch]]:
+    """Record the four quantities of every BatchNorm, or the two of every PN-V, in training.
+
+    The distances are taken to the running averages as they stand *before* the step. In PN-V the
+    quadratic mean takes the place of the variance, and there is no mean.
+    """
+    chosen = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, layers.BatchNorm | layers.PowerNorm)
+    }
+    if not chosen:
+        raise ValueError("watch needs a model with a BatchNorm or a PowerNorm; it has none.")
+    records = {name: Watch() for name in chosen}
+    running: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def before(name: str) -> Any:
+        def hook(module: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+            if isinstance(module, layers.PowerNorm):
+                square = module.running_mean_square.clone()
+                running[name] = torch.zeros_like(square), square
+            else:
+                running[name] = module.running_mean.clone(), module.running_var.clone()
+
+        return hook
+
+    def after(name: str) -> Any:
+        def hook(module: Any, args: tuple, kwargs: dict[str, Any], output: Tensor) -> None:
+            if not module.training:
+                return
+            x = args[0].detach()
+            given = args[1] if len(args) > 1 else kwargs.get("mask")
+            tokens = x.movedim(module.feature_axis, -1)  # (..., H)
+            keep = torch.ones(tokens.shape[:-1], dtype=torch.bool) if given is None else given
+            tokens = tokens[keep]  # (n, H)
+            centred = not isinstance(module, layers.PowerNorm)
+            mean, square = running[name]
+            shift = tokens.mean(dim=0) if centred else torch.zeros_like(mean)
+            spread = (tokens - shift).square().mean(dim=0)
+            record = records[name]
+            n = len(tokens)
+            record.count.append(float(n))
+            unbiased = spread * n / (n - 1) if centred else spread
+            raw, free = forward_distances(shift, unbiased, mean, square)
+            x_hat = (tokens - shift) / torch.sqrt(spread + module.eps)
+
+            def backward(gradient: Tensor) -> None:
+                g = gradient.detach().movedim(module.feature_axis, -1)[keep] * module.weight
+                more_raw, more_free = backward_parts(g, x_hat, centred=centred)
+                record.raw.append([*raw, *more_raw])
+                record.free.append([*free, *more_free])
+
+            output.register_hook(backward)
+
+        return hook
+
+    handles = []
+    try:
+        for name, module in chosen.items():
+            handles.append(module.register_forward_pre_hook(before(name), with_kwargs=True))
+            handles.append(module.register_forward_hook(after(name), with_kwargs=True))
+        yield records
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def forward_distances(
+    shift: Tensor, spread: Tensor, mean: Tensor, square: Tensor
+) -> tuple[list[float], list[float]]:
+    """Distances of a batch's statistics from the running ones: raw, and free of scale.
+
+    Raw is the Euclidean distance over the features divided by their number. Scale-free is the mean
+    over the features of the squared distance in units of the running standard deviation (for the
+    mean) or of the running variance (for the variance).
+    """
+    d = len(mean)
+    raw = [(shift - mean).norm().item() / d, (spread - square).norm().item() / d]
+    safe = square.clamp(min=1e-12)
+    free = [
+        ((shift - mean).square() / safe).mean().item(),
+        (spread / safe - 1).square().mean().item(),
+    ]
+    return raw, free
+
+
+def backward_parts(
+    g: Tensor, x_hat: Tensor, *, centred: bool = True
+) -> tuple[list[float], list[float]]:
+    r"""What the mean and the variance contribute to the gradient: raw norms, and shares.
+
+    ``g`` is γ ∂L/∂y, of shape (n, H). The norms of g_μ = mean of g and g_σ² = mean of g·x̂ over the
+    features; and the share of the squared length of g that each of them removes.
+    """
+    g_mu = g.mean(dim=0) if centred else torch.zeros_like(g[0])
+    g_sigma = (g * x_hat).mean(dim=0)
+    power = g.square().mean(dim=0).clamp(min=1e-30)
+    raw = [g_mu.norm().item(), g_sigma.norm().item()]
+    return raw, [(part.square() / power).mean().item() for part in (g_mu, g_sigma)]
+
+
+# --- models and their batches ---------------------------------------------------------------------
+
+
+@cache
+def _digits() -> Digits:
+    return load_digits()
+
+
+def pixel_batches(batch_size: int, rng: np.random.Generator) -> Iterator[TokenBatch]:
+    """Digits as texts: the 64 grey levels of an image, row by row, are its tokens.
+
+    Token 0 starts every image, so that the first pixel is predicted, too.
+    """
+    train_part = _digits().train
+    levels, tokens = torch.unique(train_part.images.flatten(1), return_inverse=True)
+    assert len(levels) == 17  # scikit-learn's digits have the levels 0 to 16
+    numbers = torch.cat([torch.zeros(len(tokens), 1, dtype=torch.int64), tokens + 1], dim=1)
+    mask = torch.ones(batch_size, 64, dtype=torch.bool)
+    while True:
+        order = torch.from_numpy(rng.permutation(len(numbers)))
+        for first in range(0, len(order) - batch_size + 1, batch_size):
+            chosen = numbers[order[first : first + batch_size]]
+            yield TokenBatch(chosen[:, :-1], chosen[:, 1:], mask)
+
+
+def setting(config: Config, name: str, seed: int) -> tuple[nn.Module, Iterable[Any], Any]:
+    """The model of a condition, its batches, and its loss."""
+    order = start(seed)
+    if name in ("images", "many images"):
+        size = config.images if name == "images" else config.many_images
+        batches = image_batches(_digits().train, size, order)
+        return ResNet(norm="batch"), batches, classification_loss
+    corpus = load_corpus(longest=config.longest)
+    pixels = name == "pixels"
+    model = TransformerLM(
+        18 if pixels else len(corpus.vocabulary),
+        width=config.width,
+        depth=config.depth,
+        heads=config.heads,
+        max_length=64,
+        norm="power-v" if name == "power-v" else "batch",
+        dropout=0.0,
+        mask_norms=name != "padded",
+    )
+    if pixels:
+        return model, pixel_batches(config.images, order), language_model_loss
+    epoch: Callable[[], Iterable[TokenBatch]]
+    if name in ("masked", "padded"):
+        epoch = partial(sentence_stream, corpus.train, config.sentences, "shuffled", order)
+    else:
+        how: Order = "document" if name == "document" else "shuffled"
+        epoch = partial(chunk_batches, corpus.train, config.chunks, config.length, how, order)
+    return model, epochs(epoch), language_model_loss
+
+
+# --- running and summing up -----------------------------------------------------------------------
+
+
+def _short(values: np.ndarray) -> Any:
+    """Five significant digits are enough for a figure, and keep the file small."""
+    return [float(f"{value:.4g}") for value in np.ravel(values)]
+
+
+def summary(config: Config, watched: Watch) -> dict[str, Any]:
+    """One norm over the second half of the training: medians, largest values, and counts."""
+    half = len(watched.raw) // 2
+    raw, free = np.array(watched.raw)[half:], np.array(watched.free)[half:]
+    n = np.array(watched.count)[half:]
+    return {
+        "n": float(n.mean()),
+        "raw": _short(np.median(raw, axis=0)),
+        # Outliers: the largest step in units of the median step.
+        "largest": _short(raw.max(axis=0) / np.maximum(np.median(raw, axis=0), 1e-30)),
+        # Distances as root mean squares, so that they are in units of a standard deviation.
+        "free": _short(np.median(np.sqrt(free), axis=0)),
+        # n times the square: 1 for n independent values, twice that for the variance of Gaussians.
+        "effect": _short(np.mean(n[:, None] * free, axis=0)),
+    }
+
+
+def run_condition(config: Config, name: str, seed: int) -> dict[str, Any]:
+    """Train one model and sum up what its norms showed."""
+    model, batches, loss = setting(config, name, seed)
+    padding: list[float] = []
+
+    def counted() -> Iterator[Any]:
+        for batch in batches:
+            if isinstance(batch, TokenBatch):
+                padding.append(1 - batch.mask.float().mean().item())
+            yield batch
+
+    with watch(model) as records:
+        history = train(
+            model,
+            counted(),
+            loss,
+            steps=config.steps,
+            learning_rate=config.learning_rate,
+            warmup=config.warmup,
+        )
+    norms = {norm: summary(config, watched) for norm, watched in records.items()}
+    first = next(iter(records.values()))
+    raw, free = np.array(first.raw), np.sqrt(np.array(first.free))
+    blocks = range(0, config.steps - config.block + 1, config.block)
+
+    def over_blocks(rows: np.ndarray, what: Any) -> list[list[float]]:
+        return [_short(what(rows[i : i + config.block], axis=0)) for i in blocks]
+
+    record = {
+        "condition": name,
+        "diverged": history.diverged,
+        "loss": float(np.mean(history.loss[-config.block :])),
+        "first": next(iter(norms.values())),
+        "norms": list(norms.values()),
+        "medians": over_blocks(raw, np.median),  # of the first norm, raw, by blocks of steps
+        "largest": over_blocks(raw, np.max),
+    }
+    if name in ("masked", "padded"):
+        record["padding"] = float(np.mean(padding))
+        record["follows_padding"] = follows_padding(np.array(padding), free[:, 0])
+    return record
+
+
+def follows_padding(padding: np.ndarray, distance: np.ndarray) -> float:
+    """Correlation of a distance with how far the share of padding is from its running average.
+
+    Over the second half of the training, with the running average of BatchNorm's momentum.
+    """
+    average, unusual = padding[0], []
+    for share in padding[: len(distance)]:
+        unusual.append(abs(share - average))
+        average = 0.9 * average + 0.1 * share
+    half = len(distance) // 2
+    return float(np.corrcoef(unusual[half:], distance[half:])[0, 1])
+
+
+def run(config: Config, seed: int) -> list[dict[str, Any]]:
+    """Train every model with this seed."""
+    return [run_condition(config, name, seed) for name in config.conditions]
+
+
+def first_norm(saved: Saved, condition: str, key: str, quantity: str) -> np.ndarray:
+    """A number of the first norm, for each seed."""
+    position = QUANTITIES.index(quantity)
+    return np.array(
+        [
+            next(r for r in run["records"] if r["condition"] == condition)["first"][key][position]
+            for run in saved.runs
+        ]
+    )
+
+
+def effect(saved: Saved, condition: str, quantity: str) -> np.ndarray:
+    """n times the squared scale-free fluctuation, (seeds, norms), from the input up."""
+    position = QUANTITIES.index(quantity)
+    found = [
+        next(r for r in run["records"] if r["condition"] == condition)["norms"]
+        for run in saved.runs
+    ]
+    return np.array([[norm["effect"][position] for norm in norms] for norms in found])
+
+
+def rows(saved: Saved) -> dict[str, np.ndarray]:
+    """What the summary figure shows: n times the squared distance of the mean, first norm."""
+    return {title: first_norm(saved, name, "effect", "mean") for name, title in SHORT.items()}

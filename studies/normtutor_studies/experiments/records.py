@@ -1,0 +1,555 @@
+"""Run an experiment seed by seed, save what comes out, and load it again.
+
+A saved file says everything that is needed to judge or repeat it: the configuration, and for each
+seed the records, the wall and CPU time, the versions of Python and the packages, the processor and
+the GPU, and the fingerprint of the data. It names no machine and no path.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import importlib
+import inspect
+import json
+import math
+import os
+import platform
+import re
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+Record = dict[str, Any]
+
+
+def short(value: float, digits: int = 4) -> float:
+    """``value`` to a few significant digits, so that a saved file stays small.
+
+    >>> short(0.123456)
+    0.1235
+    """
+    return float(f"{value:.{digits}g}")
+
+
+@functools.cache
+def names() -> tuple[str, ...]:
+    """Name the experiments: the modules of this package that state a ``FINDING``.
+
+    Only a call for the list imports them all: a chapter that loads one run depends on one.
+    """
+    modules = sorted(Path(__file__).parent.glob("[a-z]*.py"))
+    return tuple(
+        path.stem for path in modules if re.search(r"^FINDING\b", path.read_text("utf-8"), re.M)
+    )
+
+
+def module_of(name: str) -> ModuleType:
+    """Import the experiment called ``name``."""
+    if is_experiment(name):
+        return importlib.import_module(f"normtutor_studies.experiments.{name}")
+    if Path(__file__).with_name(f"{name}.py").exists():
+        raise ValueError(f"{name}.py states no FINDING, by which an experiment is recognized.")
+    raise ValueError(f"there is no experiment {name!r}; there are {', '.join(names())}.")
+
+
+def is_experiment(name: str) -> bool:
+    """Say whether there is an experiment called ``name``."""
+    if not name.isidentifier() or not Path(__file__).with_name(f"{name}.py").exists():
+        return False
+    return hasattr(importlib.import_module(f"normtutor_studies.experiments.{name}"), "FINDING")
+
+
+def control(name: str) -> str:
+    """What else could explain the result of the experiment called ``name``, and what was checked.
+
+    In the words of its module's docstring: the paragraph that begins with "Control:".
+
+    >>> control("gradient_parts").split(":")[0]
+    'a share could be chance'
+    """
+    return control_in(inspect.getdoc(module_of(name)) or "")
+
+
+def control_in(docstring: str) -> str:
+    """The one paragraph of a docstring that begins with "Control:", as one line of plain text."""
+    paragraphs = (" ".join(paragraph.split()) for paragraph in docstring.split("\n\n"))
+    found = [text for text in paragraphs if text.startswith("Control: ")]
+    if len(found) != 1:
+        raise ValueError(
+            "an experiment's docstring has one paragraph that begins with 'Control:' and says what "
+            f"else could explain the result and what was checked; there are {len(found)}."
+        )
+    text = re.sub(r":\w+:`(?:normtutor\.experiments\.)?([^`]+)`", r"\1", found[0])
+    return text.removeprefix("Control: ").replace("``", "")
+
+
+#: The book's size of an experiment, and one for a GPU, which modules with a LARGE_CONFIG have.
+SCALES = ("small", "large")
+
+
+def configuration(name: str, scale: str = "small") -> Any:
+    """The configuration of the experiment called ``name`` at one of :data:`SCALES`."""
+    module = module_of(name)
+    if scale == "small":
+        return module.CONFIG
+    if scale not in SCALES:
+        raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {scale!r}.")
+    if not hasattr(module, "LARGE_CONFIG"):
+        raise ValueError(f"{name!r} has the book's size alone, and no larger one.")
+    # A function where it takes learning rates from another large run.
+    return module.LARGE_CONFIG() if callable(module.LARGE_CONFIG) else module.LARGE_CONFIG
+
+
+#: Where runs of one's own are saved, below the working directory.
+RUNS = Path("runs")
+
+
+def results_directory() -> Path:
+    """Where the book's saved runs are: they come with the package."""
+    return Path(__file__).resolve().parents[1] / "results"
+
+
+def as_plain(config: Any) -> Any:
+    """A configuration as JSON will give it back: tuples become lists, dataclasses dicts."""
+    return json.loads(json.dumps(dataclasses.asdict(config)))
+
+
+# --- what a saved file holds ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Saved:
+    """The finished seeds of one experiment."""
+
+    name: str
+    config: dict[str, Any]
+    runs: tuple[dict[str, Any], ...]  # one per seed, in the order of the seeds
+
+    @property
+    def seeds(self) -> list[int]:
+        return [run["seed"] for run in self.runs]
+
+    def values(self, key: str, **where: Any) -> np.ndarray:
+        """Entry ``key`` of the one record of each seed that matches ``where``, stacked over seeds.
+
+        Two arrays from one file are paired: entry i of both comes from the same seed. What a
+        diverged run could not measure is NaN.
+
+        >>> run = {"seed": 7, "records": [{"norm": "layer", "loss": 2.0}]}
+        >>> Saved("example", {}, (run,)).values("loss", norm="layer")
+        array([2.])
+        """
+        rows = []
+        for run in self.runs:
+            matching = [
+                record
+                for record in run["records"]
+                if all(record.get(name) == value for name, value in where.items())
+            ]
+            if len(matching) != 1:
+                raise ValueError(
+                    f"exactly one record of each seed must match {where}; {len(matching)} do in "
+                    f"seed {run['seed']} of {self.name!r}. Name more, or other, entries."
+                )
+            rows.append(matching[0][key])
+        return np.array(rows, dtype=np.float64)
+
+    def provenance(self) -> str:
+        """What was run, on what, how long, and the command that runs it again, as plain text."""
+        environment, options = self.runs[0]["environment"], ""
+        places = dict.fromkeys(_place(run["environment"]) for run in self.runs)
+        if "gpu" in environment:
+            options += " --device cuda"
+        if "text_file" in environment:
+            options += f" --text-file {environment['text_file']}"
+        if _is_large(self):
+            options += " --scale large"
+        minutes = sum(run["cpu_seconds"] for run in self.runs) / 60
+        lines = [
+            f"Saved run {self.name}: {len(self.runs)} seeds "
+            f"({', '.join(map(str, self.seeds))}), {minutes:.0f} CPU minutes",
+            *places,
+            *(f"{k} {v[:16]}" for k, v in environment["data"].items()),
+            f"Rerun: python -m normtutor_studies.experiments run {self.name}{options}",
+        ]
+        return "\n".join(lines)
+
+
+def _is_large(saved: Saved) -> bool:
+    """Whether a saved run has the larger size of its experiment."""
+    try:
+        return saved.config == as_plain(configuration(saved.name, "large"))
+    except (ValueError, FileNotFoundError):
+        return False  # no such experiment, no such size, or no rates for it yet
+
+
+def _place(environment: dict[str, Any]) -> str:
+    """On what a seed was run, as a line."""
+    devices = [environment[key] for key in ("gpu", "processor") if key in environment]
+    versions = ", ".join(f"{k} {v}" for k, v in environment["versions"].items())
+    return f"on {' and '.join(devices)}; {versions}"
+
+
+def environment(
+    fingerprint: dict[str, str], *, device: str = "cpu", text_file: str | Path | None = None
+) -> dict[str, Any]:
+    """Versions, processor and data of this run; nothing that tells whose machine it was."""
+    import torch
+
+    own: dict[str, Any] = {} if device == "cpu" else {"gpu": torch.cuda.get_device_name(device)}
+    if text_file is not None:
+        own["text_file"] = Path(text_file).name
+    packages = ("torch", "numpy", "scikit-learn")
+    return {
+        "versions": {
+            "Python": platform.python_version(),
+            **{package: metadata.version(package) for package in packages},
+        },
+        "processor": _processor(),
+        **own,
+        "data": fingerprint,
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+# --- save and load --------------------------------------------------------------------------------
+
+
+def save(saved: Saved, directory: Path) -> Path:
+    """Write the file completely or not at all: first under another name, then moved."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{saved.name}.json"
+    content = {"experiment": saved.name, "config": saved.config, "runs": saved.runs}
+    handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{saved.name}.", suffix=".json")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1, allow_nan=False)
+            file.write("\n")
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def read(name: str, directory: Path) -> Saved:
+    """Read a saved file as it is, whatever its configuration."""
+    path = directory / f"{name}.json"
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no saved run of {name!r} in {str(directory)!r}. Make one: {_command(name, directory)}"
+        )
+    try:
+        return _sound(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        own = directory.resolve() != results_directory()
+        mend = (
+            _command(name, directory, "--restart")
+            if own
+            else "restore it, or install normtutor anew"
+        )
+        raise ValueError(
+            f"the saved run {str(path)!r} is damaged: {error!r}. Mend: {mend}"
+        ) from error
+
+
+def _sound(content: Any) -> Saved:
+    """What a file holds; an error if it lacks what every saved file has."""
+    for run in content["runs"]:
+        environment = run["environment"]
+        for value, kind in (
+            (run["seed"], int),
+            (run["cpu_seconds"], int | float),
+            (environment["versions"], dict),
+            (environment["data"], dict),
+            *((record, dict) for record in run["records"]),
+        ):
+            if not isinstance(value, kind):
+                raise TypeError(f"unexpected {value!r:.60}")
+    if not content["runs"]:
+        raise ValueError("it holds no runs")
+    return Saved(content["experiment"], content["config"], tuple(content["runs"]))
+
+
+def _command(name: str, directory: Path, option: str = "") -> str:
+    """What runs an experiment into a directory, or, in place of the book's record, into RUNS."""
+    words = ["python -m normtutor_studies.experiments run", name]
+    if directory.resolve() != results_directory():
+        large = directory == RUNS / "large"
+        words += ["--scale large" if large else f"--directory {directory}", option]
+    return " ".join(words).rstrip()
+
+
+def load(name: str, directory: str | Path | None = None, *, scale: str = "small") -> Saved:
+    """Load the saved run of an experiment; refuse it if the code's configuration is another one.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+    directory : path, optional
+        By default the book's own record, which comes with the package; for a larger size, which
+        has none, ``runs/large``.
+    scale : str
+        One of :data:`SCALES`: whose configuration the file must have.
+
+    Raises
+    ------
+    FileNotFoundError
+        If nothing has been saved yet.
+    ValueError
+        If the file was made with another configuration than the code has now.
+    """
+    config = as_plain(configuration(name, scale))
+    own = results_directory() if scale == "small" else RUNS / scale
+    directory = own if directory is None else Path(directory)
+    saved = read(name, directory)
+    _refuse_other_config(saved, config, directory)
+    return saved
+
+
+def _refuse_other_config(saved: Saved, config: dict[str, Any], directory: Path) -> None:
+    differing = sorted(
+        key
+        for key in config.keys() | saved.config.keys()
+        if config.get(key) != saved.config.get(key)
+    )
+    if differing:
+        raise ValueError(
+            f"the saved run of {saved.name!r} was made with another configuration: "
+            f"{', '.join(differing)} differ from the code's. Run it again: "
+            f"{_command(saved.name, directory, '--restart')}"
+        )
+
+
+def _refuse_other_data(saved: Saved, fingerprint: dict[str, str], device: str) -> None:
+    for run in saved.runs:
+        was = run["environment"]
+        if was["data"] != fingerprint or ("gpu" in was) != (device != "cpu"):
+            raise ValueError(
+                f"the saved seeds of {saved.name!r} were run on other data, or on another kind of "
+                "device, than this run would be; seeds of both in one file could not be compared. "
+                f"They had {was['data'] or 'no text'} on {was.get('gpu', was['processor'])}; now "
+                f"there is {fingerprint or 'no text'} on {device}. Name another place with "
+                "--directory, or forget the saved seeds with --restart."
+            )
+
+
+# --- run ------------------------------------------------------------------------------------------
+
+
+def run_experiment(
+    name: str,
+    *,
+    seeds: Iterable[int] | None = None,
+    config: Any = None,
+    jobs: int | None = None,
+    directory: str | Path | None = None,
+    restart: bool = False,
+    progress: bool = True,
+    device: str = "cpu",
+    text_file: str | Path | None = None,
+) -> Saved:
+    """Run the seeds that are not saved yet, and save each as soon as it is finished.
+
+    An interrupted run continues where it stopped: finished seeds are neither lost nor repeated.
+    Seeds run in parallel through joblib, so joblib's own configuration says where. One line moves
+    a run onto a cluster, here of Dask:
+
+    .. code-block:: python
+
+        with joblib.parallel_config(backend="dask"):
+            experiments.run_experiment("batch_composition")
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+    seeds, config : optional
+        By default the ``SEEDS`` and the ``CONFIG`` of the experiment.
+    jobs : int, optional
+        Seeds that run at the same time, -1 for one per core. By default what joblib is configured
+        for, and else one. An experiment that measures time runs one after the other.
+    directory : path, optional
+        By default ``runs`` in the working directory; the book's own record stays as it is.
+    restart : bool
+        Forget what is saved. Without it a file made with another configuration, other data or
+        another kind of device is refused.
+    progress : bool
+        Show a bar with the time left.
+    device : str
+        "cpu", "cuda" or "cuda:N". Experiments with language models only.
+    text_file : path, optional
+        A UTF-8 text in place of the book's; on a cluster, under the same path on every machine.
+        Experiments with language models only. The learning rates stay those of the configuration,
+        which were chosen on the book's text.
+
+    Raises
+    ------
+    ValueError
+        If what is saved must not be mixed with this run; if a device or a text does not exist, is
+        none, or is too short.
+    """
+    from joblib import delayed, effective_n_jobs
+    from tqdm import tqdm
+
+    module = module_of(name)
+    config = module.CONFIG if config is None else config
+    wanted = list(module.SEEDS if seeds is None else seeds)
+    plain = as_plain(config)
+    fingerprint = _fingerprint(name, config, text_file)
+    if device != "cpu" or text_file is not None:
+        _check_own_run(name, fingerprint, text_file)
+    directory = RUNS if directory is None else Path(directory)
+    done: dict[int, dict[str, Any]] = {}
+
+    def take_in_what_is_saved() -> None:
+        if (directory / f"{name}.json").is_file():
+            saved = read(name, directory)
+            _refuse_other_config(saved, plain, directory)
+            _refuse_other_data(saved, fingerprint, device)
+            done.update({run["seed"]: run for run in saved.runs})
+
+    if not restart:
+        take_in_what_is_saved()
+    missing = [seed for seed in wanted if seed not in done]
+    if not missing:
+        if progress:
+            print(
+                f"All seeds are saved in {directory / name}.json already. To run them again: "
+                "--directory ELSEWHERE, or --restart to replace them.",
+                file=sys.stderr,
+            )
+        return Saved(name, plain, tuple(done[seed] for seed in sorted(done)))
+    if getattr(module, "ALONE", False):
+        jobs = 1
+    groups = [[seed] for seed in missing]
+    if hasattr(module, "run_seeds"):
+        parts = min(len(missing), effective_n_jobs(jobs))
+        groups = [missing[part::parts] for part in range(parts)]
+    if jobs is not None and len(groups) == 1:
+        jobs = 1  # starting another process would take longer
+    calls = [
+        delayed(_run_seeds)(name, config, group, device, text_file, fingerprint) for group in groups
+    ]
+    with tqdm(total=len(missing), desc=name, unit="seed", disable=not progress) as bar:
+        for runs in _as_finished(calls, jobs):
+            if not restart:
+                take_in_what_is_saved()  # another process may run other seeds meanwhile
+            restart = False
+            done.update({run["seed"]: run for run in runs})
+            save(Saved(name, plain, tuple(done[seed] for seed in sorted(done))), directory)
+            bar.update(len(runs))
+    return Saved(name, plain, tuple(done[seed] for seed in sorted(done)))
+
+
+def _as_finished(calls: list[Any], jobs: int | None) -> Iterator[list[dict[str, Any]]]:
+    """What joblib's delayed ``calls`` return, each as soon as the backend hands it over."""
+    from joblib import Parallel, effective_n_jobs
+
+    try:
+        parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
+    except ValueError:
+        # Some backends, Ray's among them, return all or nothing: one call a worker, then save.
+        parallel, workers = Parallel(n_jobs=jobs), effective_n_jobs(jobs)
+        for first in range(0, len(calls), workers):
+            yield from parallel(calls[first : first + workers])
+    else:
+        yield from parallel(calls)
+
+
+def _fingerprint(name: str, config: Any, text_file: str | Path | None) -> dict[str, str]:
+    from normtutor.data import own_text
+
+    with own_text(text_file):
+        return module_of(name).fingerprint(config)
+
+
+def _check_own_run(name: str, fingerprint: dict[str, str], text_file: str | Path | None) -> None:
+    """Refuse a device or a text of one's own where it means nothing."""
+    if "text_sha256" not in fingerprint:
+        raise ValueError(
+            f"{name!r} trains no language model on the text, so --device and --text-file do not "
+            "apply to it; the list of the experiments says which ones they apply to."
+        )
+    if text_file is not None:
+        digest = hashlib.sha256(Path(text_file).read_bytes()).hexdigest()
+        if fingerprint["text_sha256"] != digest:
+            raise ValueError(
+                f"{name!r} keeps a text that it has read before, and would not read {text_file}. "
+                "Let its module call load_corpus each time, without a cache of its own."
+            )
+
+
+def _without_nan(value: Any) -> Any:
+    """JSON knows no NaN and no infinity: what a diverged run measured becomes null."""
+    if isinstance(value, dict):
+        return {key: _without_nan(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_without_nan(entry) for entry in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+# Some clusters run several threads in a process, which would share torch's random numbers.
+_TURN = threading.RLock()
+
+
+def _run_seeds(
+    name: str,
+    config: Any,
+    seeds: list[int],
+    device: str,
+    text_file: str | Path | None,
+    fingerprint: dict[str, str],
+) -> list[dict[str, Any]]:
+    """Run some seeds in this process; one after the other unless the experiment can do better."""
+    from normtutor.data import own_text
+    from normtutor.training import on_device
+
+    module = module_of(name)
+    with _TURN, own_text(text_file), on_device(device):
+        if module.fingerprint(config) != fingerprint:
+            raise ValueError(
+                f"{name!r} finds other data here than where it was started: {fingerprint} there, "
+                f"{module.fingerprint(config)} here. On a cluster, all machines need the same "
+                "Python and, under the same path, the same text file."
+            )
+        wall, cpu = time.perf_counter(), time.process_time()
+        if hasattr(module, "run_seeds"):
+            results = module.run_seeds(config, seeds)
+        else:
+            results = [module.run(config, seed) for seed in seeds]
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+        where = environment(fingerprint, device=device, text_file=text_file)
+    return [
+        {
+            "seed": seed,
+            "wall_seconds": round(wall / len(seeds), 1),
+            # The shortest experiments take hundredths.
+            "cpu_seconds": float(f"{max(cpu / len(seeds), 1e-3):.3g}"),
+            "environment": where,
+            "records": _without_nan(records),
+        }
+        for seed, records in zip(seeds, results, strict=True)
+    ]

@@ -1,0 +1,91 @@
+"""Figures: each function draws arrays or records that it is given, and never runs a model.
+
+- :mod:`~normtutor_studies.plotting.style`: colours, sizes and fonts, in one place.
+- :mod:`~normtutor_studies.plotting.drawings`: a figure's wide and its narrow drawing.
+- :mod:`~normtutor_studies.plotting.general`: curves, intervals, histograms, maps of a grid.
+- :mod:`~normtutor_studies.plotting.batches`: what shares a batch.
+- :mod:`~normtutor_studies.plotting.covariate_shift`: the tests of covariate shift.
+- :mod:`~normtutor_studies.plotting.family`: which cells share a statistic.
+- :mod:`~normtutor_studies.plotting.geometry`: what a norm does to one token.
+- :mod:`~normtutor_studies.plotting.graph`: the computational graph of a norm.
+- :mod:`~normtutor_studies.plotting.labels`: the names of lines, beside them.
+- :mod:`~normtutor_studies.plotting.invariance`: which changes a norm does not see.
+- :mod:`~normtutor_studies.plotting.text`: which learning rates train a language model.
+- :mod:`~normtutor_studies.plotting.pictures`: what stands in the place of an interactive figure.
+- :mod:`~normtutor_studies.plotting.wiring`: where the norm stands in a residual block.
+"""
+
+from importlib import import_module
+from typing import Any
+
+# A subject is imported when one of its figures is asked for: a chapter is executed again when what
+# it imports has changed, and it should not import the figures of the others.
+_NAMES = {
+    "normtutor.intervals": ["t_interval"],
+    "normtutor_studies.plotting.batches": ["dose_figure", "modes_figure"],
+    "normtutor_studies.plotting.covariate_shift": [
+        "dots",
+        "drift_figure",
+        "rate_panels_figure",
+        "spreads_figure",
+        "training_curves_figure",
+        "training_map_figure",
+    ],
+    "normtutor_studies.plotting.drawings": ["on_narrow"],
+    "normtutor_studies.plotting.family": [
+        "books_figure",
+        "differences_figure",
+        "shared_axes",
+        "sharing_cells_figure",
+        "undo_figure",
+    ],
+    "normtutor_studies.plotting.general": [
+        "curves",
+        "grid_map",
+        "histograms",
+        "intervals",
+        "repeats",
+    ],
+    "normtutor_studies.plotting.geometry": ["half_plane_figure", "keys_figure", "sphere_figure"],
+    "normtutor_studies.plotting.graph": ["graph_figure"],
+    "normtutor_studies.plotting.invariance": ["patterns_figure", "verdicts_figure"],
+    "normtutor_studies.plotting.labels": ["label_lines"],
+    "normtutor_studies.plotting.style": [
+        "INK",
+        "NORM_COLOURS",
+        "NO_NORM",
+        "OTHER_COLOURS",
+        "PALE",
+        "PALETTE",
+        "SHADES",
+        "STYLE",
+        "norm_colour",
+        "use_book_style",
+    ],
+    "normtutor_studies.plotting.text": [
+        "Trained",
+        "depths_figure",
+        "final_norm_figure",
+        "working_rates_figure",
+    ],
+    "normtutor_studies.plotting.wiring": [
+        "first_steps_figure",
+        "layer_gradients_figure",
+        "wiring_labels",
+        "wirings_figure",
+    ],
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted(_MODULE_OF)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULE_OF})

@@ -1,0 +1,311 @@
+"""Which cells share a statistic, drawn for the family of norms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from normtutor import norms
+from normtutor.intervals import t_interval
+from normtutor_studies.plotting.style import (
+    INK,
+    NO_NORM,
+    NORM_COLOURS,
+    PALE,
+    FloatArray,
+    norm_colour,
+)
+
+
+def _rectangle(left: float, bottom: float, width: float, height: float) -> FloatArray:
+    right, top = left + width, bottom + height
+    corners = [[left, bottom], [right, bottom], [right, top], [left, top]]
+    return np.array(corners, dtype=np.float64)
+
+
+def shared_axes(name: str) -> str:
+    """Say in words which axes of (B, L, H) share a statistic, as `norms.TABLE` has it."""
+    letters = norms.TABLE[name].axes
+    if not letters:
+        return "no activations, the weights of one unit"
+    part = "the first entries of H" if name == "pRMSNorm" else "a group of H"
+    return " and ".join(part if letter == "h" else letter for letter in letters)
+
+
+def sharing_cells_figure(
+    names: Sequence[str] = ("BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm"),
+    *,
+    shape: tuple[int, int, int] = (3, 4, 6),
+    cell: tuple[int, int, int] = (1, 1, 2),
+    num_groups: int = 2,
+    p: float = 0.5,
+    moved: Mapping[str, ArrayLike] | None = None,
+) -> Figure:
+    """Draw which cells of x share a statistic with one cell, one row of sheets a norm.
+
+    Every sheet is one sequence of the batch, a row of it one token, a column one feature, so
+    that no cell hides another. Filled cells share the statistic, by `norms.sharing_cells`,
+    which reads `norms.TABLE`; the framed cell is the one asked about.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Keys of `norms.TABLE`, drawn from top to bottom.
+    shape : (B, L, H)
+    cell : (b, l, h)
+    num_groups, p
+        What GroupNorm and pRMSNorm need to know, as in `norms.sharing_cells`.
+    moved : mapping of name -> boolean array of shape (B, L, H), optional
+        A measurement: where the output changed when `cell` of the input changed. These cells
+        get a white dot. If the table is right, dots and filled cells coincide.
+
+    Returns
+    -------
+    Figure
+        One axes a norm. Its cells are one `PolyCollection` in the order of ``np.ndindex(shape)``;
+        the dots are one `PathCollection`.
+    """
+    batch, length, features = shape
+    gap = 1.4
+    foot = 1.9  # room for the words below the last row, in cells
+    heights = [length + 0.2] * (len(names) - 1) + [length + 0.2 + foot]
+    scale = 5.4 / (batch * (features + gap))  # inches a cell
+    fig, axes = plt.subplots(
+        len(names),
+        1,
+        figsize=(5.6, scale * sum(heights) + 0.36 * len(names)),
+        squeeze=False,
+        layout="constrained",
+        height_ratios=heights,
+    )
+    for ax, name in zip(axes[:, 0], names, strict=True):
+        shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=num_groups, p=p))
+        squares = [_rectangle(b * (features + gap) + h, t, 1, 1) for b, t, h in np.ndindex(*shape)]
+        colours = [norm_colour(name) if shares[i] else PALE for i in np.ndindex(*shape)]
+        ax.add_collection(
+            PolyCollection(squares, facecolors=colours, edgecolors="white", linewidths=1.2)
+        )
+        if moved is not None and name in moved:
+            sheets, rows, columns = np.nonzero(np.asarray(moved[name]))
+            left = sheets * (features + gap) + columns
+            ax.scatter(left + 0.5, rows + 0.5, s=13, color="white", zorder=3)
+        b, t, h = cell
+        ax.plot(
+            b * (features + gap) + h + np.array([0, 1, 1, 0, 0]),
+            t + np.array([0, 0, 1, 1, 0]),
+            color=INK,
+            linewidth=2.4,
+            zorder=4,
+            solid_joinstyle="miter",
+        )
+        ax.set_title(f"{name}: {shared_axes(name)}", fontsize=11, pad=4)
+        ax.set_xlim(-0.9, batch * (features + gap) - gap + 0.2)
+        ax.set_ylim(length + 0.1, -0.1)
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+    last = axes[-1, 0]
+    for b in range(batch):
+        last.text(
+            b * (features + gap) + features / 2,
+            length + 0.15,
+            f"sequence {b + 1}\nfeatures →",
+            ha="center",
+            va="top",
+            fontsize=10,
+        )
+    for ax in axes[:, 0]:
+        ax.text(-0.25, length / 2, "← tokens", rotation=90, ha="right", va="center", fontsize=10)
+    last.set_ylim(length + 0.1 + foot, -0.1)
+    return fig
+
+
+def books_figure(
+    names: Sequence[str] = ("BatchNorm", "InstanceNorm", "GroupNorm", "LayerNorm"),
+    *,
+    captions: Mapping[str, str] | None = None,
+    books: int = 3,
+    pages: int = 4,
+    lines: int = 2,
+    characters: int = 3,
+    num_groups: int = 2,
+) -> Figure:
+    """Draw the stack of books: which printed characters share a statistic, one panel a norm.
+
+    A book is one sequence or image of the batch, a page one feature, a character one position.
+    Every book is folded like a concertina and lies open, so that no page hides another. The
+    character asked about is the last of the top line of page 2 in book 2.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Keys of `norms.TABLE`, drawn two a row.
+    captions : mapping of name -> text, optional
+        What stands below the name.
+    books, pages, lines, characters : int
+        Of the stack: B books, H pages, L = lines x characters positions on a page.
+    num_groups : int
+
+    Returns
+    -------
+    Figure
+        One axes a norm. Each page is one `PolyCollection`, labelled "book b, page h" from 1.
+    """
+    shape = (books, lines * characters, pages)
+    cell = (min(1, books - 1), characters - 1, min(1, pages - 1))
+    slope, gap = 0.28, 1.1
+    width, height = pages * characters, books * (lines + gap)
+    rows = -(-len(names) // 2)
+    columns = min(2, len(names))
+    scale = 4.7 / (columns * (width + 3.6))  # inches a character
+    fig, axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(5.0, rows * (scale * (height + 1.6) + 0.55)),
+        squeeze=False,
+        layout="constrained",
+    )
+    for ax in axes.flat[len(names) :]:
+        ax.set_axis_off()
+    for ax, name in zip(axes.flat, names, strict=False):
+        shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=num_groups, p=0.5))
+        for b, page in np.ndindex(books, pages):
+            # Every other page rises, the rest fall: the folds of a concertina.
+            rising = slope if page % 2 == 0 else -slope
+            foot = 0.0 if page % 2 == 0 else slope * characters
+            squares, fills, edges, widths = [], [], [], []
+            # The frame is drawn last, on top of its neighbours' edges.
+            for spot in sorted(range(lines * characters), key=lambda spot: spot == cell[1]):
+                line, character = divmod(spot, characters)
+                square = _rectangle(character, lines - 1 - line, 1, 1)
+                square[:, 1] += foot + rising * square[:, 0] - b * (lines + gap)
+                square[:, 0] += page * characters
+                asked = (b, spot, page) == cell
+                squares.append(square)
+                fills.append(norm_colour(name) if shares[b, spot, page] else PALE)
+                edges.append(INK if asked else "white")
+                widths.append(2.2 if asked else 0.8)
+            ax.add_collection(
+                PolyCollection(
+                    squares,
+                    facecolors=fills,
+                    edgecolors=edges,
+                    linewidths=widths,
+                    zorder=3 if (b, page) == (cell[0], cell[2]) else 2,
+                    label=f"book {b + 1}, page {page + 1}",
+                )
+            )
+        for b in range(books):
+            middle = lines / 2 - b * (lines + gap)
+            ax.text(-0.3, middle, f"book {b + 1}", ha="right", va="center", fontsize=11)
+        for page in range(pages):
+            ax.text(
+                (page + 0.5) * characters,
+                -(books - 1) * (lines + gap) - 0.35,
+                f"page {page + 1}" if page == 0 else str(page + 1),
+                ha="center",
+                va="top",
+                fontsize=11,
+            )
+        caption = f"\n{captions[name]}" if captions and name in captions else ""
+        ax.set_title(f"{name}{caption}", fontsize=11, pad=3)
+        ax.set_xlim(-3.4, width + 0.2)
+        ax.set_ylim(-(books - 1) * (lines + gap) - 1.5, lines + slope * characters + 0.15)
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+    return fig
+
+
+def undo_figure(x: ArrayLike, outputs: Mapping[str, ArrayLike], *, feature: int = 0) -> Figure:
+    """Draw one feature of every token, before the norm against after it, and the best way back.
+
+    Parameters
+    ----------
+    x : array of shape (n_tokens, H)
+        What went into the norms.
+    outputs : mapping of name -> array of shape (n_tokens, H)
+        What came out of each, without gain and bias; one panel each.
+    feature : int
+        Which feature is drawn.
+
+    Returns
+    -------
+    Figure
+        One axes a norm: the tokens are one `PathCollection`, the straight line that fits them best
+        is the one line. No choice of gain and bias comes closer to ``x`` than this line.
+    """
+    fig, axes = plt.subplots(
+        1, len(outputs), figsize=(5.0, 2.9), squeeze=False, layout="constrained", sharey=True
+    )
+    before = np.asarray(x, dtype=np.float64)[:, feature]
+    for ax, (name, y) in zip(axes[0], outputs.items(), strict=True):
+        after = np.asarray(y, dtype=np.float64)[:, feature]
+        ax.scatter(after, before, s=9, color=norm_colour(name), alpha=0.5, linewidths=0)
+        ends = np.array([after.min(), after.max()])
+        gain, bias = np.polyfit(after, before, 1)
+        ax.plot(ends, gain * ends + bias, color=INK, linewidth=1.2)
+        ax.set_title(name, fontsize=11)
+        ax.set_xlabel("after the norm")
+    axes[0, 0].set_ylabel("before the norm")
+    return fig
+
+
+def differences_figure(
+    panels: Mapping[str, Mapping[str, ArrayLike]], *, xlabel: str, better: str = ""
+) -> Figure:
+    """Draw paired differences to one norm: a dot a seed, their mean and its 95% interval.
+
+    Parameters
+    ----------
+    panels : mapping of title -> mapping of norm -> array of shape (n_seeds,)
+        One panel below the other, each with its own scale; its rows are named on the left.
+    xlabel : str
+        What the difference is, with its unit.
+    better : str
+        What stands beside zero, as in "← better".
+
+    Returns
+    -------
+    Figure
+        One axes a panel; each row is one `PathCollection` of seeds and one error bar container.
+    """
+    counts = [len(rows) for rows in panels.values()]
+    fig, axes = plt.subplots(
+        len(panels),
+        1,
+        figsize=(5.0, 0.6 + sum(0.62 + 0.42 * count for count in counts)),
+        squeeze=False,
+        layout="constrained",
+        height_ratios=[0.6 + count for count in counts],
+    )
+    for ax, (title, rows) in zip(axes[:, 0], panels.items(), strict=True):
+        for position, (name, samples) in enumerate(rows.items()):
+            values = np.asarray(samples, dtype=np.float64)
+            mean, half = t_interval(values)
+            own = NORM_COLOURS.get(name.split()[0].split("(")[0])
+            colour = own or NO_NORM
+            ax.scatter(
+                values, np.full(len(values), position + 0.24), s=12, color=colour, alpha=0.45,
+                linewidths=0,
+            )  # fmt: skip
+            bar = ax.errorbar(
+                [float(mean)], [position], xerr=[float(half)], fmt="o", markersize=6, capsize=4,
+                color=colour, label=name,
+            )  # fmt: skip
+            if own is None:
+                bar.lines[2][0].set_linestyle((0, (3, 1.5)))
+        ax.axvline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+        ax.set_yticks(range(len(rows)), list(rows))
+        ax.set_ylim(len(rows) - 0.4, -0.5)
+        ax.tick_params(axis="y", length=0)
+        ax.spines["left"].set_visible(False)
+        ax.set_title(title, fontsize=11)
+    last = axes[-1, 0]
+    last.set_xlabel(xlabel)
+    if better:
+        axes[0, 0].set_title(better, loc="right", fontsize=10)
+    return fig
