@@ -348,13 +348,13 @@ def figures_and_commands(notebook):
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            stems.commands |= set(re.findall(r"normtutor\.experiments run (\w+)", source))
+            stems.commands |= set(re.findall(r"normtutor_studies\.experiments run (\w+)", source))
             continue
         stems.shown = set()
         stems.visit(ast.parse(source))
         described = cell["metadata"].get("mystnb", {}).get("figure", {})
         caption = described.get("caption", "")
-        stems.commands |= set(re.findall(r"normtutor\.experiments run (\w+)", caption))
+        stems.commands |= set(re.findall(r"normtutor_studies\.experiments run (\w+)", caption))
         figure = described.get("name")
         if figure:
             figures.append((figure, stems.shown))

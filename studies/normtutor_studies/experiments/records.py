@@ -88,7 +88,7 @@ def control_in(docstring: str) -> str:
             "an experiment's docstring has one paragraph that begins with 'Control:' and says what "
             f"else could explain the result and what was checked; there are {len(found)}."
         )
-    text = re.sub(r":\w+:`(?:normtutor\.experiments\.)?([^`]+)`", r"\1", found[0])
+    text = re.sub(r":\w+:`(?:normtutor_studies\.experiments\.)?([^`]+)`", r"\1", found[0])
     return text.removeprefix("Control: ").replace("``", "")
 
 
