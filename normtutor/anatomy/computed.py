@@ -121,8 +121,8 @@ def _eps(ratio: Callable[[float], float], variance: float) -> float | None:
     return float(f"{eps:.3g}") if abs(again / eps - 1) < 2e-2 else None
 
 
-def _over(found: Computed, place: str, width: int, length: int) -> str:
-    """Say what shares a statistic."""
+def _over(found: Computed, place: str, width: int, length: int, stream: int) -> str:
+    """Say what shares a statistic, where a head is so wide, and the stream; 0 for unknown."""
     if not found.cells:
         return found.known.get("over", "?")
     last = len(found.shape) - 1
@@ -133,4 +133,6 @@ def _over(found: Computed, place: str, width: int, length: int) -> str:
     if found.cells < found.shape[-1]:
         return "group"
     several = torch.Size(found.shape).numel() > length * found.cells
-    return "head" if several and place in ("inner", "v", "latent") else "token"
+    # Several experts' results for one token are as wide as the stream, and no heads.
+    heads = several and found.shape[-1] != stream
+    return "head" if heads and place in ("inner", "v", "latent") else "token"

@@ -321,8 +321,12 @@ def draw(norms: Norms) -> str:
     """Draw a model: the stream runs upwards, and branches leave and rejoin it."""
 
     def ends(place: str) -> str:
+        aside = place == "beside"
+        kind = "aside" if aside else "on"
         return "".join(
-            f'<li class="on">{box(norm)}</li>' for norm in norms.ends if norm.place == place
+            f'<li class="{kind}">{box(norm, aside)}</li>'
+            for norm in norms.ends
+            if norm.place == place
         )
 
     total = sum(len(block.layers) for block in norms.blocks)
@@ -335,7 +339,7 @@ def draw(norms: Norms) -> str:
     streams = f"{norms.streams} streams" if norms.streams > 1 else "stream"
     return (
         f'<div class="na" style="--streams: {norms.streams}"><ol class="up stream">'
-        f'<li class="end">embedding, {streams}</li>{ends("embedding")}{blocks}{ends("final")}'
+        f'<li class="end">embedding, {streams}</li>{ends("embedding")}{blocks}{ends("final")}{ends("beside")}'
         f'<li class="end">output</li></ol></div>'
     )
 

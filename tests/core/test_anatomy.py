@@ -223,6 +223,25 @@ def test_gates_heads_and_norms_without_a_module():
     assert [n.name for n in found.values() if n.kind == "function"] == ["itself()"]
 
 
+class Experts(nn.Module):
+    """Two networks whose results are normed one by one, and one behind their sum."""
+
+    def __init__(self):
+        super().__init__()
+        self.networks = nn.ModuleList(FeedForward(WIDTH, 24) for _ in range(2))
+        self.norm, self.write = rms(WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        each = torch.stack([network(x) for network in self.networks], 2)
+        return x + self.write(self.norm(each).sum(2))
+
+
+def test_experts_are_no_heads():
+    (block,) = anatomy.norms_of(Stack(Experts(), Experts()), X).blocks
+    (norm,) = block.steps[0].norms
+    assert (norm.place, norm.over) == ("inner", "token")
+
+
 def test_ours_and_torchs_layers():
     made = {
         layers.LayerNorm(WIDTH, eps=1e-4): ("LayerNorm", 1e-4, "γ", True),
@@ -273,10 +292,15 @@ def test_what_it_needs():
 
 
 def test_the_table_and_the_drawing_hold_every_norm():
-    model = Stack(Layer("peri", rms, "rms"), Parallel(True), final=rms(WIDTH))
+    head = nn.Sequential(rms(WIDTH), nn.Linear(WIDTH, WIDTH), nn.LayerNorm(WIDTH))
+    model = Stack(Layer("peri", rms, "rms"), Parallel(True), final=head)
     found = anatomy.norms_of(model, X)
+    assert [(norm.name, norm.place) for norm in found.ends] == [
+        ("final.0", "final"),
+        ("final.2", "beside"),
+    ]
     rows = found.rows()
-    assert len(rows) == 6 + 1 + 1
+    assert len(rows) == 6 + 1 + 2
     text = str(found)
     assert text.splitlines()[0] == "Stack"
     assert len(text.splitlines()) == 2 + len(rows)

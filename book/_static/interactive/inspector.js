@@ -126,19 +126,20 @@ function unpacked(row, eps) {
  */
 export function resolve(census, config) {
   const outer = config.model_type;
-  const text = config.text_config ?? config.llm_config;
+  const text = [config.text_config, config.thinker_config?.text_config, config.llm_config, config.decoder].find((one) => one && typeof one === "object");
+  const of = (record, name) => (Object.hasOwn(record, name) ? record[name] : undefined);
   let own = config;
-  if (text && typeof text === "object") own = { model_type: census.kinds[outer], dtype: config.dtype ?? config.torch_dtype, ...text };
-  else if (outer in census.kinds) own = { ...config, model_type: census.kinds[outer] };
+  if (text) own = { model_type: of(census.kinds, outer), dtype: config.dtype ?? config.torch_dtype, ...text };
+  else if (of(census.kinds, outer)) own = { ...config, model_type: census.kinds[outer] };
   if (typeof own.model_type !== "string") return { problem: "The configuration has no “model_type”, which says the class." };
-  const entry = census.decoders[own.model_type];
+  const entry = of(census.decoders, own.model_type);
   if (!entry) {
     const name = [config.architectures].flat()[0];
-    const why = census.left_out[name] ? ` ${name}: ${census.left_out[name]}.` : "";
+    const why = of(census.left_out, name) ? ` ${name}: ${census.left_out[name]}.` : "";
     return { problem: `transformers ${census.release} has no decoder of the type “${own.model_type}” that the census could read.${why}` };
   }
   const given = {};
-  for (const [name, value] of Object.entries(own)) given[entry.aliases[name] ?? name] = value;
+  for (const [name, value] of Object.entries(own)) given[of(entry.aliases, name) ?? name] = value;
   const get = (path) => path.split(".").reduce((value, name) => value?.[name], given);
   const untried = [];
   const table = ({ switches, at, tables }) => {
@@ -158,14 +159,19 @@ export function resolve(census, config) {
   const [biases, weights] = table(entry.biases) ?? [[], []];
   if (!found) return { problem: `With these settings ${entry.class} cannot be built: ${Object.keys(entry.norms.switches).join(", ")}.` };
   const eps = {};
-  for (const [name, usual] of Object.entries(entry.eps)) eps[name] = typeof given[name] === "number" ? given[name] : usual;
+  for (const [name, usual] of Object.entries(entry.eps)) {
+    eps[name] = typeof given[name] === "number" ? given[name] : usual;
+    if (!["number", "undefined"].includes(typeof given[name]) && !(name in entry.norms.switches)) untried.push(`${name}: ${JSON.stringify(given[name])}`);
+  }
   const depthName = entry.aliases.num_hidden_layers ?? "num_hidden_layers";
   const depth = given[depthName] ?? entry.depth;
-  const [list, kinds] = Object.entries(entry.types ?? {})[0] ?? [];
+  // Lists that say which kind each layer is; where several could, they must agree.
+  const deciding = Object.entries(entry.types).filter(([, kinds]) => !Object.values(kinds).includes(null));
+  const written = deciding.filter(([list]) => Array.isArray(given[list])).map(([list, kinds]) => given[list].map((name) => of(kinds, name) ?? "?").join(""));
   const changed = Object.keys(given).some((name) => name !== depthName && /layer_types|period|interval|first_k|pattern|num_kv_shared/.test(name));
   let layers = entry.layers;
   if (found.blocks.length === 1) layers = "0".repeat(depth ?? 1);
-  else if (list && Array.isArray(given[list])) layers = given[list].map((name) => kinds[name] ?? "?").join("");
+  else if (written.length) layers = written.length === deciding.length && new Set(written).size === 1 && !written[0].includes("?") ? written[0] : null;
   else if (entry.small || changed || depth !== entry.layers.length || new Set(entry.layers).size !== found.blocks.length) layers = null;
   const blocks = found.blocks.map(([where, steps], i) => ({
     where,
@@ -174,7 +180,7 @@ export function resolve(census, config) {
   }));
   const known = new Set(`${census.common} ${entry.keys}`.split(" "));
   return {
-    entry, given, eps, blocks, biases, weights, depth, untried, streams: found.streams, type: own.model_type,
+    entry, given, eps, blocks, biases, weights, depth, untried, streams: (found.streams > 1 && given[entry.streams]) || found.streams, type: own.model_type,
     ends: found.ends.map((row) => unpacked(row, eps)),
     unknown: Object.keys(own).filter((name) => !known.has(name) && !(name in entry.aliases)),
   };
@@ -204,9 +210,9 @@ const COMPARED = ["kind", "eps", "over", "gamma", "bias"];
 
 /** For each norm of the first model, in which fields it differs from the norms at the same place of the second. */
 export function differences(found, other) {
-  const theirs = Map.groupBy(roles(other), ({ role }) => role);
+  const theirs = roles(other);
   return new Map(roles(found).map(({ norm, role }) => {
-    const counterparts = (theirs.get(role) ?? []).map((one) => one.norm);
+    const counterparts = theirs.filter((one) => one.role === role).map((one) => one.norm);
     if (!counterparts.length) return [norm, ["place"]];
     return [norm, COMPARED.filter((field) => !counterparts.some((one) => one[field] === norm[field]))];
   }));
@@ -220,8 +226,8 @@ export function traps(found, pasted = true) {
   for (const [name, usual] of Object.entries(found.entry.eps)) {
     if (!norms.some((norm) => norm.key === name)) continue;
     if (!(name in found.given) && pasted) said.push([`The file does not set ${name}: the class's ${number(usual)} acts.`, "eps"]);
-    if (name in found.given && found.given[name] !== usual) {
-      said.push([`${name} is ${number(found.given[name])} here and ${number(usual)} in the class: a model built without this file computes something else.`, "eps"]);
+    if (found.eps[name] !== usual) {
+      said.push([`${name} is ${number(found.eps[name])} here and ${number(usual)} in the class: a model built without this file computes something else.`, "eps"]);
     }
   }
   const fixed = norms.filter((norm) => !norm.key && norm.eps !== null);
@@ -254,7 +260,7 @@ export function traps(found, pasted = true) {
   return said;
 }
 
-// --- the drawing: the same boxes as normtutor/anatomy/drawing.py -----------------------------------
+// --- the drawing: the same boxes as normtutor/anatomy/parts.py -----------------------------------
 
 function box(norm, differs, told = false) {
   const colour = ["RMSNorm", "LayerNorm", "BatchNorm", "GroupNorm", "InstanceNorm"].includes(norm.kind) ? norm.kind.toLowerCase() : "none";
@@ -322,34 +328,39 @@ function spans(layers) {
 }
 
 function countOf(block, found) {
+  if (found.anyDepth && found.blocks.length === 1) return "every layer";
   if (!block.layers) return `some of ${found.depth ?? "the"} layers; which, the census does not know for this file`;
-  const count = `${block.layers.length} layer${block.layers.length === 1 ? "" : "s"}`;
+  const count = `${block.layers.length} ${found.anyDepth ? `of the class's ${found.depth} ` : ""}layer${block.layers.length === 1 ? "" : "s"}`;
   return found.blocks.length > 1 ? `${count}: ${spans(block.layers)}` : count;
 }
 
 /** A model, drawn: the stream runs upwards, and branches leave and rejoin it. */
 export function draw(found, differs) {
-  const ends = (place) => found.ends.filter((norm) => norm.place === place).map((norm) => make("li", { class: "on" }, box(norm, differs)));
+  const ends = (place) => found.ends.filter((norm) => norm.place === place)
+    .map((norm) => make("li", { class: place === "beside" ? "aside" : "on" }, box(norm, differs, place === "beside")));
   const blocks = found.blocks.map((block) => make("li", { class: "block" },
     make("p", {}, [block.where.includes(".") && new Set(found.blocks.map((one) => one.where)).size > 1 ? `${block.where}, ` : "", countOf(block, found)].join("")),
     make("ol", { class: "up stream" }, ...block.steps.flatMap((step) => drawStep(step, differs)))));
   return make("div", { class: "na", style: `--streams: ${found.streams}` }, make("ol", { class: "up stream" },
     make("li", { class: "end" }, `embedding, ${found.streams > 1 ? `${found.streams} streams` : "one stream"}`), ...ends("embedding"),
-    ...blocks, ...ends("final"), make("li", { class: "end" }, "output")));
+    ...blocks, ...ends("final"), ...ends("beside"), make("li", { class: "end" }, "output")));
 }
 
 const link = (words, section) => make("a", { href: SECTIONS[section] }, words);
 
 function table(found, differs) {
   const cell = (norm, field, words) => make("td", {}, differs?.get(norm)?.includes(field) ? make("mark", {}, words) : words);
-  const rows = normsOf(found).map(({ norm, block }) => {
+  let last = null;
+  const rows = normsOf(found).flatMap(({ norm, block }) => {
     const section = SECTIONS[norm.place] ? norm.place : ALIKE[norm.place];
-    const layers = block?.layers && found.blocks.length > 1 ? `, layers ${spans(block.layers)}` : "";
-    const place = make("th", { scope: "row" }, link(PLACES[norm.place], section), layers,
+    const of = block ? countOf(block, found) : "outside of the layers";
+    const begins = found.blocks.length > 1 && block !== last ? [make("tr", {}, make("th", { colspan: "6", scope: "rowgroup", class: "group" }, of))] : [];
+    last = block;
+    const place = make("th", { scope: "row" }, link(PLACES[norm.place], section),
       differs?.get(norm)?.includes("place") ? make("mark", {}, ", only here") : "", make("br"), make("code", {}, norm.name));
     const kind = SECTIONS[norm.kind] ? link(norm.kind, norm.kind) : norm.kind;
-    return make("tr", {}, place, cell(norm, "kind", kind), cell(norm, "eps", number(norm.eps)), cell(norm, "over", OVER[norm.over]),
-      cell(norm, "gamma", norm.gamma || "none"), cell(norm, "bias", norm.bias ? "yes" : "no"));
+    return [...begins, make("tr", {}, place, cell(norm, "kind", kind), cell(norm, "eps", number(norm.eps)), cell(norm, "over", OVER[norm.over]),
+      cell(norm, "gamma", norm.gamma || "none"), cell(norm, "bias", norm.bias ? "yes" : "no"))];
   });
   const heads = ["Place", "Norm", "ε", "Over", "γ", "β"];
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of its norms" }, make("table", {},
@@ -383,6 +394,7 @@ class Inspector extends InteractiveFigure {
     tbody th { font-weight: 400; }
     table code { font-size: 0.75rem; overflow-wrap: anywhere; }
     tbody th { width: 45%; }
+    tbody th.group { font-weight: 700; padding-top: 0.6rem; }
     a { color: inherit; }
     mark { background: none; color: inherit; font-weight: 700; text-decoration: underline double; text-underline-offset: 2px; }
     .problem { border-left: 4px solid var(--nt-accent); padding-left: 0.6rem; }
@@ -441,7 +453,7 @@ class Inspector extends InteractiveFigure {
       this.texts.reverse();
       this.update();
     }) : "";
-    return { select, area, paste, element: make("div", { class: "pick" }, make("label", {}, i ? "beside" : "Model", select), paste, swap) };
+    return { select, area, paste, element: make("div", { class: "pick" }, make("label", {}, i ? "Beside it" : "Model", select), paste, swap) };
   }
 
   /** What is found for one of the two; null for none. */
@@ -449,8 +461,10 @@ class Inspector extends InteractiveFigure {
     const name = this.models[i];
     if (!name || (name === PASTED && !this.texts[i].trim())) return null;
     try {
-      const config = name === PASTED ? parse(this.texts[i]) : this.published.get(name)?.config ?? { model_type: name };
-      return resolve(this.census, config);
+      const published = this.published.get(name);
+      const config = name === PASTED ? parse(this.texts[i]) : published?.config ?? { model_type: name };
+      // Of a published model we have read its norms' settings, and not how many layers it has.
+      return Object.assign(resolve(this.census, config), { anyDepth: Boolean(published) });
     } catch (error) {
       if (!(error instanceof SyntaxError)) throw error;
       return { problem: error.message };
@@ -491,9 +505,10 @@ class Inspector extends InteractiveFigure {
     const without = found.weights.filter((one) => !found.biases.includes(one));
     const biases = !found.biases.length ? "No matrix in its layers has a bias."
       : !without.length ? "Every matrix in its layers has a bias." : `These matrices have a bias: ${found.biases.join(", ")}.`;
-    const place = this.published.get(this.models[i])?.place;
+    const { place, config } = this.published.get(this.models[i]) ?? {};
+    const settings = Object.entries(config ?? {}).filter(([key]) => key !== "model_type").map(([key, value]) => `${key} ${JSON.stringify(value)}`);
     const notes = [
-      place === "" ? "We have read no published configuration of it: this is its class as it is by default." : "",
+      place === "" ? `We have read no published configuration of it: this is its class as it is by default${settings.length ? `, with ${settings.join(", ")}` : ""}.` : "",
       found.untried.length ? `Not drawn, because nobody has tried what it changes: ${found.untried.join("; ")}.` : "",
       found.unknown.length ? `${found.entry.class} of transformers ${this.census.release} does not know: ${found.unknown.join(", ")}.` : "",
     ].filter(Boolean);
