@@ -457,6 +457,15 @@ class Reader:
                         print(f"{self.decoder.text}: {name}: {other} adds a kind of layer")
         return found
 
+    def setting_of_streams(self) -> str | None:
+        """Find the setting that says how many streams there are."""
+        for name, value in self.values.items():
+            if type(value) is int and value == self.whole.streams:
+                read = self.table({name: value + 1})
+                if read and read[0]["streams"] == value + 1:
+                    return name
+        return None
+
     def entry(self) -> dict[str, Any]:
         """What the census says of this decoder."""
         entry: dict[str, Any] = {"class": type(self.model).__name__}
@@ -475,6 +484,8 @@ class Reader:
         entry["types"] = self.types(entry["layers"])
         entry["depth"] = getattr(type(self.text)(), self.layers, None)
         entry["eps"] = {name: self.values[name] for name in self.marks.values()}
+        if self.whole.streams > 1:
+            entry["streams"] = self.setting_of_streams()
         norms, biases = self.switches()
         for key, part, switches in (("norms", 0, norms), ("biases", 1, biases)):
             ways = itertools.product(*switches.values())

@@ -84,7 +84,8 @@ def norms_from_census(kind: str, settings: Mapping[str, Any] = {}) -> Norms:
     ]
     biases, weights = map(tuple, look_up(entry["biases"]))
     ends = tuple(map(norm, table["ends"]))
-    return Norms(entry["class"], table["streams"], tuple(blocks), ends, biases, weights)
+    streams = settings.get(entry.get("streams"), table["streams"])
+    return Norms(entry["class"], streams, tuple(blocks), ends, biases, weights)
 
 
 # --- what the table says of a model ---------------------------------------------------------------
