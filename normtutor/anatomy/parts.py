@@ -339,8 +339,8 @@ def draw(norms: Norms) -> str:
     streams = f"{norms.streams} streams" if norms.streams > 1 else "stream"
     return (
         f'<div class="na" style="--streams: {norms.streams}"><ol class="up stream">'
-        f'<li class="end">embedding, {streams}</li>{ends("embedding")}{blocks}{ends("final")}{ends("beside")}'
-        f'<li class="end">output</li></ol></div>'
+        f'<li class="end">embedding, {streams}</li>{ends("embedding")}{blocks}'
+        f'{ends("final")}{ends("beside")}<li class="end">output</li></ol></div>'
     )
 
 
