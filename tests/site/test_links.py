@@ -28,9 +28,9 @@ PREVIEWS = {
     "a figure": ("book/04_invariance", "#fig-inv-rate", "a hundred times smaller"),
     # The row under the mouse has a colour of its own.
     "a figure, from a table": (
-        "book/03_batch_norm_vs_layer_norm",
-        "#fig-seq-composition",
-        "falls behind",
+        "book/in_depth/03_batch_norm_vs_layer_norm",
+        "#fig-seq-text",
+        "cannot be told",
     ),
     "a tall figure": ("book/01_internal_covariate_shift", "#fig-rates", "Error on"),
     "an exercise": ("book/in_depth/05_rms_norm", "#ex-rms-reverse", "The reverse conversion"),

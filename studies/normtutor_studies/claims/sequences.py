@@ -75,8 +75,9 @@ def _lengths(outputs: torch.Tensor) -> torch.Tensor:
     met=REVIEW,
     place=Place(CHAPTER, "What BatchNorm pools over"),
     recorded="true",
-    condition="This is the pooled statistic, the usual one ({prf:ref}`def-seq-statistics`). Per "
-    "step, in some recurrent networks, it is (1, L, H).",
+    answer="True of the pooled statistic, which is the usual one.",
+    condition="Some recurrent networks have a statistic per step, of shape (1, L, H) "
+    "({prf:ref}`def-seq-statistics`).",
 )
 def one_statistic_a_feature() -> Evidence:
     x = np.random.default_rng(0).normal(size=(4, 5, 6))
@@ -99,9 +100,10 @@ def one_statistic_a_feature() -> Evidence:
     met=f"{EXPLANATION}, and {REVIEW}",
     place=Place(CHAPTER, "Padding: real, and repaired by a mask"),
     recorded="true",
-    condition="Unless the padding is masked, which removes the effect completely "
-    "({prf:ref}`prop-seq-masked`). By how much follows in closed form "
-    "({prf:ref}`cor-seq-padding`).",
+    answer="A mask removes the effect completely.",
+    condition="By how much padding shifts them follows in closed form "
+    "({prf:ref}`cor-seq-padding`). With a mask they are those of the real tokens "
+    "({prf:ref}`prop-seq-masked`).",
 )
 def padding_shifts() -> Evidence:
     z = np.random.default_rng(0).normal(size=400)
@@ -139,12 +141,12 @@ def padding_shifts() -> Evidence:
     "and evaluation.",
     met=f"{EXPLANATION}, and {REVIEW}",
     place=Place(CHAPTER, "Running averages", in_depth=True),
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="What fluctuates depends on how many independent values each batch pools, and the "
-    "gap on how batches are composed: on the same text evaluation was no worse when it was "
-    "shuffled, and in batches of equal length it was, in 1,500 steps by much. After 300 five "
-    "seeds leave open by how much.",
+    answer="The gap comes from how batches are composed; shuffled, the same text has none.",
+    condition="What fluctuates depends on how many independent values each batch pools. On "
+    "batches of equal length evaluation was worse than training, and the longer the "
+    "training the more. On the same text, shuffled, it was not.",
 )
 def fluctuation_of_text() -> Evidence:
     def gap(kind: str) -> Interval:
@@ -202,9 +204,10 @@ def fluctuation_of_text() -> Evidence:
     "BatchNorm cannot handle sequences of different length.",
     met=ASSISTANT,
     place=Place(CHAPTER, "Sentences of different length", in_depth=True),
-    recorded="half",
-    condition="Pooled and masked it does not see lengths at all. True of statistics per step, and "
-    "of unmasked padding.",
+    recorded="partly",
+    answer="True of unmasked batches; a mask removes it.",
+    condition="Pooled and masked, BatchNorm does not see lengths at all. Statistics per step "
+    "have fewer and fewer sentences to average over.",
 )
 def variable_lengths() -> Evidence:
     rng = np.random.default_rng(0)
@@ -249,10 +252,10 @@ def variable_lengths() -> Evidence:
     "training has no statistics.",
     met=GUIDE,
     place=Place(CHAPTER, "Sentences of different length", in_depth=True),
-    recorded="half",
-    condition="The first is true without a mask, the second of statistics per step. Neither is "
-    "true of pooled, masked BatchNorm, whose statistic belongs to the feature and not to the "
-    "position.",
+    recorded="partly",
+    answer="True without a mask, or of statistics per step; pooled and masked it has "
+    "neither trouble.",
+    condition="The statistic of pooled BatchNorm belongs to the feature and not to the position.",
 )
 def unseen_position() -> Evidence:
     rng = np.random.default_rng(0)
@@ -286,10 +289,10 @@ def unseen_position() -> Evidence:
     "BatchNorm has trouble with parallel training; LayerNorm parallelises.",
     met=f"{ASSISTANT}, and {GUIDE}",
     place=Place(CHAPTER, "Two devices", in_depth=True),
-    recorded="half",
-    condition="With local statistics the gradient is another one. With synchronised statistics it "
-    "is that of the whole batch, at the price of an exchange in every layer. LayerNorm has "
-    "nothing to exchange.",
+    recorded="partly",
+    answer="True of statistics kept local; synchronized, they give the gradient of the "
+    "whole batch.",
+    condition="Synchronizing costs an exchange in every layer. LayerNorm has nothing to exchange.",
 )
 def parallel_training() -> Evidence:
     rng = np.random.default_rng(3)
@@ -341,9 +344,10 @@ def parallel_training() -> Evidence:
     "BatchNorm cannot learn online, with a batch of one.",
     met=GUIDE,
     place=Place(CHAPTER, "Small batches", in_depth=True),
-    recorded="half",
-    condition="True of single vectors, (1, H). A single sentence (1, L, H) or image has many "
-    "values a feature, and on digits images one by one were enough to learn from.",
+    recorded="partly",
+    answer="True of a single vector; one sentence or one image has values enough.",
+    condition="A single sentence (1, L, H) has L values per feature. On digits, images one by "
+    "one were enough to learn from.",
 )
 def batch_of_one() -> Evidence:
     def refused(shape: tuple[int, ...]) -> int:
@@ -380,10 +384,11 @@ def batch_of_one() -> Evidence:
     "BatchNorm makes a model less sensitive to outliers.",
     met=GUIDE,
     place=Place(CHAPTER, "One bad token", in_depth=True),
-    recorded="half",
-    condition="The outlier itself is bounded, in training. The other tokens of the batch pay "
-    "({prf:ref}`cor-seq-outlier`), and in evaluation nothing is bounded. Whether trained models "
-    "are more accurate on data with outliers is not measured.",
+    recorded="partly",
+    answer="The outlier itself is bounded in training; the rest of its batch pays.",
+    condition="The other tokens of the batch are squeezed together "
+    "({prf:ref}`cor-seq-outlier`), and in evaluation nothing is bounded. Whether "
+    "trained models are more accurate on data with outliers is not measured.",
 )
 def outliers() -> Evidence:
     rng = np.random.default_rng(0)
@@ -420,12 +425,13 @@ def outliers() -> Evidence:
     "BatchNorm does not suit recurrent networks.",
     met=f"{NOTES}, and {REVIEW}",
     place=Place(CHAPTER, "Sentences of different length", in_depth=True),
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="One statistic for all steps does not fit a state that starts at zero and settles; "
-    "the first attempt reports no help between the states {cite:p}`laurent2016`. With statistics "
-    "of its own for every step, and γ starting at 0.1, BatchNorm worked there, too "
-    "{cite:p}`cooijmans2017`.",
+    answer="True of one statistic for all steps; with statistics per step it has worked.",
+    condition="A state that starts at zero and settles does not fit one statistic, and the "
+    "first attempt reports no help between the states {cite:p}`laurent2016`. With "
+    "statistics of its own for every step, and a small γ at the start, BatchNorm "
+    "worked there, too {cite:p}`cooijmans2017`.",
 )
 def recurrent_networks() -> Evidence:
     spread = experiments.load("gru_statistics").values("before_spread", norm="none")
@@ -454,16 +460,12 @@ def recurrent_networks() -> Evidence:
     "BatchNorm fails on text.",
     met=f"{EXPLANATION}, and {ASSISTANT}",
     place=MEASURED,
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="With 16 sentences per batch, shuffled, of one topic or neighbours, and a mask it "
-    "cannot be told from LayerNorm, in 300 steps of two layers. With equal lengths it falls behind "
-    "in every seed, in 1,500 steps by far; after 300, 0.20 ± 0.19, five seeds leave open whether "
-    "by the tenth of a nat that was fixed beforehand. On shuffled text without padding, in small "
-    "batches, where layers hardly pay, it is ahead with two, six and twelve layers and embeddings "
-    "of the best size; with twelve and a smaller size that suits neither norm it ends 0.18 ± 0.04 "
-    "behind, level in larger batches. Reports on larger models go both ways "
-    "{cite:p}`shen2020,wang2022bn`.",
+    answer="Not on shuffled text with a mask; on batches of equal length it falls far behind.",
+    condition="On shuffled text, masked or without padding, nobody could tell it from "
+    "LayerNorm in most of our models. Batches of equal length are what it cannot "
+    "take. Reports on larger models go both ways {cite:p}`shen2020,wang2022bn`.",
 )
 def fails_on_text() -> Evidence:
     fresh, larger = experiments.load("text_stability"), experiments.load("larger_batches")
@@ -550,12 +552,11 @@ def fails_on_text() -> Evidence:
     "A padding mask makes BatchNorm work on text.",
     met="bug trackers and forums",
     place=MEASURED,
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="A mask mends what padding does, and nothing else. Shuffled, BatchNorm with a mask "
-    "cannot be told from LayerNorm in 300 and 1,500 steps of two layers. With equal lengths there "
-    "is nothing to mask, and BatchNorm falls far behind LayerNorm in 1,500 steps (after 300 five "
-    "seeds leave open whether by a tenth of a nat).",
+    answer="A mask mends what padding does, and nothing else.",
+    condition="On shuffled sentences BatchNorm with a mask ends level with LayerNorm. In "
+    "batches of equal length there is nothing to mask, and BatchNorm falls behind.",
 )
 def mask_mends() -> Evidence:
     saved = _text()
@@ -602,9 +603,10 @@ def mask_mends() -> Evidence:
     place=MEASURED,
     recorded="false",
     scope="at our scale",
-    condition="They need no padding, and in 300 and 1,500 steps of two layers masked BatchNorm "
-    "ends higher on them than on shuffled batches, by more than LayerNorm: training and evaluation "
-    "part, and a model learns to read the length off its batch.",
+    answer="They suit it badly: training and evaluation part.",
+    condition="Masked BatchNorm ends higher on them than on shuffled batches, by far more "
+    "than LayerNorm. In training each batch is normalized by the statistics of its "
+    "own length; in evaluation an average over all lengths takes their place.",
 )
 def equal_lengths() -> Evidence:
     saved, longer = _text(), _longer()
@@ -653,8 +655,9 @@ def equal_lengths() -> Evidence:
     met="forums",
     place=Place(CHAPTER, "When BatchNorm is the right choice"),
     recorded="false",
-    condition="In evaluation every BatchNorm is a fixed affine map of each token. Nothing is "
-    "computed from a batch.",
+    answer="In evaluation BatchNorm is a fixed affine map of each token and needs no batch.",
+    condition="Nothing is computed from the other tokens, so a model can write one token at a "
+    "time.",
 )
 def writing_without_a_batch() -> Evidence:
     rng = np.random.default_rng(0)
@@ -677,11 +680,11 @@ def writing_without_a_batch() -> Evidence:
     "BatchNorm fails with small batches.",
     met=TUTORIALS,
     place=Place(CHAPTER, "Images", in_depth=True),
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="Reported for a full training on ImageNet with 2 images a device. On digits, in a "
-    "short training, it had the lowest test loss of three norms with 2 and 8 images; with 1 five "
-    "seeds leave it open.",
+    answer="True on ImageNet with very few images per device; on our digits it still did best.",
+    condition="On digits, in a short training, BatchNorm with 2 images per batch had the "
+    "lowest test loss of three norms.",
 )
 def small_batches() -> Evidence:
     digits = experiments.load("digit_batches")
@@ -717,9 +720,9 @@ def small_batches() -> Evidence:
     met=f"{TUTORIALS} that explain batch statistics as estimates",
     place=Place(CHAPTER, "Images", in_depth=True),
     recorded="open",
-    condition="The statistics become more exact. With a fixed number of images a larger batch also "
-    "means fewer steps, and less of the noise that may help. On digits 2 images are better than 1; "
-    "whether 32 are worse than 8, five seeds leave open.",
+    answer="The statistics become more exact; whether the loss falls too is undecided.",
+    condition="With a fixed number of images a larger batch also means fewer steps, and less "
+    "of the noise that may help.",
 )
 def larger_is_better() -> Evidence:
     digits = experiments.load("digit_batches")
@@ -746,9 +749,10 @@ def larger_is_better() -> Evidence:
     "Batches in NLP are small.",
     met=ASSISTANT,
     place=PARTED,
-    recorded="half",
-    condition="True of fine-tuning, and perhaps of the part of a batch that one device sees. In "
-    "pre-training a batch holds up to millions of tokens. Rests on published settings.",
+    recorded="partly",
+    answer="True of fine-tuning; in pre-training a batch holds up to millions of tokens.",
+    condition="The part of a batch that one device sees may be small, too. Rests on published "
+    "settings.",
 )
 def small_batches_in_language() -> Evidence:
     why = "BatchNorm's own paper used 32 images a batch {cite:p}`ioffe2015`; small is below that."
@@ -790,12 +794,11 @@ def small_batches_in_language() -> Evidence:
     "Attention's outputs have a large dynamic range, which needs LayerNorm.",
     met=ASSISTANT,
     place=Place(CHAPTER, "Attention's range", in_depth=True),
-    recorded="half",
-    scope="at our scale",
-    condition="In a causal model the tokens that attention adds differ much in length, because the "
-    "first ones average over few values and the last over many. Without the mask "
-    "they differ about as much as the feed-forward network's, and in size attention adds less. "
-    "Measured before training; whether such a range needs a norm is not measured.",
+    recorded="open",
+    answer="True of causal attention before training; whether that needs a norm is undecided.",
+    condition="In a causal model the tokens that attention adds differ much in length, "
+    "because the first ones average over few values and the last over many. Without "
+    "the mask they differ about as much as the feed-forward network's.",
 )
 def range_of_attention() -> Evidence:
     added: dict[str, list[list[torch.Tensor]]] = {"causal": [], "unmasked": [], "feed-forward": []}
@@ -854,18 +857,23 @@ def range_of_attention() -> Evidence:
             )
             for layer in (0, 1)
         ),
+        Unsettled(
+            "That attention adds tokens of different lengths does not show that they need a norm.",
+            "Train with what attention adds rescaled to one length by a fixed factor per position, "
+            "without a norm, and compare the test losses with LayerNorm's, paired by seed.",
+        ),
     ]
 
 
 @claim(
     "BatchNorm on the residual sum breaks the flow of the signal; LayerNorm fits it.",
     met=ASSISTANT,
-    place=PARTED,
+    place=Place(CHAPTER, "Verdicts on single statements", in_depth=True),
     recorded="open",
-    condition="In 300 steps of two layers, on mixed batches of made-up text, BatchNorm on the sum "
-    "ends level with LayerNorm there. Deeper models were not trained with it. That LayerNorm keeps "
-    "the samples of a batch independent is true ({prf:ref}`thm-norms-hears`), on the sum as "
-    "anywhere.",
+    answer="With two layers both end level; deeper models are untested here.",
+    condition="BatchNorm on the sum ends level with LayerNorm there on mixed batches of "
+    "made-up text. That LayerNorm keeps the samples of a batch independent is true "
+    "({prf:ref}`thm-norms-hears`), on the sum as anywhere.",
 )
 def on_the_residual_sum() -> Evidence:
     gaps = topic_share.differences(experiments.load("topic_share"))["batch"]
@@ -891,8 +899,8 @@ def on_the_residual_sum() -> Evidence:
     met=ASSISTANT,
     place=Place(CHAPTER, "What is reported", in_depth=True),
     recorded="false",
-    condition="They use it and do not study it: no experiment of the paper leaves it out or moves "
-    "it. Rests on the paper's table of variations.",
+    answer="They use LayerNorm, and no experiment of theirs leaves it out.",
+    condition="Nor does any move it. Rests on the paper's table of variations.",
 )
 def ablation_of_layer_norm() -> Evidence:
     return [
@@ -912,7 +920,8 @@ def ablation_of_layer_norm() -> Evidence:
     met=ASSISTANT,
     place=PARTED,
     recorded="false",
-    condition="Both use LayerNorm alone. Counted in the authors' published definitions, not run.",
+    answer="Both use LayerNorm alone.",
+    condition="Counted in the authors' published definitions, not run.",
 )
 def mixed_norms() -> Evidence:
     why = "To combine both there must be a BatchNorm."
@@ -939,9 +948,9 @@ def mixed_norms() -> Evidence:
     "LayerNorm is not mainstream in computer vision.",
     met=ASSISTANT,
     place=PARTED,
-    recorded="half",
-    condition="True of convolutional networks until about 2020. Vision Transformers have it, and "
-    "so has ConvNeXt. Counted in a public collection of architectures, not run.",
+    recorded="partly",
+    answer="True of older convolutional networks; Vision Transformers and ConvNeXt have it.",
+    condition="Counted in a public collection of architectures, not run.",
 )
 def layer_norm_in_vision() -> Evidence:
     why = "Mainstream means at least half of them."
@@ -970,8 +979,9 @@ def layer_norm_in_vision() -> Evidence:
     met=ASSISTANT,
     place=Place(CHAPTER, "What is reported", in_depth=True),
     recorded="open",
-    condition="Generalization is test loss at equal training loss, and we know of no comparison of "
-    "that kind. A better test loss after equally many steps can be faster optimization alone.",
+    answer="A lower test loss after as many steps may be faster training alone.",
+    condition="Generalization is test loss at equal training loss, and we know of no "
+    "comparison of that kind.",
 )
 def generalization() -> Evidence:
     saved = experiments.load("final_norm")

@@ -65,7 +65,7 @@ from normtutor_studies.experiments.rates import best_tried
 from normtutor_studies.experiments.records import Saved, load, short
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
-FIGURE = "fig-seq-composition"
+FIGURE = "fig-seq-text"
 FINDING = (
     "masked BatchNorm is not told from LayerNorm unless batches are of equal length; then its two "
     "modes part"
