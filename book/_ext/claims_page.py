@@ -20,8 +20,9 @@ PAGE = "book/claims"
 ENTRY = re.compile(
     r'<details class="claim" id="claim-(?P<name>[a-z0-9-]+)"'
     r'(?P<data> data-verdict="(?P<verdict>\w+)" data-chapter="\d+")>\s*'
-    r"<summary>(?P<badge><b.*?</b>) <span[^>]*>(?P<words>.*?)</span>"
-    r'.*?class="claim-number">(?P<number>.*?)</span></summary>(?P<body>.*?)</details>',
+    r"<summary>(?P<badge><b.*?</b>) <span[^>]*>(?P<words>.*?)</span><br>"
+    r'<span class="claim-answer">(?P<answer>.*?)</span></summary>'
+    r"(?P<body>.*?)</details><!-- end of a claim -->",
     re.DOTALL,
 )
 # A card's picture: the ground and letters of social.png, and each verdict's sign and colour.
@@ -29,7 +30,7 @@ NAVY, CREAM, SIZE = "#10324f", "#f5f1e8", (1200, 630)
 SIGNS = {
     "true": ("✓", "#3fc9c1"),
     "false": ("✗", "#fa8f8b"),
-    "half": ("◐", "#dfe04a"),
+    "partly": ("◐", "#dfe04a"),
     "open": ("?", "#d0d0d0"),
 }
 MARK = "<!-- tally of the claims -->"
@@ -40,8 +41,7 @@ def tally_in_words() -> str:
     from normtutor_studies import claims
 
     counts = claims.tally(claims.CLAIMS)
-    words = {"true": "true", "false": "false", "half": "half true", "open": "open"}
-    *first, last = (f"{counts[verdict]} {words[verdict]}" for verdict in claims.VERDICTS)
+    *first, last = (f"{counts[verdict]} {label}" for verdict, label in claims.LABELS.items())
     return f"{sum(counts.values())} claims: {', '.join(first)} and {last}"
 
 
@@ -72,27 +72,29 @@ def names(app: Sphinx) -> list[str]:
     return [f"book/{path.stem}" for path in Path(app.outdir, "book").glob("claim-*.html")]
 
 
+def verdict_of(entry: re.Match[str]) -> str:
+    """The verdict in words."""
+    return re.sub("<[^>]+>", "", entry["badge"])
+
+
 def line(entry: re.Match[str]) -> str:
     """What the overview keeps of an entry."""
     return (
         f'<p class="claim" id="claim-{entry["name"]}"{entry["data"]}>{entry["badge"]} '
-        f'<a href="claim-{entry["name"]}.html">{entry["words"]}</a></p>'
+        f'<a href="claim-{entry["name"]}.html">{entry["words"]}</a> '
+        f'<span class="claim-answer">{entry["answer"]}</span></p>'
     )
 
 
 def card(entry: re.Match[str], address: str) -> str:
-    """The page of a claim: the sentence, the verdict, what decides it; the rest is folded."""
-    evidence = "<p><strong>Evidence</strong></p>"
-    folded = "<details><summary>All evidence</summary>"
-    body = entry["body"].replace(evidence, folded, 1).replace("</ul>", "</ul></details>", 1)
-    decided = f"<p><strong>What decides</strong> {entry['number']}.</p>"
-    verdict = re.sub("<[^>]+>", "", entry["badge"])
-    cited = f"“{entry['words']}” ({verdict}). Normalization in deep networks, {address}"
+    """The page of a claim: the sentence, the verdict, what to believe; then how one knows."""
+    said = f"“{entry['words']}” {verdict_of(entry).capitalize()}: {entry['answer']}"
     return (
         f'<section id="claim"><h1>“{entry["words"]}”</h1>'
         f'<p class="claim"{entry["data"]}>{entry["badge"]}</p>'
-        f"{body.replace('<div', f'{decided}<p><strong>Run it</strong></p><div', 1)}"
-        f'<p><strong>Cite it</strong> <span class="claim-cited">{cited}</span></p>'
+        f'<p class="claim-answer">{entry["answer"]}</p>{entry["body"]}'
+        f'<p><strong>Cite it</strong> <span class="claim-cited">{said} '
+        f"Normalization in deep networks, {address}</span></p>"
         '<p><a href="claims.html">All claims</a></p></section>'
     )
 
@@ -106,16 +108,17 @@ def draw(entry: re.Match[str], path: Path) -> None:
     image = Image.new("RGB", SIZE, NAVY)
     canvas = ImageDraw.Draw(image)
     sign, colour = SIGNS[entry["verdict"]]
-    verdict = re.sub("<[^>]+>", "", entry["badge"])
     words = f"“{unescape(entry['words'])}”"
-    size = next(size for size in (64, 52, 44, 36) if len(words) * size**2 < 600_000 or size == 36)
-    for text, place, points in (
-        (textwrap.fill(words, int(1060 / (0.56 * size))), (70, 70), size),
-        (f"{sign}  {unescape(verdict)}", (70, 430), 72),
-        ("Normalization in deep networks: the claims ledger", (70, 550), 30),
+    size = next(size for size in (64, 52, 44, 36) if len(words) * size**2 < 440_000 or size == 36)
+    for text, place, points, ink in (
+        (words, 60, size, CREAM),
+        (f"{sign}  {verdict_of(entry)}", 350, 56, colour),
+        (unescape(entry["answer"]), 440, 36, CREAM),
+        ("Normalization in deep networks: the claims ledger", 565, 26, CREAM),
     ):
         font = ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), points)
-        canvas.text(place, text, colour if points == 72 else CREAM, font, spacing=size // 3)
+        lines = textwrap.fill(text, int(1060 / (0.56 * points)))
+        canvas.text((70, place), lines, ink, font, spacing=points // 3)
     image.quantize(32).save(path, optimize=True)
 
 
@@ -127,7 +130,7 @@ def previews(entry: re.Match[str], base: str, description: str) -> str:
         "og:description": description,
         "og:url": f"{base}book/claim-{entry['name']}.html",
         "og:image": f"{base}_static/claims/{entry['name']}.png",
-        "og:image:alt": f"The sentence, and its verdict: {entry['verdict']}",
+        "og:image:alt": f"The sentence, and its verdict: {verdict_of(entry)}",
         "og:site_name": "Normalization in deep networks",
     }
     named = [f'<meta property="{name}" content="{escape(text)}">' for name, text in tags.items()]
@@ -160,11 +163,7 @@ def cards(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     for entry in entries:
         name = f"book/claim-{entry['name']}"
         draw(entry, pictures / f"{entry['name']}.png")
-        verdict = re.sub("<[^>]+>", "", entry["badge"]).capitalize()
-        first = entry["body"].split("</p>")[0]
-        said = re.sub(r"^\s*<p><strong>[^<]*</strong>(?=.)", "", first, flags=re.DOTALL)
-        words = unescape(re.sub(r"<annotation.*?</annotation>|<[^>]+>", "", said, flags=re.DOTALL))
-        description = textwrap.shorten(f"{verdict}. {words}", 200, placeholder=" …")
+        description = f"{verdict_of(entry).capitalize()}: {unescape(entry['answer'])}"
         context = {
             "title": f"“{entry['words']}”",
             "body": card(entry, f"{base}{name}.html"),

@@ -20,10 +20,11 @@ from normtutor_studies.claims import (
     sequences,
 )
 from normtutor_studies.claims.ledger import VERDICTS, Claim, Finding, Unsettled, tally, verdict_of
-from normtutor_studies.claims.page import Page
+from normtutor_studies.claims.page import LABELS, Page
 
 __all__ = [
     "CLAIMS",
+    "LABELS",
     "VERDICTS",
     "Claim",
     "Finding",

@@ -39,11 +39,11 @@ CHAPTER = "08_after_2020"
     "A Transformer does not train without normalization.",
     met=f"{ASSISTANT}, and {TUTORIALS}",
     place=Place("07_pre_ln_and_post_ln", "What helps"),
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="True of some deep models that are merely stripped of their norms. With Fixup, "
-    "initial weights made for it and a learned factor per branch, one trains; with Xavier's "
-    "weights and many tokens a little, to 0.06 nats below a model without layers.",
+    answer="True of models merely stripped of it; with initial weights made for it they train.",
+    condition="With Fixup, initial weights made for it and a learned factor per branch, a "
+    "deep Transformer trains without a norm.",
 )
 def without_normalization() -> Evidence:
     remedies = experiments.load("remedies")
@@ -139,10 +139,11 @@ def without_normalization() -> Evidence:
     met="reports on large models, for instance {cite:t}`dehghani2023`",
     place=Place(CHAPTER, "QK-norm: a bound on the logits"),
     recorded="true",
-    condition="With a norm per head the bound is s·d times the largest product of the two learned "
-    "weights γ, or, with rotary positions in between, the product of the largest of each; s is the "
-    "scale of the logits, usually 1/√d ({prf:ref}`thm-after-qk`). So it can grow in training, and "
-    "in a model that does not divide by √d, such as Gemma 4, it is √d times as large.",
+    answer="True, and the bound grows with the learned weights γ.",
+    condition="With a norm per head the bound is s·d times the largest product of the two "
+    "learned weights γ, or, with rotary positions in between, the product of the "
+    "largest of each; s is the scale of the logits, usually 1/√d "
+    "({prf:ref}`thm-after-qk`).",
 )
 def bounded_logits() -> Evidence:
     rng = np.random.default_rng(0)
@@ -200,10 +201,11 @@ def bounded_logits() -> Evidence:
     met="the abstract of {cite:t}`sun2025`",
     place=Place(CHAPTER, "How the residual stream grows"),
     recorded="open",
-    condition="Before training it does not: it grows about in proportion to the depth "
-    "{cite:p}`xiong2020`. After 300 steps it grows faster than that at our two smaller rates: "
-    "with 24 and 48 layers, at one rate, as a power; 12 layers are predicted about as well by "
-    "powers and by an exponential that starts from an offset.",
+    answer="Not before training, where it grows in proportion; of large trained models it "
+    "is undecided.",
+    condition="Untrained, the variance grows about in proportion to the depth "
+    "{cite:p}`xiong2020`. After training it grows faster, in our models more like a "
+    "power of the depth than exponentially.",
 )
 def exponential_growth() -> Evidence:
     saved = experiments.load("variance_growth")
@@ -264,10 +266,10 @@ def exponential_growth() -> Evidence:
     met=f"{TUTORIALS}",
     place=Place(CHAPTER, "What current models do"),
     recorded="false",
-    condition="RMSNorm on the branches, with one exception. 31 of the 44 newest are wired plainly "
-    "as Pre-LN; the others have a norm at the end of the branch, parallel branches or several "
-    "streams. Counted in published code, in one choice of decoders, for most of them by the "
-    "defaults of a class.",
+    answer="Nearly all have RMSNorm; about a third are not wired plainly as Pre-LN.",
+    condition="The others have a norm at the end of the branch, parallel branches or several "
+    "streams. Counted in published code, in one choice of decoders, for most of "
+    "them by the defaults of a class.",
 )
 def pre_ln_with_rms_norm() -> Evidence:
     newest = [model for model in current_models.MODELS if model.year >= 2025]
@@ -292,13 +294,11 @@ def pre_ln_with_rms_norm() -> Evidence:
     met="summaries of {cite:t}`zhu2025`",
     place=Place(CHAPTER, "Doing without: dynamic tanh"),
     recorded="open",
-    condition="Its authors report level or slightly better results from images to language, with "
-    "one of three diffusion models worse; a later report has, in small models, a gain with little "
-    "text, and a loss with more. After 300 steps of our small models, with rates, embeddings and, "
-    "on one seed, the start of α tuned, it is behind in twelve layers and in three with an untied "
-    "output, ahead of LayerNorm in three with a tied one. After 1,000 at the usual embeddings, "
-    "three layers, it is ahead by at most 0.02 nats without a last norm and 0.05 behind tied with "
-    "one.",
+    answer="Its authors report no loss, a later report finds one, and our models show both.",
+    condition="Reported level or slightly better from images to language; in a later report "
+    "better with little text and worse with more. In our small models it is behind "
+    "in deep ones, and ahead or behind in shallow ones, as the output layer would "
+    "have it.",
 )
 def dynamic_tanh() -> Evidence:
     tuned, deep = experiments.load("final_norm"), experiments.load("deep_last_norm")

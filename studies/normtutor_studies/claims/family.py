@@ -49,6 +49,7 @@ def _tokens(count: int = 1000, width: int = WIDTH) -> np.ndarray:
     met=EXPLANATION,
     place=GEOMETRY,
     recorded="false",
+    answer="Its radius is √d, and with γ and β it is an ellipsoid.",
     condition="Without γ and β the radius is √d, inside the hyperplane of vectors with mean 0 "
     "({prf:ref}`thm-norms-sphere`). With them it is a shifted ellipsoid.",
 )
@@ -80,6 +81,7 @@ def unit_sphere() -> Evidence:
     met=EXPLANATION,
     place=GEOMETRY,
     recorded="false",
+    answer="All outputs lie on the sphere itself, or with γ and β on one ellipsoid.",
     condition="There is no ball. Without γ and β all outputs lie *on* the sphere, and only ε moves "
     "them inwards; with γ and β they all lie on one ellipsoid.",
 )
@@ -121,10 +123,12 @@ def _distance_of_topics(norm: Callable[..., tuple]) -> float:
     "BatchNorm wipes out the differences between tokens; LayerNorm loses nothing.",
     met=EXPLANATION,
     place=Place(CHAPTER, "Which norm loses the differences between tokens?"),
-    recorded="half",
-    condition="Within a batch it is the other way round: BatchNorm applies one invertible affine "
-    "map to all tokens, and LayerNorm forgets the mean and the scale of each "
-    "({prf:ref}`thm-norms-forgets`). Between batches BatchNorm does erase something: the mean and "
+    recorded="partly",
+    answer="Within a batch LayerNorm loses some and BatchNorm none; between batches "
+    "BatchNorm loses some.",
+    condition="Within a batch BatchNorm applies one invertible affine map to all tokens, and "
+    "LayerNorm forgets the mean and the scale of each "
+    "({prf:ref}`thm-norms-forgets`). Between batches BatchNorm erases the mean and "
     "the scale of each feature, and with the mean what a topic adds to all tokens.",
 )
 def differences_between_tokens() -> Evidence:
@@ -168,12 +172,12 @@ def differences_between_tokens() -> Evidence:
     "BatchNorm takes away the information about positions.",
     met=EXPLANATION,
     place=Place(CHAPTER, "Which differences survive", in_depth=True),
-    recorded="half",
-    condition="The usual, pooled BatchNorm maps all tokens of a batch by one affine map that can "
-    "be inverted ({prf:ref}`prop-norms-affine`), so a position can be read from its output as well "
-    "as from its input. True of a BatchNorm with statistics of its own for each position: it "
-    "subtracts what all tokens of a position have in common. LayerNorm forgets a token's mean and "
-    "scale, which costs nothing here.",
+    recorded="partly",
+    answer="True of statistics for each position; the usual, pooled BatchNorm keeps positions.",
+    condition="The pooled BatchNorm maps all tokens of a batch by one affine map that can be "
+    "inverted ({prf:ref}`prop-norms-affine`), so a position can be read from its "
+    "output as well as from its input. Statistics of its own for each position "
+    "subtract what all tokens there have in common.",
 )
 def positions_lost() -> Evidence:
     rng = np.random.default_rng(0)
@@ -211,9 +215,10 @@ def positions_lost() -> Evidence:
     "LayerNorm's code is the mean, and the mean of the squares, over the last axis.",
     met=EXPLANATION,
     place=Place(CHAPTER, "Three choices"),
-    recorded="half",
-    condition="The axis is right. The mean of the squares is the variance only of a token whose "
-    "mean has been subtracted first; ε, γ and β are missing.",
+    recorded="false",
+    answer="The axis is right, but the mean must be subtracted before squaring.",
+    condition="The mean of the squares is the variance only of a token whose mean is 0 "
+    "already. And ε, γ and β are missing.",
 )
 def layer_norm_in_two_lines() -> Evidence:
     x = _tokens(100, 16)
@@ -226,14 +231,16 @@ def layer_norm_in_two_lines() -> Evidence:
     def gap(x: np.ndarray) -> float:
         return float(np.abs(two_lines(x) - norms.layer_norm(x)[0]).max())
 
-    why = "The same layer gives the same numbers; a hundredth allows for the missing ε of 0.00001."
     return [
-        Finding("largest difference to LayerNorm, tokens of any mean", gap(x), below(0.01), why),
+        Finding(
+            "largest difference to LayerNorm, tokens of any mean",
+            gap(x),
+            below(0.01),
+            "The same layer gives the same numbers; a hundredth allows for the missing ε.",
+        ),
         Finding(
             "largest difference to LayerNorm, tokens of mean 0",
             gap(x - x.mean(axis=-1, keepdims=True)),
-            below(0.01),
-            why,
         ),
     ]
 
@@ -243,6 +250,7 @@ def layer_norm_in_two_lines() -> Evidence:
     met=f"the code in {GUIDE}",
     place=Place(CHAPTER, "Two variances", in_depth=True),
     recorded="false",
+    answer="torch.var divides by d − 1 unless told otherwise, and LayerNorm by d.",
     condition="By default torch.var divides by d − 1, and LayerNorm by d; pass correction=0 to get "
     "LayerNorm's. The outputs differ by the factor √((d−1)/d) ({prf:ref}`prop-norms-unbiased`), "
     "which is close to 1 for wide layers.",
@@ -270,7 +278,8 @@ def torch_variance() -> Evidence:
     "On (N, C, H, W), LayerNorm averages over C, H and W.",
     met=NOTES,
     place=IMAGES,
-    recorded="half",
+    recorded="partly",
+    answer="True of one layer of that name; Transformers and ConvNeXt average over C alone.",
     condition="Two layers share the name. The average over the whole image is GroupNorm with one "
     "group; Transformers, and ConvNeXt {cite:p}`liu2022`, normalize each position over its "
     "features.",
@@ -301,9 +310,11 @@ def whole_image() -> Evidence:
     "LayerNorm and BatchNorm differ in the axes of their statistics, and in nothing else.",
     met=REVIEW,
     place=Place(CHAPTER, "Training and evaluation"),
-    recorded="half",
-    condition="True of the formula in training, without γ and β. BatchNorm also has running "
-    "statistics and a second mode, and its affine map can undo it ({prf:ref}`prop-norms-affine`).",
+    recorded="false",
+    answer="That is all in training; but BatchNorm also keeps running statistics for evaluation.",
+    condition="In training, without γ and β, transposing the matrix turns one into the other. "
+    "BatchNorm also has running statistics and a second mode, and its affine map "
+    "can undo it ({prf:ref}`prop-norms-affine`).",
 )
 def axes_alone() -> Evidence:
     x = _tokens(12, 8)
@@ -315,8 +326,6 @@ def axes_alone() -> Evidence:
         Finding(
             "BatchNorm of the transposed matrix against LayerNorm: largest difference",
             float(np.abs(transposed - norms.layer_norm(x)[0]).max()),
-            below(1e-9),
-            "Exchanging the axes must turn one into the other.",
         ),
         Finding(
             "running statistics that a BatchNorm of 8 features keeps, LayerNorm keeping none",
@@ -337,7 +346,8 @@ def axes_alone() -> Evidence:
     "With γ and β a network can undo the normalization if it wants to.",
     met=f"{TUTORIALS}, after a remark in {{cite:t}}`ioffe2015` about BatchNorm",
     place=Place(CHAPTER, "What γ and β can undo", in_depth=True),
-    recorded="half",
+    recorded="partly",
+    answer="True of BatchNorm; LayerNorm's γ and β cannot restore each token's mean and scale.",
     condition="True of BatchNorm, on a given batch. LayerNorm has a mean and a scale for each "
     "token, and γ and β for each feature ({prf:ref}`prop-norms-affine`).",
 )
@@ -370,9 +380,10 @@ def undone_by_the_affine_map() -> Evidence:
     "LN(x) = LN(αx) for every α other than 0.",
     met=TUTORIALS,
     place=GEOMETRY,
-    recorded="half",
-    condition="α must be positive, and the variances of x and αx large against ε. A negative α "
-    "flips the sign ({prf:ref}`thm-norms-forgets`).",
+    recorded="false",
+    answer="A negative factor flips the sign, and a tiny one lets ε in.",
+    condition="α must be positive, and the variances of x and αx large against ε "
+    "({prf:ref}`thm-norms-forgets`). Then the outputs are the same.",
 )
 def any_factor() -> Evidence:
     x = _tokens(100, 64)
@@ -383,8 +394,11 @@ def any_factor() -> Evidence:
 
     why = "Outputs have size 1; a hundredth allows for ε."
     return [
-        Finding(f"largest change of an output, α = {words}", change(a), below(0.01), why)
-        for a, words in ((3.0, "3"), (-3.0, "−3"), (1e-3, "0.001"))
+        *(
+            Finding(f"largest change of an output, α = {words}", change(a), below(0.01), why)
+            for a, words in ((-3.0, "−3"), (1e-3, "0.001"))
+        ),
+        Finding("largest change of an output, α = 3", change(3.0)),
     ]
 
 
@@ -392,9 +406,11 @@ def any_factor() -> Evidence:
     "LayerNorm gives embeddings excellent properties for similarity and correlation analysis.",
     met=EXPLANATION,
     place=Place(CHAPTER, "Dot products, distances, cosines", in_depth=True),
-    recorded="half",
-    condition="It makes the dot product behave like a cosine ({prf:ref}`thm-norms-similarity`). "
-    "On images of digits neighbours by cosine or by distance get no better.",
+    recorded="partly",
+    answer="It turns dot products into cosines; neighbours by cosine get no better.",
+    condition="The dot product of two outputs behaves like a cosine "
+    "({prf:ref}`thm-norms-similarity`), and so finds better neighbours. On images "
+    "of digits neighbours by cosine or by distance stayed as they were.",
 )
 def similarity() -> Evidence:
     from sklearn.datasets import load_digits
@@ -432,7 +448,9 @@ def similarity() -> Evidence:
     "ε is only there to avoid a division by zero.",
     met=f"comments in code, and {TUTORIALS}",
     place=Place(CHAPTER, "What ε does", in_depth=True),
-    recorded="half",
+    recorded="partly",
+    answer="True while ε is far below the variance of the input; from there on it shrinks "
+    "the output.",
     condition="True if ε is far below the variance of the input. An embedding table with standard "
     "deviation 0.02 has variance 0.0004. BERT's ε is far below that {cite:p}`wolf2020`; the "
     "default of Keras is above it {cite:p}`chollet2015keras`.",
@@ -462,6 +480,7 @@ def epsilon_is_harmless() -> Evidence:
     met=REVIEW,
     place=ORIGINS,
     recorded="true",
+    answer="The length of w is |g|, and its direction is that of v.",
     condition="w = g v/‖v‖: the length is |g|, and the length of v has no effect.",
 )
 def length_and_direction() -> Evidence:
@@ -493,8 +512,8 @@ def length_and_direction() -> Evidence:
     met=NOTES,
     place=ORIGINS,
     recorded="false",
-    condition="The paper appeared in July 2016, in the same month as LayerNorm's; a later paper by "
-    "its authors appeared in 2017.",
+    answer="The paper appeared in July 2016, in the month of LayerNorm's.",
+    condition="A later paper by its authors appeared in 2017.",
 )
 def year_of_instance_norm() -> Evidence:
     return [
@@ -513,10 +532,11 @@ def year_of_instance_norm() -> Evidence:
     "All normalization layers act on the input of an activation function.",
     met=NOTES,
     place=Place("04_invariance", "Where the norm stands", in_depth=True),
-    recorded="half",
-    condition="True of BatchNorm as it was proposed: linear map, norm, activation "
-    "{cite:p}`ioffe2015`. In a Transformer a norm is followed by a linear map or by the next "
-    "residual step, and WeightNorm does not act on activations at all.",
+    recorded="false",
+    answer="BatchNorm was proposed so; in a Transformer no activation reads a norm.",
+    condition="Linear map, norm, activation is the order of {cite:t}`ioffe2015`. In a "
+    "Transformer a norm is followed by a linear map or by the next residual step, "
+    "and WeightNorm does not act on activations at all.",
 )
 def in_front_of_an_activation() -> Evidence:
     def readers(network: nn.Module, kind: type[nn.Module], x: torch.Tensor) -> tuple[int, Counter]:
@@ -543,14 +563,13 @@ def in_front_of_an_activation() -> Evidence:
     network = MLP(norm=nn.BatchNorm1d, activation=nn.ReLU())
     count, read = readers(layer, nn.LayerNorm, torch.randn(1, 3, 8))
     batch_count, batch_read = readers(network, nn.BatchNorm1d, torch.randn(5, 64))
-    why = "By the claim every norm stands in front of an activation."
     return [
         Finding(
             "of the norms in torch's TransformerEncoderLayer, those whose output an activation "
             "function reads",
             read["ReLU"],
             near(count, 0),
-            why,
+            "By the claim every norm stands in front of an activation.",
         ),
         Finding(
             "those whose output a linear layer reads; the other feeds attention, which begins with "
@@ -558,11 +577,9 @@ def in_front_of_an_activation() -> Evidence:
             read["Linear"],
         ),
         Finding(
-            "of the BatchNorms in chapter 1's network, which follows {cite:t}`ioffe2015`, those "
-            "whose output an activation function reads",
+            f"of the {batch_count} BatchNorms in chapter 1's network, which follows "
+            "{cite:t}`ioffe2015`, those whose output an activation function reads",
             batch_read["ReLU"],
-            near(batch_count, 0),
-            why,
         ),
     ]
 
@@ -571,9 +588,10 @@ def in_front_of_an_activation() -> Evidence:
     "GroupNorm with one group and LayerNorm are the same layer.",
     met=TUTORIALS,
     place=IMAGES,
-    recorded="half",
-    condition="True of vectors without positions. Otherwise GroupNorm pools over the positions "
-    "too, so in a causal model it leaks the future; and its affine map has another shape.",
+    recorded="false",
+    answer="They agree on vectors; on sequences and images GroupNorm averages over positions too.",
+    condition="So in a causal model GroupNorm leaks the future. Its affine map has another "
+    "shape, too.",
 )
 def one_group() -> Evidence:
     x = np.random.default_rng(0).normal(size=(2, 5, 8))
@@ -582,10 +600,14 @@ def one_group() -> Evidence:
         group = norms.group_norm(x, num_groups=1, feature_axis=-1)[0]
         return float(np.abs(group - norms.layer_norm(x)[0]).max())
 
-    why = "The same layer gives the same numbers."
     return [
-        Finding("largest difference on vectors, (B, H)", gap(x[:, 0]), below(1e-9), why),
-        Finding("largest difference on sequences, (B, L, H)", gap(x), below(1e-9), why),
+        Finding(
+            "largest difference on sequences, (B, L, H)",
+            gap(x),
+            below(1e-9),
+            "The same layer gives the same numbers.",
+        ),
+        Finding("largest difference on vectors, (B, H)", gap(x[:, 0])),
     ]
 
 
@@ -599,12 +621,12 @@ def _error_over(norm: str, other: str, view: str) -> Interval:
     "LayerNorm at each pixel of an image destroys locality and translation invariance.",
     met=ASSISTANT,
     place=IMAGES,
-    recorded="half",
-    scope="at our scale",
-    condition="On shifted digits BatchNorm makes fewer errors than LayerNorm after ten epochs. "
-    "But normalizing each pixel by itself is not the reason: with the whole image in one "
-    "statistic, or without a norm, shifts cost about as many errors, and a norm per pixel commutes "
-    "with shifts. In ConvNeXt it replaces BatchNorm without loss {cite:p}`liu2022`.",
+    recorded="false",
+    answer="A norm at each pixel commutes with every shift.",
+    condition="On shifted digits BatchNorm makes fewer errors than LayerNorm. But so it does "
+    "against a network without a norm and against one that normalizes the whole "
+    "image at once, so the norm at each pixel is not the reason. In ConvNeXt it "
+    "replaces BatchNorm without loss {cite:p}`liu2022`.",
 )
 def layer_norm_at_each_pixel() -> Evidence:
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 6, 8, 8)))
@@ -616,7 +638,6 @@ def layer_norm_at_each_pixel() -> Evidence:
 
     moved = norm(x.roll((1, 2), (2, 3))) - norm(x).roll((1, 2), (2, 3))
     what = "digits, test images shifted by one pixel: errors with LayerNorm per pixel minus"
-    why = "What is destroyed should show as more errors."
     return [
         Finding(
             "normalizing a shifted image against shifting the normalized one: largest difference",
@@ -628,8 +649,6 @@ def layer_norm_at_each_pixel() -> Evidence:
         Finding(
             f"{what} BatchNorm (percentage points)",
             _error_over("pixel", "batch", "shifted"),
-            above(0),
-            why,
             form=".1f",
         ),
         Finding(
@@ -669,8 +688,9 @@ def layer_norm_at_each_pixel() -> Evidence:
     met=ASSISTANT,
     place=Place(CHAPTER, "Three norms on images of digits", in_depth=True),
     recorded="open",
-    condition="On digits, after ten epochs, ten seeds cannot tell the errors that noise adds with "
-    "BatchNorm from those that it adds with GroupNorm(1) or without a norm, from He's weights.",
+    answer="Ten seeds on digits could not tell the norms apart.",
+    condition="The errors that noise adds with BatchNorm are within the scatter of those that "
+    "it adds with GroupNorm(1) or without a norm.",
 )
 def robust_to_noise() -> Evidence:
     saved = experiments.load("image_norms")
@@ -704,10 +724,11 @@ def robust_to_noise() -> Evidence:
     "Because LayerNorm works across channels, the information of some channels is suppressed.",
     met=ASSISTANT,
     place=IMAGES,
-    recorded="half",
-    condition="A channel that is much larger than the others makes their outputs small. But the "
-    "outputs keep the direction of the centred channels; two numbers of each pixel are lost, its "
-    "mean and its scale ({prf:ref}`thm-norms-forgets`), and γ can make every channel large again.",
+    recorded="partly",
+    answer="One loud channel makes the others quiet; their direction survives, and γ can "
+    "raise them.",
+    condition="The outputs keep the direction of the centred channels. Two numbers of each "
+    "pixel are lost, its mean and its scale ({prf:ref}`thm-norms-forgets`).",
 )
 def crossing_channels() -> Evidence:
     x = np.random.default_rng(0).normal(size=(1000, 64))  # pixels, channels
@@ -794,13 +815,13 @@ def _weight_norm_start(seed: int) -> _WeightNormStart:
     "WeightNorm adjusts the distribution of the data and relieves vanishing gradients.",
     met=REVIEW,
     place=ORIGINS,
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="It normalizes weights and measures no data: inputs that are ten times as large give "
-    "outputs that are ten times as large. Put into a network without changing its weights, as "
-    "libraries do, it changes no gradient of the activations at the start either. "
-    "{cite:t}`salimans2016` choose g and the biases by one batch first; that relieves it, as the "
-    "same start would without WeightNorm.",
+    answer="It measures no data; what relieves gradients is its start, chosen by one batch.",
+    condition="Put into a network without changing its weights, as libraries do, it changes "
+    "no gradient of the activations at the start. {cite:t}`salimans2016` choose g "
+    "and the biases by one batch first; that relieves it, as the same start would "
+    "without WeightNorm.",
 )
 def weight_norm_and_data() -> Evidence:
     starts = [_weight_norm_start(seed) for seed in range(5)]
@@ -842,8 +863,8 @@ def weight_norm_and_data() -> Evidence:
     met="the documentation of tools that fold or fuse BatchNorm",
     place=Place("03_batch_norm_vs_layer_norm", "When BatchNorm is the right choice"),
     recorded="true",
-    condition="The neighbouring layer must be linear, with no activation in between. LayerNorm "
-    "cannot be folded away, because it measures every token anew.",
+    answer="True where no activation stands between BatchNorm and the linear layer.",
+    condition="LayerNorm cannot be folded away, because it measures every token anew.",
 )
 def folded_away() -> Evidence:
     rng = np.random.default_rng(0)

@@ -40,8 +40,8 @@ def _change(x: np.ndarray, weight: np.ndarray) -> float:
         CHAPTER, "A constant on the norm's own input is not a recentred data set", in_depth=True
     ),
     recorded="true",
-    condition="It is true for a vector added to every x in front of the linear map. A constant "
-    "added to all features of LayerNorm's own input disappears.",
+    answer="It is not, if the shift comes before a linear map.",
+    condition="A constant added to all features of LayerNorm's own input disappears.",
 )
 def recentred_data() -> Evidence:
     x, weight = _data()
@@ -63,7 +63,8 @@ def recentred_data() -> Evidence:
     "LayerNorm is invariant to recentring the weights.",
     met=GUIDE,
     place=TABLE,
-    recorded="half",
+    recorded="partly",
+    answer="True if all units get the same shift; centring each unit by itself changes the output.",
     condition="It is, if every unit gets the *same* row, W + 1rᵀ. Centring the weights of "
     "each unit separately changes the output.",
 )
@@ -97,9 +98,9 @@ def recentred_weights() -> Evidence:
     "Weights and inputs may be rescaled arbitrarily; the output of LayerNorm stays.",
     met=GUIDE,
     place=Place(CHAPTER, "The small print", in_depth=True),
-    recorded="half",
-    condition="It does if the factor is positive and the same for all units, the norm's input is "
-    "large compared with ε before and after, and there is no bias in between.",
+    recorded="false",
+    answer="One positive factor for all changes nothing; signs, separate factors and biases do.",
+    condition="The norm's input must also be large compared with ε, before and after.",
 )
 def arbitrary_rescaling() -> Evidence:
     x, weight = _data()
@@ -107,9 +108,7 @@ def arbitrary_rescaling() -> Evidence:
     with_bias = [norms.layer_norm(c * x @ weight.T + bias)[0] for c in (1, 10)]
     units = np.random.default_rng(1).uniform(0.5, 2, size=(64, 1))
     return [
-        Finding(
-            "change of an output, all weights times 10", _change(x, 10 * weight), below(0.01), SAME
-        ),
+        Finding("change of an output, all weights times 10", _change(x, 10 * weight)),
         Finding(
             "change of an output, all weights times −10",
             _change(x, -10 * weight),
@@ -141,9 +140,11 @@ def arbitrary_rescaling() -> Evidence:
     "All the usual normalization methods are invariant to rescaling the data set.",
     met="a sentence below table 1 of {cite:t}`ba2016`",
     place=Place(CHAPTER, "What the papers' tables say", in_depth=True),
-    recorded="half",
-    condition="BatchNorm is, and LayerNorm if no bias is added in between. WeightNorm is linear in "
-    "the data, as the paper's own table says, though the sentence below it does not.",
+    recorded="false",
+    answer="BatchNorm and LayerNorm are; WeightNorm's output grows with the data.",
+    condition="WeightNorm is linear in the data, as the paper's own table says, though the "
+    "sentence below it does not. LayerNorm is invariant if no bias is added in "
+    "between.",
 )
 def rescaled_data() -> Evidence:
     x, weight = _data()
@@ -154,9 +155,10 @@ def rescaled_data() -> Evidence:
         "WeightNorm": [c * x @ unit.T for c in (1, 3)],
     }
     change = {name: float(np.abs(three - one).max()) for name, (one, three) in outputs.items()}
+    what = "largest change of an output of {}, data times 3"
     return [
-        Finding(f"largest change of an output of {name}, data times 3", value, below(0.01), SAME)
-        for name, value in change.items()
+        Finding(what.format("WeightNorm"), change.pop("WeightNorm"), below(0.01), SAME),
+        *(Finding(what.format(name), value) for name, value in change.items()),
     ]
 
 
@@ -182,9 +184,10 @@ def _train(*, scale: float, rate: float, steps: int = 60) -> np.ndarray:
     "With a norm behind it, the scale of a layer's initial weights does not matter.",
     met=TUTORIALS,
     place=Place(CHAPTER, "The initial scale is a learning rate"),
-    recorded="half",
-    condition="It does not matter for the first forward pass. Under SGD weights c times as long "
-    "learn as if the rate were c² times smaller ({prf:ref}`thm-inv-rate`).",
+    recorded="partly",
+    answer="True of the first forward pass; from then on it sets the speed of learning.",
+    condition="Under SGD weights c times as long learn as if the rate were c² times smaller "
+    "({prf:ref}`thm-inv-rate`).",
 )
 def initial_scale() -> Evidence:
     x, weight = _data()
@@ -213,9 +216,10 @@ def initial_scale() -> Evidence:
     met="explanations of training recipes that decay all weights",
     place=Place(CHAPTER, "Weight decay sets the speed"),
     recorded="false",
-    condition="The function does not depend on the length of these weights, so a penalty on the "
-    "length is none on the function. Decay raises the effective learning rate instead, and that "
-    "can change the test loss {cite:p}`vanlaarhoven2017`.",
+    answer="It sets the effective learning rate; the function does not feel the weights' length.",
+    condition="The function does not depend on the length of these weights, so a penalty on "
+    "the length is none on the function. A higher effective rate can change the "
+    "test loss all the same {cite:p}`vanlaarhoven2017`.",
 )
 def weight_decay() -> Evidence:
     x, weight = _data()
@@ -250,8 +254,9 @@ def weight_decay() -> Evidence:
     met="section 5.2 of {cite:t}`ba2016`",
     place=Place(CHAPTER, "The Fisher information, with its factor", in_depth=True),
     recorded="false",
-    condition="One half is right for the gradient. The block of the Fisher information falls to a "
-    "quarter, by the formula of the same paper ({prf:ref}`thm-inv-fisher`).",
+    answer="Half is right for the gradient; the curvature falls to a quarter.",
+    condition="The block of the Fisher information falls with the square, by the formula of "
+    "the same paper ({prf:ref}`thm-inv-fisher`).",
 )
 def half_the_curvature() -> Evidence:
     rng = np.random.default_rng(4)
@@ -285,9 +290,10 @@ def half_the_curvature() -> Evidence:
     "stands.",
     met=TUTORIALS,
     place=Place(CHAPTER, "Where the norm stands", in_depth=True),
-    recorded="half",
-    condition="A norm forgets the scale of what comes *in*. The weights behind it, as in Pre-LN, "
-    "keep theirs.",
+    recorded="false",
+    answer="A norm forgets the scale of what comes in; the weights behind it keep theirs.",
+    condition="In Pre-LN a linear map follows the norm, and its weights change the size of "
+    "what the branch adds.",
 )
 def wherever_it_stands() -> Evidence:
     x, weight = _data()
@@ -296,8 +302,6 @@ def wherever_it_stands() -> Evidence:
         Finding(
             "change of an output, linear map, then norm: weights times 2",
             _change(x, 2 * weight),
-            below(0.01),
-            SAME,
         ),
         Finding(
             "change of an output, norm, then linear map: weights times 2",
@@ -312,10 +316,10 @@ def wherever_it_stands() -> Evidence:
     "Post-Norm regularizes the parameters more; in Pre-Norm part of them is not regularized.",
     met=NOTES,
     place=Place(CHAPTER, "Where the norm stands", in_depth=True),
-    recorded="half",
-    condition="A norm behind the residual sum bounds what the next block receives, so weights that "
-    "grow change the output less; weights that shrink to a tenth do not. And it restrains no "
-    "weights: under both wirings their length changes the function.",
+    recorded="partly",
+    answer="It bounds what the next block receives; it restrains no weights.",
+    condition="Behind the residual sum, a norm lets weights that grow change the output less. "
+    "Under both wirings the weights' length changes the function.",
 )
 def post_norm_regularizes() -> Evidence:
     rng = np.random.default_rng(0)

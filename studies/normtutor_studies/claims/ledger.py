@@ -7,10 +7,13 @@ where it does. The others are told for context. From the judged findings the ver
 
 - **true** if the claim's predictions all came out as it says;
 - **false** if none did;
-- **half** if some did and some did not, whatever is undecided beside them: the claim leaves out a
+- **partly** if some did and some did not, whatever is undecided beside them: the claim leaves out a
   condition;
 - **open** otherwise, if a finding's interval reaches over the end of the range; and always if the
   function says that something is unsettled: the evidence does not decide.
+
+A claim that says *all* or *always* needs one counterexample to be false; where it does hold is told
+for context. Each claim has an answer beside its verdict: what to believe, in a sentence to quote.
 """
 
 import math
@@ -25,7 +28,7 @@ from numpy.typing import ArrayLike
 
 from normtutor.intervals import t_interval
 
-TRUE, FALSE, HALF, OPEN = VERDICTS = ("true", "false", "half", "open")
+TRUE, FALSE, PARTLY, OPEN = VERDICTS = ("true", "false", "partly", "open")
 
 
 def printed(number: float, form: str) -> str:
@@ -171,7 +174,7 @@ def verdict_of(evidence: Iterable[Finding | Unsettled]) -> str:
             "that the claim implies (claimed=near(...), above(...) or below(...)) and its why."
         )
     if {True, False} <= answers:
-        return HALF
+        return PARTLY
     if None in answers:
         return OPEN
     return TRUE if True in answers else FALSE
@@ -215,10 +218,10 @@ class Claim:
     recorded : str
         The verdict on record; a test compares it with the evidence.
     answer : str
-        What to believe, in a sentence that can be quoted by itself, as in "True of unmasked
-        batches; a mask removes it." MyST markdown. Empty where none is written yet.
+        What to believe, in a sentence that can be quoted behind the verdict, as in "True of
+        unmasked batches; a mask removes it." Plain text.
     condition : str
-        What the claim leaves out, or what holds instead. MyST markdown.
+        Why, in a few more words. MyST markdown.
     evidence : function
         Returns the findings.
     scope : str
@@ -231,10 +234,10 @@ class Claim:
     met: str
     place: Place
     recorded: str
+    answer: str
     condition: str
     evidence: Callable[[], Evidence]
     scope: str = ""
-    answer: str = ""
 
 
 def claim(
@@ -243,9 +246,9 @@ def claim(
     met: str,
     place: Place,
     recorded: str,
+    answer: str,
     condition: str,
     scope: str = "",
-    answer: str = "",
 ) -> Callable[[Callable[[], Evidence]], Claim]:
     """Turn a function that returns evidence into the claim that it judges."""
     if recorded not in VERDICTS:
@@ -253,7 +256,7 @@ def claim(
 
     def decorate(evidence: Callable[[], Evidence]) -> Claim:
         name = evidence.__name__.replace("_", "-")
-        return Claim(name, words, met, place, recorded, condition, evidence, scope, answer)
+        return Claim(name, words, met, place, recorded, answer, condition, evidence, scope)
 
     return decorate
 

@@ -1,5 +1,6 @@
 """The page of the ledger, rendered from what the claims' functions return."""
 
+import itertools
 import re
 import unicodedata
 from collections import Counter
@@ -8,7 +9,8 @@ from html import escape
 from typing import NamedTuple
 
 from normtutor_studies.claims.ledger import (
-    HALF,
+    OPEN,
+    PARTLY,
     VERDICTS,
     Claim,
     Evidence,
@@ -28,12 +30,8 @@ CHAPTERS = {
     "08_after_2020": "After 2020",
     "09_norms_at_work": "Norms at work",
 }
-CONDITIONS = {
-    "true": "With the reservation",
-    "false": "What holds instead",
-    "half": "What it leaves out",
-    "open": "Why it is open",
-}
+# How a verdict is said.
+LABELS = {"true": "true", "false": "false", "partly": "partly true", "open": "open"}
 # What MyST alone understands, and what stands for it where MyST is not read.
 MYST = "text/x-myst"
 ROLE = re.compile(r"\{(cite:[tp]|prf:ref)\}`([^`]+)`")
@@ -73,7 +71,7 @@ def deciding(evidence: Evidence) -> str:
         return "no number decides it yet"
     undecided = [finding for finding in findings if finding.agrees is None]
     against = [finding for finding in findings if finding.agrees is False]
-    first = against + undecided if verdict_of(evidence) == HALF else undecided + against
+    first = against + undecided if verdict_of(evidence) == PARTLY else undecided + against
     one = (first or findings)[0]
     partial = not undecided and any(isinstance(item, Unsettled) for item in evidence)
     line = f"{plain_text(one.what)}: {one.number}; by the claim: {one.prediction}"
@@ -103,7 +101,7 @@ def without_roles(markdown: str) -> str:
 
 def _item(item: Finding | Unsettled) -> str:
     if isinstance(item, Unsettled):
-        return f"- *Unsettled:* {item.what} *What would settle it:* {item.would_settle}"
+        return f"- *Unsettled:* {item.what}"
     reported = f" (reported by {{cite:t}}`{item.reported}`)" if item.reported else ""
     line = f"- {item.what[0].upper()}{item.what[1:]}{reported}: **{item.number}**"
     if item.claimed is None:
@@ -112,47 +110,76 @@ def _item(item: Finding | Unsettled) -> str:
     return f"{line}. By the claim: {item.prediction}. {item.why} *{answer}.*"
 
 
-def entry(judged: Judged, on_site: bool = True) -> str:
-    """One entry of the page: closed a line and its verdict, open the evidence. MyST markdown.
+def would_decide(evidence: Evidence) -> str:
+    """What would decide a claim that is open: an experiment, or more seeds."""
+    unsettled = [item.would_settle for item in evidence if isinstance(item, Unsettled)]
+    return " ".join(unsettled) or "More seeds: an interval reaches over the end of its range."
 
-    The site makes a page of its own of each entry. The pages that it links to lie beside it there
-    alone.
+
+def label(claim: Claim) -> str:
+    """The verdict of a claim in words, with how far its evidence reaches."""
+    return ", ".join(filter(None, [LABELS[claim.recorded], claim.scope]))
+
+
+def entry(judged: Judged, on_site: bool = True) -> str:
+    """One entry of the page: closed a line with its verdict, open the evidence. MyST markdown.
+
+    The site makes a page of its own of each entry, and looks for its end by the comment behind it.
+    The pages that it links to lie beside it there alone.
     """
     claim, evidence, verdict = judged
     place = claim.place
     depth = ", in depth" if place.in_depth else ""
     section = f"{CHAPTERS[place.chapter]}{depth}: {escape(place.section, quote=False)}"
     link = f'<a href="{place.page}.html#{anchor(place.section)}">{section}</a>'
-    badge = f"{verdict}, {claim.scope}" if claim.scope else verdict
     return "\n".join(
         [
             f'<details class="claim" id="claim-{claim.name}" data-verdict="{verdict}" '
             f'data-chapter="{place.number}">',
             # <b> and <br> for programs that do not have the site's style sheet.
-            f'<summary><b class="claim-verdict claim-{verdict}">{escape(badge)}</b> '
+            f'<summary><b class="claim-verdict claim-{verdict}">{escape(label(claim))}</b> '
             f'<span class="claim-words">{escape(claim.words)}</span><br>'
-            f'<span class="claim-number">{escape(deciding(evidence))}</span></summary>',
+            f'<span class="claim-answer">{escape(claim.answer)}</span></summary>',
             "",
-            *([f"**{claim.answer}**", ""] if claim.answer else []),
-            f"**{CONDITIONS[verdict]}.** {claim.condition}",
+            claim.condition,
+            "",
+            f"**The number that decides:** {escape(deciding(evidence), quote=False)}.",
+            "",
+            *([f"**What would decide it:** {would_decide(evidence)}", ""] * (verdict == OPEN)),
+            "**Run it**",
             "",
             "```python",
-            "from normtutor import claims",
+            "from normtutor_studies import claims",
             "",
             f'claims.show("{claim.name}")',
             "```",
             "",
-            "**Evidence**",
+            "<details><summary>All evidence</summary>",
             "",
             *map(_item, evidence),
+            "",
+            "</details>",
             "",
             f"**Met in** {claim.met}.",
             "",
             f"**Explained in** {link if on_site else section}",
             "",
-            "</details>",
+            "</details><!-- end of a claim -->",
         ]
     )
+
+
+def folded(entries: Iterable[tuple[Judged, str]]) -> str:
+    """Fold the entries of each chapter, which stand together."""
+    chapters = []
+    for number, group in itertools.groupby(entries, lambda one: one[0].claim.place.number):
+        texts = [text for _, text in group]
+        title = list(CHAPTERS.values())[number - 1]
+        claims = "1 claim" if len(texts) == 1 else f"{len(texts)} claims"
+        head = f"<summary>{number} {title} <span>{claims}</span></summary>"
+        fold = f'<details class="claims-chapter" data-chapter="{number}">{head}'
+        chapters += [fold, *texts, "</details>"]
+    return "\n\n".join(chapters)
 
 
 def controls(judged: list[Judged]) -> str:
@@ -160,7 +187,7 @@ def controls(judged: list[Judged]) -> str:
     verdicts = Counter(one.verdict for one in judged)
     chapters = Counter(one.claim.place.number for one in judged)
     choices: dict[str, dict[object, str]] = {
-        "verdict": {verdict: f"{verdict} ({verdicts[verdict]})" for verdict in VERDICTS},
+        "verdict": {verdict: f"{LABELS[verdict]} ({verdicts[verdict]})" for verdict in VERDICTS},
         "chapter": {
             number: f"{number} {title} ({chapters[number]})"
             for number, title in enumerate(CHAPTERS.values(), 1)
@@ -217,17 +244,23 @@ class Page:
 
     def myst(self) -> str:
         """What the site reads: with roles, links to its pages, and the filter."""
-        return "\n\n".join([controls(self.judged), *map(entry, self.judged)])
+        return "\n\n".join(
+            [controls(self.judged), folded((one, entry(one)) for one in self.judged)]
+        )
 
     def _repr_markdown_(self) -> str:
-        entries = (entry(one, on_site=False) for one in self.judged)
-        return without_roles("\n\n".join(entries))
+        entries = [(one, entry(one, on_site=False)) for one in self.judged]
+        alone = entries[0][1] if len(entries) == 1 else folded(entries)
+        return without_roles(alone)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return {MYST: self.myst()}
 
     def __repr__(self) -> str:
-        lines = [f"{one.verdict:6}{one.claim.words}" for one in self.judged]
+        lines = [f"{LABELS[one.verdict]:12}{one.claim.words}" for one in self.judged]
         if len(lines) == 1:
+            lines.append(self.judged[0].claim.answer)
+            if self.judged[0].verdict == OPEN:
+                lines.append(f"What would decide it: {would_decide(self.judged[0].evidence)}")
             lines += [plain_text(without_roles(_item(item))) for item in self.judged[0].evidence]
         return "\n".join(lines)

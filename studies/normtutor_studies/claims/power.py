@@ -50,9 +50,9 @@ def _gap_on_text(norm: str) -> Interval:
     "PowerNorm has no gap between training and evaluation, because it uses running statistics.",
     met=REVIEW,
     place=Place(CHAPTER, "What PowerNorm does"),
-    recorded="half",
-    condition="In its warm-up it divides by the statistic of the batch, like BatchNorm. After that "
-    "only one step of lag is left between the two modes.",
+    recorded="partly",
+    answer="True after its warm-up; until then it divides by the batch, as BatchNorm does.",
+    condition="Afterwards only one step of lag is left between the two modes.",
 )
 def no_gap() -> Evidence:
     def gap(warmup: int) -> float:
@@ -141,12 +141,11 @@ def _gradients_on_text(seed: int, steps: int = 20) -> tuple[float, float]:
     "PowerNorm has a smaller Lipschitz constant than BatchNorm: its gradients are smaller.",
     met="summaries of {cite:t}`shen2020`",
     place=Place(CHAPTER, "Is its gradient smaller than BatchNorm's?", in_depth=True),
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="True for nearly all random gradients where the mean of a feature over n values is a "
-    "few times its standard deviation divided by the root of n, and for most features of our small "
-    "language model after 20 steps; there the whole "
-    "gradient is a few per cent shorter. Without a mean PN-V's gradient is the larger one.",
+    answer="A little shorter where features have a mean; longer where they have none.",
+    condition="In our small language model most features have one, and the whole gradient is "
+    "a few per cent shorter.",
 )
 def smaller_gradients_than_batch_norm() -> Evidence:
     rng = np.random.default_rng(0)
@@ -183,13 +182,12 @@ def smaller_gradients_than_batch_norm() -> Evidence:
     "Batch statistics of text fluctuate more than those of images.",
     met=f"{EXPLANATION}, and {REVIEW}",
     place=Place(CHAPTER, "Does text fluctuate more than images?"),
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="True in the first norm, by factors of 6.5 and 7.8 raw. Of that none "
-    "shows for shuffled text in the same unit, with equally many values and in the same "
-    "Transformer. Later norms depend on the comparison: after 200 steps the mean of the second "
-    "fluctuates less than in the images' ResNet, that of the last almost twice as much as with "
-    "pixels in the same model.",
+    answer="Some statistics of text fluctuate more, others less; it is no property of text.",
+    condition="Compared in the same unit, with equally many values and in the same "
+    "Transformer, nothing is left of the difference in the first norm. In later "
+    "norms it depends on the statistic and on the comparison.",
 )
 def text_fluctuates_more() -> Evidence:
     saved = experiments.load("power_statistics")
@@ -256,11 +254,10 @@ def text_fluctuates_more() -> Evidence:
     met=f"the abstract of {{cite:t}}`shen2020`, and {REVIEW}",
     place=Place(CHAPTER, "Is it better than LayerNorm?"),
     recorded="open",
-    condition="Reported on two translation tasks and two language models. A user of the published "
-    "code could not reproduce it. In our settings PowerNorm is mostly behind after 300 steps; "
-    "after 1,500 level on shuffled docstrings and behind on two other kinds of batches; ahead by a "
-    "hundredth of a nat in two small models on shuffled text without padding, with embeddings four "
-    "times LayerNorm's. All are too small to decide it for large ones.",
+    answer="One group reports it; a user could not reproduce it, and our models are too small.",
+    condition="Reported on two translation tasks and two language models. In our models "
+    "PowerNorm is mostly behind or level; it is slightly ahead on shuffled text "
+    "without padding.",
 )
 def better_than_layer_norm() -> Evidence:
     gaps = topic_share.differences(experiments.load("topic_share"))
@@ -349,13 +346,11 @@ def better_than_layer_norm() -> Evidence:
     "BatchNorm's trouble on text is that training and evaluation disagree.",
     met=f"{EXPLANATION}, {REVIEW}, and {{cite:t}}`wang2022bn`",
     place=Place(CHAPTER, "The mean or the scale?"),
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="With batches of equal length the gap is most of the loss in 300 steps; in 1,500 "
-    "half of it at the rate that is best in evaluation, nearly all at a quarter of it. Where "
-    "every second batch is in one made-up language, with Post-LN, or every one, with Post-LN or "
-    "Pre-LN, BatchNorm is behind in training mode already; there the mean that it subtracts says "
-    "which language the batch is in.",
+    answer="Mostly true of batches of equal length; with one topic per batch it trails in "
+    "training too.",
+    condition="There the mean that BatchNorm subtracts says which topic the batch is on.",
 )
 def trouble_of_batch_norm() -> Evidence:
     text = experiments.load("batch_composition")
@@ -430,11 +425,10 @@ def trouble_of_batch_norm() -> Evidence:
     "PowerNorm-V's statistic fluctuates less than BatchNorm's variance.",
     met=f"{REVIEW}, after {{cite:t}}`shen2020`",
     place=Place(CHAPTER, "Does its statistic fluctuate less?", in_depth=True),
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="For independent Gaussian values with a mean as large as their spread it does. In "
-    "our small Transformer on text it fluctuates about as much in the two lower norms and more in "
-    "the two upper ones. What PN-V gains is that there is no second statistic, the mean.",
+    answer="True of independent values with a mean; in our Transformer it is no calmer.",
+    condition="What PN-V gains is that there is no second statistic, the mean.",
 )
 def calmer_statistic() -> Evidence:
     saved = experiments.load("power_statistics")
@@ -475,10 +469,10 @@ def calmer_statistic() -> Evidence:
     met=REVIEW,
     place=Place(CHAPTER, "The gradient's two parts", in_depth=True),
     recorded="false",
-    condition="Subtracted projections can only shorten a gradient: a random one by about 2/n of "
-    "its square for n values, by all of it for two; in our small language models, with a thousand "
-    "values or more, by a percent or less. That their fluctuation keeps training from converging "
-    "is another claim, not judged here.",
+    answer="These terms only shorten a gradient, and in a large batch hardly that.",
+    condition="They are projections that are subtracted, so they cannot lengthen it. That "
+    "their fluctuation keeps training from converging is another claim, not judged "
+    "here.",
     scope="at our scale",
 )
 def gradient_terms() -> Evidence:

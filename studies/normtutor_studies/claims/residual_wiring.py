@@ -79,9 +79,9 @@ def _bottom_over_top(wiring: str, depth: int) -> np.ndarray:
     met=ASSISTANT,
     place=Place(CHAPTER, "One formula for all wirings", in_depth=True),
     recorded="false",
-    condition="{cite:t}`vaswani2017` normalize the residual sum, LN(x + FFN(x)), so the norm "
-    "follows the whole sublayer. Between the two linear maps of the feed-forward network there is "
-    "only the activation.",
+    answer="The norm follows the residual sum; no norm stands inside the feed-forward network.",
+    condition="{cite:t}`vaswani2017` normalize LN(x + FFN(x)). Between the two linear maps of "
+    "FFN there is only the activation.",
 )
 def norm_behind_the_activation() -> Evidence:
     torch.manual_seed(0)
@@ -116,8 +116,9 @@ def norm_behind_the_activation() -> Evidence:
     place=OVER_LAYERS,
     recorded="true",
     scope="at our scale",
-    condition="At initialisation. It is often said, after {cite:t}`xiong2020`, that the gradient "
-    "is the same in every layer. That is true of a bound, not of the gradient.",
+    answer="True before training, and the more so the deeper the model.",
+    condition="It is often said, after {cite:t}`xiong2020`, that the gradient is the same in "
+    "every layer. That is true of a bound, not of the gradient.",
 )
 def larger_at_the_bottom() -> Evidence:
     why = "Larger is a ratio above 1, which is 0 in log2."
@@ -139,8 +140,9 @@ def larger_at_the_bottom() -> Evidence:
     met=NOTES,
     place=OVER_LAYERS,
     recorded="false",
-    condition="The bottom layers are not the identity branch, which runs through every layer. "
-    "DeepNorm leans far more on the identity, and before training its gradients are level.",
+    answer="The bottom layers are not the identity branch, which runs through every layer.",
+    condition="DeepNorm leans far more on the identity, and before training its gradients are "
+    "level.",
 )
 def bias_to_the_identity() -> Evidence:
     ratio = _bottom_over_top("deepnorm", 12) - _bottom_over_top("pre", 12)
@@ -181,13 +183,14 @@ def bias_to_the_identity() -> Evidence:
     "Post-LN is hard to train because its gradients vanish towards the bottom.",
     met=f"{TUTORIALS}, after {{cite:t}}`zhang2019dsinit` and others",
     place=Place(CHAPTER, "Do Post-LN's gradients vanish?"),
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="Before training they vanish in the decoder of a deep encoder-decoder, where "
-    "cross-attention leads part of the gradient into the encoder. In stacks of self-attention they "
-    "do not. From gradients that vanish there Adam with warm-up trains twelve layers at the "
-    "smaller of two rates, not as far as Pre-LN. Where training fails, these runs do not show what "
-    "comes first, alike tokens or vanishing gradients. (SGD not tested.)",
+    answer="They vanish in the decoder of an encoder-decoder; stacks of self-attention "
+    "fail without that.",
+    condition="Cross-attention leads part of the decoder's gradient into the encoder. From "
+    "such gradients Adam with warm-up still trains twelve layers. Where training "
+    "fails, our runs do not show what comes first, alike tokens or vanishing "
+    "gradients.",
 )
 def vanish_in_post_ln() -> Evidence:
     why = "To vanish is to lose a factor of ten or more, −3.3 in log2."
@@ -246,8 +249,9 @@ def vanish_in_post_ln() -> Evidence:
     met=NOTES,
     place=SHALLOW,
     recorded="true",
-    condition="At initialisation, where a branch adds something orthogonal to the stream. With "
-    "branches as large as the stream the input keeps the share 2^(−L/2) after L steps.",
+    answer="True before training: each norm divides the input by what the branch adds.",
+    condition="With branches as large as the stream the input keeps the share 2^(−L/2) after "
+    "L steps.",
 )
 def weakened_identity() -> Evidence:
     rng = np.random.default_rng(0)
@@ -279,11 +283,11 @@ def weakened_identity() -> Evidence:
     "Pre-LN is wide and shallow: its depth is not real.",
     met=f"{NOTES}, after {{cite:t}}`su2022pre`",
     place=SHALLOW,
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="Its relative increments fall with depth, before training and, over the lower half, "
-    "after it, and its upper layers can be exchanged at less cost than Post-LN's. But their "
-    "order counts: reversed, the upper half loses 13 points, Post-LN's 37.",
+    answer="Its upper layers change less and cost less to swap than Post-LN's, yet their "
+    "order counts.",
+    condition="Reversing the upper half costs Pre-LN accuracy, though less than Post-LN.",
 )
 def wide_and_shallow() -> Evidence:
     saved = experiments.load("wide_and_shallow")
@@ -347,12 +351,11 @@ TRAINED = 1.15  # nats a digit: half of chance
     "Post-LN does not train without warm-up.",
     met=f"{TUTORIALS}, after {{cite:t}}`xiong2020`",
     place=MAP,
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="True at large learning rates, with twelve layers from a smaller rate on than with "
-    "six. On sorting it trains at a small rate without any. On text, in 1,000 steps of 256 tokens, "
-    "twelve layers hardly start, with warm-up and without; with 1,024 they do, and warm-up takes "
-    "them further.",
+    answer="True at large learning rates; at a small one ours trained without.",
+    condition="The deeper the model, the smaller the rate from which on it fails. On text "
+    "twelve layers hardly start with small batches, warm-up or not.",
 )
 def warm_up_for_post_ln() -> Evidence:
     def loss(rate: float) -> Interval:
@@ -405,11 +408,10 @@ def warm_up_for_post_ln() -> Evidence:
     "Pre-LN needs no warm-up.",
     met=f"{TUTORIALS}, after {{cite:t}}`xiong2020`",
     place=MAP,
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="It trains without, on sorting over a factor of 16 in the rate, and on text. But on "
-    "sorting twelve layers end better with 60 steps, at the largest rate by 0.20, at best rates by "
-    "0.04, which is weak evidence; six there, at best rates, and twelve on text, show no gain.",
+    answer="It trains without, yet deep models at large rates end better with it.",
+    condition="At the best rates of each, what warm-up gains is small or nothing.",
 )
 def no_warm_up_for_pre_ln() -> Evidence:
     saved = experiments.load("warmup_map")
@@ -462,15 +464,13 @@ def no_warm_up_for_pre_ln() -> Evidence:
     "Post-LN needs warm-up because the gradients near its output are large at the start.",
     met="summaries of {cite:t}`xiong2020`",
     place=Place(CHAPTER, "The usual explanation: large gradients"),
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="With SGD the size of a gradient is the size of the step, and smaller gradients "
-    "keep the tokens apart for the six steps tried. Adam divides a constant factor out: with "
-    "gradients a hundredth as large the same model fails in the same way. Their fall from step to "
-    "step does count: with each rescaled to length 1 in every step the tokens, alike after ten, "
-    "part again within 200 on four of five seeds. "
-    "{cite:t}`wang2022` put in its place how far the first steps move the output; over two steps "
-    "that does not decide it either.",
+    answer="True of SGD; Adam divides the size of a gradient away and fails all the same.",
+    condition="With SGD smaller gradients keep the tokens apart. With Adam gradients a "
+    "hundredth as large fail in the same way; what counts there is that they fall "
+    "from step to step: rescaled to one length in every step, they mostly let the "
+    "tokens part again.",
 )
 def large_gradients_and_warm_up() -> Evidence:
     def likeness(optimizer: str, rate: float, factor: float) -> Interval:
@@ -555,11 +555,10 @@ def large_gradients_and_warm_up() -> Evidence:
     met=NOTES,
     place=Place(CHAPTER, "Which ends better?"),
     recorded="open",
-    condition="The literature disagrees. In 200 steps of our sorting task it ends a little ahead "
-    "with six layers; with twelve it is behind from usual weights (after 800 steps: 0.005 "
-    "against 0.001), and from smaller ones in its lower layers ahead of Pre-LN from usual ones and "
-    "from the same. On text, in 300 batches of 256 tokens and from usual weights, it is behind "
-    "with two layers already. The models are small and the runs short.",
+    answer="The literature disagrees, and our models and runs are too small to decide.",
+    condition="On our sorting task Post-LN ends a little ahead with six layers and behind "
+    "with twelve, unless its lower layers start smaller. On text it is behind with "
+    "two layers already.",
 )
 def post_ln_ends_better() -> Evidence:
     saved = experiments.load("warmup_map")
@@ -644,8 +643,9 @@ def post_ln_ends_better() -> Evidence:
     met=NOTES,
     place=Place(CHAPTER, "Other norms in the two places", in_depth=True),
     recorded="open",
-    condition="True of RMSNorm in our runs. Norms that pool over tokens were not tested in both "
-    "places at a depth where the place matters.",
+    answer="True of RMSNorm in our runs; norms over the batch are untested.",
+    condition="Norms that pool over tokens were not tried in both places at a depth where the "
+    "place matters.",
 )
 def other_norms_in_both_places() -> Evidence:
     saved = experiments.load("wiring_norms")

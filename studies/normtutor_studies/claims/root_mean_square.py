@@ -63,25 +63,26 @@ def _saved_of_the_step(model: str, way: str) -> float:
     "RMSNorm normalizes the variance only.",
     met=ASSISTANT,
     place=Place(CHAPTER, "RMSNorm: drop one statistic"),
-    recorded="half",
-    condition="True of an input whose mean is 0. RMSNorm divides by the root of the mean *square*, "
-    "which is the variance plus the squared mean; what always becomes 1 is the mean square.",
+    recorded="false",
+    answer="It normalizes the mean square, which is the variance plus the squared mean.",
+    condition="Only an input whose mean is 0 comes out with variance 1.",
 )
 def variance_only() -> Evidence:
     z = np.random.default_rng(0).normal(size=(1, 768))
     z = (z - z.mean()) / z.std()  # mean 0, variance 1
     saved = experiments.load("rms_against_layer")
-    why = "Normalizing the variance means making it 1."
     return [
-        *(
-            Finding(
-                f"variance of RMSNorm's output, an input of mean {mean} and variance 1",
-                float(norms.rms_norm(mean + z)[0].var()),
-                near(1, 0.01),
-                why,
-                form=".2f",
-            )
-            for mean in (2, 0)
+        Finding(
+            "variance of RMSNorm's output, an input of mean 2 and variance 1",
+            float(norms.rms_norm(2 + z)[0].var()),
+            near(1, 0.01),
+            "Normalizing the variance means making it 1.",
+            form=".2f",
+        ),
+        Finding(
+            "the same, an input of mean 0",
+            float(norms.rms_norm(z)[0].var()),
+            form=".2f",
         ),
         Finding(
             "mean square of the output, input of mean 2",
@@ -101,9 +102,9 @@ def variance_only() -> Evidence:
     met=GUIDE,
     place=Place(CHAPTER, "The mean in the residual stream", in_depth=True),
     recorded="false",
-    condition="Recentring removes one direction of d, so it takes away the share 1/d of noise that "
-    "prefers no direction. It removes completely a shift that is the same for all features, which "
-    "is what {cite:t}`zhang2019rms` write about.",
+    answer="Recentring removes one direction of d, and noise lies in all of them.",
+    condition="It removes completely a shift that is the same for all features, which is what "
+    "{cite:t}`zhang2019rms` write about.",
 )
 def noise_removed() -> Evidence:
     noise = np.random.default_rng(0).normal(size=(2000, 768))
@@ -123,10 +124,11 @@ def noise_removed() -> Evidence:
     "RMSNorm is 7 to 64% faster than LayerNorm.",
     met=f"the abstract of {{cite:t}}`zhang2019rms`, and {GUIDE}",
     place=SEVEN_TO_SIXTY_FOUR,
-    recorded="half",
-    condition="The paper reports that much *less time* for whole models, in programs of 2019 "
-    "without fused norms, and the upper end belongs to pRMSNorm. Which norm is faster depends on "
-    "how both are computed.",
+    recorded="partly",
+    answer="That is time saved in the paper's programs; with fused kernels LayerNorm can "
+    "be faster.",
+    condition="The upper end belongs to pRMSNorm. Which norm is faster depends on how both "
+    "are computed.",
 )
 def seven_to_sixty_four() -> Evidence:
     formula, built_in = _faster("formula"), _faster("torch")
@@ -167,10 +169,10 @@ def seven_to_sixty_four() -> Evidence:
     "In RNNSearch, RMSNorm trains 25% faster at equal BLEU.",
     met=GUIDE,
     place=SEVEN_TO_SIXTY_FOUR,
-    recorded="half",
-    condition="True of one of three programs of 2019, as 25% less time, which is 33% faster (table "
-    "2 of {cite:t}`zhang2019rms`, times averaged over three runs). In the two others the same "
-    "model took 34.0% and 11.0% less time. Our GRU is a fourth.",
+    recorded="partly",
+    answer="True of one of the paper's three programs, as time saved.",
+    condition="In the two others the same model saved more, and less. A quarter less time is "
+    "a third more speed.",
 )
 def rnnsearch() -> Evidence:
     return [
@@ -219,9 +221,9 @@ def rnnsearch() -> Evidence:
     met=TUTORIALS,
     place=SPEED,
     recorded="false",
-    condition="One counterexample is enough against *always*: on a CPU LayerNorm in one fused "
-    "kernel beats an RMSNorm that is taken apart into operations. The claim is true of both "
-    "formulas, run operation by operation, where RMSNorm computes less.",
+    answer="A fused LayerNorm beats an RMSNorm that is computed operation by operation.",
+    condition="One counterexample is enough against *always*. Where both are computed "
+    "operation by operation, RMSNorm is faster, because it computes less.",
 )
 def always_faster() -> Evidence:
     return [
@@ -259,15 +261,14 @@ def _margin_per_character() -> float:
     "RMSNorm is as good as LayerNorm.",
     met=f"{{cite:t}}`zhang2019rms`, and {GUIDE}",
     place=Place(CHAPTER, "LayerNorm against RMSNorm: a test of equality"),
-    recorded="half",
+    recorded="partly",
     scope="at our scale",
-    condition="With the norm after the last layer it is, as at most 2% of perplexity worse, in "
-    "untied models of twelve layers on a million tokens, with embeddings of the best size, and in "
-    "tied ones of three layers with the usual ones, where it is ahead after 300 steps and level "
-    "after 1,500. Without that norm twelve layers end behind in 300 clipped steps, not in 1,000 "
-    "larger ones. The margin leaves open three layers, untied with the usual embeddings or tied "
-    "with larger, and twelve tied. In a GRU it is ahead after 300 steps. That large models work "
-    "with RMSNorm is no paired comparison.",
+    answer="Level in nearly all our models; short runs of deep ones without a last norm "
+    "are the exception.",
+    condition="Level means within a margin of perplexity that was fixed beforehand; in some "
+    "settings the seeds do not decide. Without a norm after the last layer deep "
+    "models ended behind in short runs, and level in longer ones. That large models "
+    "work with RMSNorm is no paired comparison.",
 )
 def as_good() -> Evidence:
     saved = experiments.load("rms_against_layer")
@@ -398,11 +399,8 @@ def as_good() -> Evidence:
     met=GUIDE,
     place=Place(CHAPTER, "How the test of equality was made", in_depth=True),
     recorded="open",
-    condition="In 300 steps of a tied language model of three layers RMSNorm's loss starts above "
-    "LayerNorm's and ends below it; whether by less than 2% of perplexity, eight seeds leave open. "
-    "In 1,500, rates chosen for them, the two agree within that margin at all six looks, which "
-    "begin at step 250. The source shows equality for one translation model, as two curves without "
-    "intervals.",
+    answer="Later in training they agree in our models; early on the seeds do not decide.",
+    condition="The source shows it for one translation model, as two curves without intervals.",
 )
 def equal_throughout() -> Evidence:
     saved = experiments.load("rms_against_layer")
@@ -446,13 +444,13 @@ def equal_throughout() -> Evidence:
 @claim(
     "LayerNorm works because it keeps the activations normalized in the forward pass.",
     met=TUTORIALS,
-    place=Place(CHAPTER, "What in LayerNorm does the work?"),
+    place=Place(CHAPTER, "Nine norms in numbers", in_depth=True),
     recorded="open",
-    condition="Normalized activations are not enough. Without the gradient of the scale they are "
-    "as before, and training is worse than without a norm; but those steps follow no gradient of "
-    "the loss. Measured on sorting in Post-LN, in 300 steps at four rates and in 900 at one. "
-    "{cite:t}`xu2019` conclude from larger models that the gradients of the statistics matter more "
-    "than the forward pass.",
+    answer="Normalized activations were not enough in our models; why is undecided.",
+    condition="With the forward pass as it is and without the gradient of the scale, training "
+    "is worse than without a norm. But such steps follow no gradient of the loss. "
+    "{cite:t}`xu2019` conclude from larger models that the gradients of the "
+    "statistics matter more than the forward pass.",
 )
 def forward_alone() -> Evidence:
     saved = experiments.load("detach_norm")
@@ -496,16 +494,14 @@ def forward_alone() -> Evidence:
 @claim(
     "Centring is half of LayerNorm, and dropping it costs quality that one can notice.",
     met="forums",
-    place=Place(CHAPTER, "What in LayerNorm does the work?"),
-    recorded="half",
+    place=Place(CHAPTER, "Nine norms in numbers", in_depth=True),
+    recorded="partly",
     scope="at our scale",
-    condition="In most of our small models leaving out the mean costs less than a hundredth of a "
-    "nat: on sorting at the best rate, and on a million tokens in language models of twelve layers "
-    "with an output of their own, a last norm and embeddings of the best size. Without the last "
-    "norm RMSNorm costs twelve layers in 300 clipped steps 0.15 nats untied, 0.07 tied; in 1,000 "
-    "larger ones, untied, nothing visible. With a tied output and large embeddings three layers "
-    "leave it open. Our Pre-LN models of three layers, whose loss does not see the mean "
-    "({prf:ref}`prop-rms-blind`), keep it when LayerNorm's centring is switched off afterwards.",
+    answer="In nearly all our models dropping it cost next to nothing.",
+    condition="The exception is deep models without a norm after the last layer, in short "
+    "runs. Pre-LN models, whose loss does not see the mean "
+    "({prf:ref}`prop-rms-blind`), keep their loss when LayerNorm's centring is "
+    "switched off afterwards.",
 )
 def centring_matters() -> Evidence:
     saved = experiments.load("detach_norm")
@@ -621,10 +617,10 @@ def centring_matters() -> Evidence:
     met="summaries of pRMSNorm {cite:p}`zhang2019rms`",
     place=Place(CHAPTER, "pRMSNorm: the scale from a few entries", in_depth=True),
     recorded="open",
+    answer="A few entries give a rough scale; whether that costs quality is undecided.",
     condition="What counts is the number of entries, not the share "
-    "({prf:ref}`thm-rms-partial`). An estimate from 8 independent ones is off by about a quarter; "
-    "whether that costs quality is open. In 300 steps of our GRU, each norm at its own best rate, "
-    "six seeds show no loss against RMSNorm and do not exclude one of 2% of perplexity.",
+    "({prf:ref}`thm-rms-partial`). In our GRU the seeds neither show a loss nor "
+    "exclude one.",
 )
 def from_a_few_entries() -> Evidence:
     gru = experiments.load("gru_statistics")
@@ -670,11 +666,12 @@ def from_a_few_entries() -> Evidence:
 @claim(
     "Large language models have no mean to remove, which is why RMSNorm suffices.",
     met="reports on trained models, for instance {cite:t}`gupta2024`",
-    place=Place(CHAPTER, "Is there a mean to remove?"),
+    place=Place(CHAPTER, "The mean in the residual stream", in_depth=True),
     recorded="open",
-    condition="In our LayerNorm models of three layers, whose loss has no gradient along the mean, "
-    "its share of the stream nearly vanishes. In our RMSNorm models it is among those of random "
-    "directions, and they end no worse.",
+    answer="Our RMSNorm models kept a mean and ended no worse; of large models it is undecided.",
+    condition="In our LayerNorm models, whose loss has no gradient along the mean, its share "
+    "of the stream nearly vanishes. In our RMSNorm models it is among those of "
+    "random directions, and they end no worse.",
 )
 def no_mean_to_remove() -> Evidence:
     saved = experiments.load("rms_against_layer")
@@ -709,18 +706,13 @@ def no_mean_to_remove() -> Evidence:
 @claim(
     "The norm of a trained model cannot be replaced by another before fine-tuning.",
     met=REVIEW,
-    place=Place(CHAPTER, "Is there a mean to remove?"),
-    recorded="half",
-    condition="In our Pre-LN models of three layers it depends on the new norm. RMSNorm with "
-    "LayerNorm's gain and bias loses next to nothing, before fine-tuning and after "
-    "100 steps of it. PowerNorm and BatchNorm begin far behind with that gain and "
-    "bias, less far with ones fitted to the mean and standard deviation of each "
-    "feature of LayerNorm's output; after these steps they are below the loss with "
-    "which the model that kept LayerNorm began, and still behind the one with which "
-    "it ended. Fitted, BatchNorm ends about as far behind as in models that had it "
-    "from the start, for as many steps; copied, further. PowerNorm gains nothing by "
-    "the end from the fit, and ends further behind from the start than copied. "
-    "BatchNorm replaced by GroupNorm was not tried, nor any norm in Post-LN.",
+    place=Place(CHAPTER, "The mean in the residual stream", in_depth=True),
+    recorded="partly",
+    answer="RMSNorm takes LayerNorm's place at once; BatchNorm and PowerNorm stay behind.",
+    condition="RMSNorm with LayerNorm's gain and bias loses next to nothing, before "
+    "fine-tuning and after. BatchNorm and PowerNorm begin far behind, with gains "
+    "fitted to LayerNorm's outputs less far, and fine-tuning does not close the "
+    "gap. Post-LN was not tried, nor GroupNorm for BatchNorm.",
     scope="at our scale",
 )
 def norm_replaced() -> Evidence:
@@ -802,10 +794,10 @@ def norm_replaced() -> Evidence:
     met="reviews of {cite:t}`xu2019`",
     place=Place(CHAPTER, "Nine norms in numbers", in_depth=True),
     recorded="open",
-    condition="{cite:t}`xu2019` find LayerNorm better without them on half of their data sets, and "
-    "propose AdaNorm in their place. On 100 digits, in 150 steps, 24 seeds, they widen the gap "
-    "between test and training loss: at the larger of two rates the test loss rises, at the "
-    "smaller both fall, the training loss further.",
+    answer="They widened the gap on digits; whether that is overfitting is undecided.",
+    condition="{cite:t}`xu2019` find LayerNorm better without them on half of their data "
+    "sets. On 100 digits they let training go further than testing: at one learning "
+    "rate the test loss rises, at another both fall.",
 )
 def gain_and_bias_overfit() -> Evidence:
     fits = experiments.load("hundred_digits")
