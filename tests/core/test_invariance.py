@@ -467,6 +467,30 @@ def test_the_clearest_of_twelve_counterexamples_is_kept():
     assert invariance._counterexample(blown, scaled, rng, 1, False, None) is None
 
 
+@pytest.mark.parametrize("name", NORMS)
+def test_a_counterexample_is_the_same_where_a_processor_rounds_otherwise(name):
+    subject = NORMS[name]
+
+    def rounded_otherwise(seed):
+        rng = np.random.default_rng(seed)
+
+        def other(norm):
+            return lambda z: norm(z) * (1 + 4e-16 * rng.choice([-1, 0, 1], size=z.shape))
+
+        norm = (lambda z: other(subject.norm(z))) if subject.frozen else other(subject.norm)
+        return subject._replace(norm=norm)
+
+    def found(subject, transformation):
+        rng = np.random.default_rng(0)
+        example = invariance._counterexample(subject, transformation, rng, 1, False, None)
+        return example.place, example.before.x.tolist()
+
+    for transformation, letter in zip(TRANSFORMATIONS.values(), TYPED[name], strict=True):
+        if letter == "n":
+            results = [found(rounded_otherwise(seed), transformation) for seed in range(4)]
+            assert results == [found(subject, transformation)] * 4
+
+
 def test_tables_and_counterexamples_are_printed_as_they_always_were():
     setup = Setup(np.ones((1, 1, 1)), np.ones((1, 1)), None)
     y = np.arange(6.0).reshape(1, 2, 3)
