@@ -260,7 +260,7 @@ def _margin_per_character() -> float:
 @claim(
     "RMSNorm is as good as LayerNorm.",
     met=f"{{cite:t}}`zhang2019rms`, and {GUIDE}",
-    place=Place(CHAPTER, "LayerNorm against RMSNorm: a test of equality"),
+    place=Place(CHAPTER, "LayerNorm against RMSNorm"),
     recorded="partly",
     scope="at our scale",
     answer="Level in nearly all our models; short runs of deep ones without a last norm "
