@@ -16,6 +16,7 @@ from normtutor.layers.common import (
     _one_node,
     _runs_fused,
 )
+from normtutor.moments import widen
 from normtutor.validation import partial_count
 
 __all__ = ["DynamicTanh", "LayerNorm", "PartialRMSNorm", "RMSNorm", "ScaleNorm"]
@@ -218,7 +219,7 @@ class ScaleNorm(nn.Module):
         _check_tensor(x)
         _check_features(x, self.dim, -1)
         # RMSNorm with one γ, of g / √d, and with ε / d beside the mean square.
-        weight, eps = self.g.reshape(()) / self.dim**0.5, self.eps / self.dim
+        weight, eps = widen(self.g) / self.dim**0.5, self.eps / self.dim
         found = by_hand(x, weight, None, eps, over=(-1,), along=(), shape=(), centred=False)
         return norms.scale_norm(x, self.g, eps=self.eps)[0] if found is None else found[0]
 

@@ -17,7 +17,7 @@ from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp,
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from normtutor import layers
+from normtutor import layers, norms
 from normtutor.layers import by_hand
 
 # Each takes x of shape (3, 6, 4); its statistics are of x alone, and no buffer is moved.
@@ -104,13 +104,13 @@ def test_forward_it_is_the_formula_in_every_bit(name, formula):
 
 
 @PARTS
+@pytest.mark.parametrize("wide", [True, False], ids=["float32 beside it", "alone"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @EVERY
-def test_half_precision_is_as_good_as_the_formulas(name, dtype, part, formula, monkeypatch):
+def test_half_precision_is_as_good_as_the_formulas(name, wide, dtype, part, formula, monkeypatch):
     monkeypatch.setattr(by_hand, "PART", part)
-    layer, x, c = build(name, torch.float32), randn(3, 6, 4).to(dtype), randn(3, 6, 4, seed=1)
-    if name == "AdaLN":
-        layer = layer.to(dtype)
+    x, c = randn(3, 6, 4).to(dtype), randn(3, 6, 4, seed=1)
+    layer = build(name, torch.float32 if wide and name != "AdaLN" else dtype)
     found, expected = (
         run(partial(results, layer, x, second=False, cotangent=c.to(dtype)))
         for run in (lambda work: work(), formula)
@@ -120,6 +120,13 @@ def test_half_precision_is_as_good_as_the_formulas(name, dtype, part, formula, m
         tolerance = 3 * torch.finfo(value.dtype if value.dtype == dtype else torch.float32).eps
         scale = float(value.double().abs().max())
         assert float((found[key].double() - value.double()).abs().max()) <= 3 * tolerance * scale
+
+
+def test_g_of_scale_norm_is_divided_before_it_is_rounded_to_half_precision():
+    layer, x = layers.ScaleNorm(6).bfloat16(), randn(20, 6).bfloat16()
+    y = layer(x).detach().double()
+    exact = layer.double()(x.double()).detach()
+    assert float((y / exact - 1).abs().max()) <= torch.finfo(torch.bfloat16).eps / 2
 
 
 def ways(layer: nn.Module, x: Tensor) -> dict[str, Callable[[], Any]]:
@@ -345,6 +352,26 @@ def test_torchs_kernel_is_only_on_request(calls):
 
 
 # What was found from outside.
+
+
+@pytest.mark.parametrize("formula", [norms.layer_norm, norms.rms_norm], ids=lambda f: f.__name__)
+def test_a_wrong_weight_is_blamed_itself_not_an_argument_that_nobody_passed(formula):
+    x = randn(3, 5, 4)
+    for shape in ((3,), (), (5, 3)):
+        with pytest.raises(ValueError) as error:
+            formula(x, torch.ones(shape, dtype=x.dtype))
+        assert str(error.value).startswith("weight must have the shape of the trailing axes of x")
+    with pytest.raises(ValueError, match=r"normalized_shape=\(3,\) must equal"):
+        formula(x, normalized_shape=3)
+
+
+@pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm", "ScaleNorm"])
+def test_a_layer_with_a_parameter_of_a_wrong_shape_says_which(name):
+    layer = build(name)
+    parameter = "g" if name == "ScaleNorm" else "weight"
+    setattr(layer, parameter, nn.Parameter(torch.ones(3, dtype=torch.float64)))
+    with pytest.raises(ValueError, match=rf"^{parameter} must have shape .*got \(3,\)"):
+        layer(randn(3, 6, 4))
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
