@@ -122,6 +122,34 @@ def over(
     return figure
 
 
+def stream(name: str, arm: str) -> Figure:
+    """Draw the mean square of the residual stream over layers, before training and after it."""
+    one = study(name)
+    figure, panels = _panels(one)
+    colours = {"before training": PALETTE["olive"], "after training": PALETTE["indigo"]}
+    for world, ax in zip(one.worlds, panels, strict=True):
+        runs = one.runs(world.name, arm)
+        sizes = {
+            when: np.square([run[key]["stream"] for run in runs])
+            for when, key in zip(colours, ("before", "after"), strict=True)
+        }
+        plotting.curves(
+            range(sizes["before training"].shape[1]),
+            sizes,
+            xlabel="layer",
+            ylabel="mean square of the stream",
+            colours=colours,
+            ax=ax,
+        )
+        ax.set_yscale("log")
+        ax.set_yticks([2, 5, 10, 20, 50], ["2", "5", "10", "20", "50"])
+        ax.minorticks_off()
+        if legend := ax.get_legend():
+            legend.remove()
+    plotting.label_lines(panels)
+    return figure
+
+
 def _panels(one: Study) -> tuple[Figure, list[Axes]]:
     count = len(one.worlds)
     figure, axes = plt.subplots(1, count, figsize=(1 + 3.6 * count, 3.3), squeeze=False)
