@@ -32,7 +32,7 @@ PREVIEWS = {
         "#fig-seq-text",
         "cannot be told",
     ),
-    "a tall figure": ("book/01_internal_covariate_shift", "#fig-rates", "Error on"),
+    "a tall figure": ("book/01_internal_covariate_shift", "#fig-ics-map", "Percent of"),
     "an exercise": ("book/in_depth/05_rms_norm", "#ex-rms-reverse", "The reverse conversion"),
     "a name": ("book/api", "#normtutor.norms.batch_norm", "batch_norm("),
 }
