@@ -1,6 +1,7 @@
 """Figures of the studies: what is on record, drawn; nothing is run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -65,12 +66,14 @@ def curves(
     return figure
 
 
-def ends(name: str, arms: Sequence[str] | None = None, **colours: str) -> Figure:
+def ends(
+    name: str, arms: Sequence[str] | None = None, *, worlds: Sequence[str] | None = None
+) -> Figure:
     """Draw the test loss at the end, a dot per seed and a bar at their mean, a panel per world."""
-    one = study(name)
+    one = _in(study(name), worlds)
     chosen = list(arms or one.arms)
     figure, panels = _panels(one)
-    own = _colours(chosen, colours)
+    own = _colours(chosen, None)
     for world, ax in zip(one.worlds, panels, strict=True):
         for at, arm in enumerate(chosen):
             values = one.final(world.name, arm)
@@ -122,9 +125,9 @@ def over(
     return figure
 
 
-def stream(name: str, arm: str) -> Figure:
+def stream(name: str, arm: str, *, worlds: Sequence[str] | None = None) -> Figure:
     """Draw the mean square of the residual stream over layers, before training and after it."""
-    one = study(name)
+    one = _in(study(name), worlds)
     figure, panels = _panels(one)
     colours = {"before training": PALETTE["olive"], "after training": PALETTE["indigo"]}
     for world, ax in zip(one.worlds, panels, strict=True):
@@ -148,6 +151,13 @@ def stream(name: str, arm: str) -> Figure:
             legend.remove()
     plotting.label_lines(panels)
     return figure
+
+
+def _in(one: Study, worlds: Sequence[str] | None) -> Study:
+    """The same study, read in some of its worlds alone."""
+    if worlds is None:
+        return one
+    return replace(one, worlds=[world for world in one.worlds if world.name in worlds])
 
 
 def _panels(one: Study) -> tuple[Figure, list[Axes]]:

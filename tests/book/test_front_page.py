@@ -34,21 +34,24 @@ def test_the_ways_into_the_book_stand_under_the_answer():
         assert target in ways
 
 
-def test_twelve_reasons_have_a_verdict_each():
+def test_reasons_have_a_plain_verdict_each():
     reasons = re.findall(r"^- \*(.*?)\*(.*)$", FRONT, re.MULTILINE)
-    assert len(reasons) == 12
+    assert len(reasons) >= 6
     for reason, verdict in reasons:
-        assert re.search(r"\*\*(true|false|half|open|not supported)\*\*", verdict), reason
+        assert re.match(r":? \*\*(true|false|open)\*\*", verdict), reason
+    assert sum("**false**" in verdict for _, verdict in reasons) >= 3
 
 
-def test_the_findings_are_figures_with_a_sentence_and_a_link_each():
+def test_the_findings_are_figures_with_a_headline_and_a_link_each():
     figures = [cell.metadata["mystnb"]["figure"] for cell in CELLS if "mystnb" in cell.metadata]
     assert 4 <= len(figures) <= 6
     for figure in figures:
-        assert re.match(r"\*\*.+\*\*.*\[Chapter \d\]\(0\d_\w+\.ipynb\)$", figure["caption"])
+        headline = re.match(r"\*\*(.+)\*\*.*\[Chapter \d\]\(0\d_\w+\.ipynb\)$", figure["caption"])
+        assert headline and len(headline[1].split()) <= 9
         assert len(figure["caption"].split()) <= 45
-    place = FRONT.index("## What we found")
-    assert FRONT.index("{dropdown} Twelve reasons") < place < FRONT.index("## The chapters")
+    assert (
+        FRONT.index("{dropdown}") < FRONT.index("## What we found") < FRONT.index("## The chapters")
+    )
 
 
 @pytest.mark.parametrize("row", ROWS)
