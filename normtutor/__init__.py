@@ -16,7 +16,10 @@ __version__ = "0.3.0"
 
 HOMES = {"swap_norms": "swapping", "diagnose": "diagnosis", "norms_of": "anatomy"}
 # What was here up to 0.2.0: code that imports it is told where it is.
-MOVED = {"experiments", "claims", "plotting", "current_models", "benchmark", "interactive", "tables"}
+MOVED = {
+    *("experiments", "claims", "plotting", "current_models"),
+    *("benchmark", "interactive", "tables"),
+}
 
 
 def __getattr__(name: str) -> Any:

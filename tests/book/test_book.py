@@ -132,7 +132,9 @@ def chapter_problems(notebook) -> list[str]:
     problems += exercise_problems("\n\n".join(markdown))
 
     cells = code_cells(notebook)
-    if not any(re.search(r"^(from|import) normtutor(_studies)?\b", c.source, re.MULTILINE) for c in cells):
+    if not any(
+        re.search(r"^(from|import) normtutor(_studies)?\b", c.source, re.MULTILINE) for c in cells
+    ):
         problems.append("does not import normtutor")
     if not any(is_checked(cell) for cell in cells):
         problems.append("no output is checked")
