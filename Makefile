@@ -107,7 +107,7 @@ $(LIBRARIES)/.installed: tests/libraries/requirements.txt $(INSTALLED)
 	touch $@
 
 libraries: $(LIBRARIES)/.installed  ## Test the layers in models and forms of other libraries
-	PYTHONPATH=$(CURDIR) $(LIBRARIES)/bin/python -m pytest -q -n 0 tests/libraries
+	PYTHONPATH=$(CURDIR):$(CURDIR)/studies $(LIBRARIES)/bin/python -m pytest -q -n 0 tests/libraries
 
 census: $(LIBRARIES)/.installed  ## Read the norms of every decoder of transformers; takes two hours (TYPES=...)
 	$(LIBRARIES)/bin/python .ci/census.py $(TYPES)

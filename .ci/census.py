@@ -213,16 +213,16 @@ class Decoder(NamedTuple):
     kind: str
 
 
-def registered() -> dict[str, str]:
+def registered() -> dict[str, list[str]]:
     """Map types of configurations to the classes registered for them, causal ones first."""
-    found: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
     for names in (
         auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
         auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
         auto.MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES,
     ):
         for kind, name in names.items():
-            found.setdefault(kind, name if isinstance(name, str) else name[0])
+            found.setdefault(kind, []).extend([name] if isinstance(name, str) else name)
     return found
 
 
@@ -230,7 +230,7 @@ def decoders() -> tuple[dict[str, Decoder], dict[str, str]]:
     """Map the type of each text configuration to its decoder, and every registered type to one."""
     causal, found = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, {}
     texts: dict[str, str] = {}
-    for kind, name in registered().items():
+    for kind, (name, *_) in registered().items():
         text = kind
         with contextlib.suppress(Exception):
             config = getattr(transformers, name).config_class
@@ -511,10 +511,11 @@ def main() -> None:
     for text in sorted(wanted):
         census["decoders"][text] = Reader(found[text]).entry()
         print(text, census["decoders"][text]["class"], flush=True)
-    read = {found[text].name for text in census["decoders"]}
+    read = {entry["class"] for entry in census["decoders"].values()}
     left_out = {
         name: LEFT_OUT.get(name, f"its language model is that of {texts[kind]}")
-        for kind, name in registered().items()
+        for kind, names in registered().items()
+        for name in names
         if name not in read
     }
     common = {*PreTrainedConfig().to_dict(), "model_type", "torch_dtype", "rope_theta"}
