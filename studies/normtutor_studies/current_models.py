@@ -228,7 +228,7 @@ def __getattr__(name: str) -> Any:
 
 #: The years that the chapter counts together.
 PERIODS: Mapping[str, tuple[int, int]] = {
-    "2019–22": (2019, 2022),
+    "2018–22": (2018, 2022),
     "2023": (2023, 2023),
     "2024": (2024, 2024),
     "2025": (2025, 2025),
@@ -247,10 +247,13 @@ PROPERTIES: Mapping[str, Callable[[Model], bool]] = {
 def counts(
     models: Sequence[Model] | None = None, periods: Mapping[str, tuple[int, int]] = PERIODS
 ) -> dict[str, dict[str, int]]:
-    """Count, for each period, the models and those with each property of `PROPERTIES`."""
+    """Count, for each period, the models and those with each property of `PROPERTIES`.
+
+    By default all decoders are counted, as their classes are.
+    """
     found = {}
     for name, (first, last) in periods.items():
-        group = [m for m in models or published() if m.year and first <= m.year <= last]
+        group = [m for m in models or decoders() if m.year and first <= m.year <= last]
         found[name] = {"models": len(group)} | {
             what: sum(map(has, group)) for what, has in PROPERTIES.items()
         }

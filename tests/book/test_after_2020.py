@@ -18,7 +18,6 @@ from normtutor_studies.experiments import (
 from normtutor_studies.experiments.rates import best_rates
 from torch.testing import assert_close
 
-MODELS = current_models.MODELS
 SIZE = package_chunks.Size(width=16, heads=2, length=8, batch_size=4, held_out_chunks=64)
 
 
@@ -147,30 +146,68 @@ def test_saved_sizes_of_the_stream_add_up():
         np.testing.assert_allclose(v[..., :-1] + b + c, v[..., 1:], rtol=5e-3)
 
 
-# --- the chapter's table --------------------------------------------------------------------------
+# --- the census and the chapter's table -----------------------------------------------------------
+
+MODELS, DECODERS = current_models.published(), current_models.decoders()
+BY_NAME = {model.name: model for model in MODELS}
 
 
 def test_every_row_of_the_table_is_complete():
     assert len({model.name for model in MODELS}) == len(MODELS) >= 60
     assert [model.year for model in MODELS] == sorted(model.year for model in MODELS)
-    for model in MODELS:
-        assert model.code and 2019 <= model.year <= 2026
-        assert model.kind in ("dense", "MoE", "hybrid", "hybrid MoE")
+    for model in (*MODELS, *DECODERS):
+        assert 2018 <= model.year <= 2026
+        assert model.kind in ("dense", "MoE", "hybrid", "hybrid MoE", "recurrent")
         assert model.norm.startswith(("LayerNorm", "RMSNorm"))
-        assert model.placement in ("pre", "parallel", "peri", "out", "streams")
-        assert model.qk_norm in ("", "head", "all", "latent", "cap 30", "cap 50")
-        assert model.bias in ("none", "all", "q, k, v")
-        assert 1e-8 < model.eps_class < 1e-4
+        assert model.placement in ("pre", "parallel", "peri", "out", "stream", "streams")
+        assert model.qk_norm in ("", "head", "all", "latent")
+        assert 1e-12 <= model.eps_class <= 1e-5
+        assert model.read.split(";")[0] in current_models.census()["decoders"]
         # What a published model sets was read somewhere, and the row says where.
-        assert model.eps_published is None or (model.config and 1e-8 < model.eps_published < 1e-4)
+        assert (model.basis == "config") == (";" in model.read)
+        if model.eps_published is not None:
+            assert model.basis == "config" and 1e-8 < model.eps_published < 1e-4
+
+
+def test_what_readers_may_know_of_single_models():
+    """Said by the papers and the authors' code, which the census was not made from."""
+    assert BY_NAME["MiniMax-Text-01"].placement == "stream"
+    assert {BY_NAME[n].norm for n in ("Jais 2", "GPT-2")} == {"LayerNorm"}
+    assert {BY_NAME[n].norm for n in ("Command R", "Command R7B")} == {"LayerNorm, no β"}
+    assert BY_NAME["Gemma 3n"].placement == "streams"
+    assert current_models.norms_from_census("gemma3n_text").streams == 4
+    assert current_models.norms_from_census("gemma3n_text", {"altup_num_inputs": 2}).streams == 2
+    assert BY_NAME["OLMo 2 7B"].placement == "out" and BY_NAME["OLMo 2 7B"].qk_norm == "all"
+    assert BY_NAME["Gemma 3"].placement == "peri" and "1+γ" in BY_NAME["Gemma 3"].norm
+    assert BY_NAME["DeepSeek-V3"].qk_norm == "latent"
+    assert (BY_NAME["Mistral 7B"].eps_class, BY_NAME["Mistral 7B"].eps_published) == (1e-6, 1e-5)
+    spark = current_models.norms_from_census("muse_spark_text")
+    assert {norm.eps for _, norm in spark.rows()} == {1e-5, 1e-8}
+
+
+def test_settings_are_looked_up_and_never_guessed():
+    look_up = current_models.norms_from_census
+    assert look_up("chameleon", {"swin_norm": True}) != look_up("chameleon")
+    with pytest.raises(KeyError):
+        look_up("no-such-type")
+    with pytest.raises(ValueError):
+        look_up("chameleon", {"swin_norm": "perhaps"})
 
 
 def test_every_model_is_counted_once():
-    counted = current_models.counts()
-    assert sum(group["models"] for group in counted.values()) == len(MODELS)
-    assert all(group[name] <= group["models"] for group in counted.values() for name in group)
-    norms_of = {model.name: model.norm for model in MODELS}
-    assert norms_of["Command A+"].startswith("LayerNorm")  # the exception that the chapter names
+    for models in (MODELS, DECODERS):
+        counted = current_models.counts(models)
+        assert sum(group["models"] for group in counted.values()) == len(models)
+        assert all(group[name] <= group["models"] for group in counted.values() for name in group)
+    assert current_models.counts() == current_models.counts(DECODERS)
+
+
+def test_the_census_says_why_a_class_is_left_out():
+    left_out = current_models.census()["left_out"]
+    read = set(current_models.census()["decoders"])
+    for reason in left_out.values():
+        language = reason.removeprefix("its language model is that of ")
+        assert language in read or (language == reason and len(reason.split()) > 3)
 
 
 def test_the_table_reads_the_same_as_text_and_as_a_page():
@@ -184,5 +221,7 @@ def test_the_table_reads_the_same_as_text_and_as_a_page():
     selector, rule = style.text.rstrip("} ").split("{")
     assert rule.strip() == "text-align: left;"
     assert soup.select(selector.strip()) == soup.select("th, td")
-    assert current_models.number(1.5625e-7) == "1.6e−7"
-    assert current_models.number(None) == "–"
+    whole = BeautifulSoup(current_models.ModelTable()._repr_html_(), "html.parser")
+    basis = [row["data-basis"] for row in whole.select("tbody tr")]
+    assert len(basis) == len(MODELS) + len(DECODERS)
+    assert basis.count("class") == len(DECODERS)

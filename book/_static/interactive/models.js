@@ -30,7 +30,8 @@ function makeUsable(place) {
   words.type = "search";
   words.placeholder = "for example 2026 peri";
   const years = choose([["0", "all years"], ["2025", "2025 and 2026"], ["2026", "2026"]]);
-  const basis = choose([["", "models and classes"], ["config", "published configurations"]]);
+  const basis = choose([["", "models and classes"], ["model config", "published models"],
+    ["config", "models whose configuration we read"], ["class", "classes of transformers"]]);
   const shown = document.createElement("p");
   shown.setAttribute("role", "status");
   const form = document.createElement("form");
@@ -46,11 +47,11 @@ function makeUsable(place) {
       const text = [...row.cells].map((cell) => cell.textContent).join(" ").toLowerCase();
       const year = Number(row.querySelector('[data-key="year"]').textContent);
       const fits = wanted.every((word) => text.includes(word)) && year >= Number(years.value)
-        && (!basis.value || row.dataset.basis === basis.value);
+        && (!basis.value || basis.value.split(" ").includes(row.dataset.basis));
       row.hidden = !fits;
       count += fits;
     }
-    shown.textContent = `${count} of ${rows.length} models`;
+    shown.textContent = `${count} of ${rows.length} rows`;
   }
 
   heads.forEach((head, column) => {
