@@ -523,7 +523,7 @@ def test_both_answers_on_small_batches_are_quoted(visit):
     page.locator(".bd-search-container input[type=search]").fill("fine-tune with batch size 2")
     quoted = page.locator(".search-results li", has_text="my batches hold 2 images").first
     expect(quoted.locator(".excerpt")).to_contain_text("freeze BatchNorm")
-    expect(quoted.locator(".excerpt")).to_contain_text("train on in training mode")
+    expect(quoted.locator(".excerpt")).to_contain_text("recompute its averages")
 
 
 def test_all_ways_into_the_book_stand_on_the_first_screen_of_a_phone(visit):
