@@ -23,7 +23,7 @@ from normtutor.grading.judging import (
     outputs_of,
     prediction,
 )
-from normtutor.grading.notebook import check, explain, numbers, score
+from normtutor.grading.notebook import check, check_file, explain, numbers, score
 from normtutor.grading.tasks import TASKS, tasks_of
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Result",
     "Task",
     "check",
+    "check_file",
     "compare",
     "explain",
     "judge",

@@ -20,6 +20,7 @@ from normtutor.grading.submission import (
     as_gradescope,
     as_text,
     chapter_of,
+    gathered,
     grade,
     nothing,
     tasks_for,
@@ -68,6 +69,14 @@ def run(arguments: argparse.Namespace) -> int:
     return STATES[state]
 
 
+def write_file(arguments: argparse.Namespace) -> int:
+    """Write the file of a project, and never over another one."""
+    if arguments.output.exists():
+        raise ValueError(f"{arguments.output} is there already")
+    arguments.output.write_text(gathered(arguments.notebooks), encoding="utf-8")
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="python -m normtutor.grading", description=__doc__)
@@ -101,6 +110,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     two.add_argument("--checks", type=Path, help="a Python file with hidden TASKS of your own")
     two.add_argument("--variant", type=Path, help="a Python file with TASKS in place of the book's")
     two.set_defaults(run=lambda a: convert(a.notebook, a.output, a.checks, a.variant))
+    file = commands.add_parser("file", help="gather the answers of notebooks in one file")
+    file.add_argument("notebooks", type=Path, nargs="+")
+    file.add_argument("output", type=Path)
+    file.set_defaults(run=write_file)
     scope = commands.add_parser("gradescope", help="write the zip of an autograder")
     scope.add_argument("--chapter", required=True, help="two digits")
     scope.add_argument("--out", type=Path, default=Path("autograder.zip"))

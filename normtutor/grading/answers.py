@@ -241,10 +241,12 @@ def where(error: BaseException) -> str:
 
 def call(function: Any, arguments: Sequence[Any], seconds: float) -> dict[str, Any]:
     """Call a student's function; say what came back, or what went wrong, as encoded data."""
-    if not callable(function):
-        return {"value": encode(function)} if not arguments else {"error": "it is not a function"}
+    if not callable(function) and arguments:
+        return {"error": "it is not a function"}
 
     def run() -> Any:
+        if not callable(function):
+            return encode(function)
         given[:] = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
         return encode(function(*given))
 

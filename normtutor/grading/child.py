@@ -64,8 +64,11 @@ def readable(wall: Any, withheld: Sequence[str]) -> list[tuple[str, int]]:
     places = (*SYSTEM, *site.getsitepackages(), *added, *interpreter, sys.base_prefix + "/lib")
     trees = {os.path.realpath(place) for place in places if os.path.exists(place)}
     packages = [path for tree in trees for path in packages_below(tree)]
-    away = {p for p in packages if re.split("[-.]", os.path.basename(p))[0] in withheld}
-    away.add(str(HERE.parent))
+    away = {str(HERE.parent)}
+    for path in packages:
+        name = os.path.basename(path)  # with a "~" in front pip keeps what it could not remove
+        if name.startswith("~") or re.split("[-.]", name)[0] in withheld:
+            away.add(path)
     return [entry for tree in sorted(trees) for entry in wall.around(tree, away)]
 
 
@@ -124,7 +127,7 @@ def stand_in(name: str) -> types.ModuleType:
     module = types.ModuleType(name)
     module.__path__ = []
     if name.startswith("normtutor"):
-        for done in ("check", "explain", "numbers", "score"):
+        for done in ("check", "check_file", "explain", "numbers", "score"):
             setattr(module, done, nothing)
     else:  # a library that asks for IPython's version finds one that needs no attention
         module.version_info, module.get_ipython = (99, 0), nothing  # type: ignore[attr-defined]

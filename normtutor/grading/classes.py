@@ -32,6 +32,7 @@ from normtutor.grading.submission import (
     nothing,
     tasks_for,
 )
+from normtutor.grading.tasks import PROJECT
 
 # What became of a submission, and the exit code of a run in which that is the worst.
 STATES = {"graded": 0, "missing": 0, "unreadable": 3, "stopped": 4, "failed": 5}
@@ -60,7 +61,8 @@ def chosen(student: Student, chapter: str) -> Path:
         If there is none, or more than one.
     """
     paths = student.notebooks
-    paths = [path for path in paths if chapter and path.name.startswith(chapter)] or paths
+    named = [path for path in paths if path.name.startswith(chapter) or path.stem.endswith(chapter)]
+    paths = (chapter and named) or paths
     if len(paths) > 1:
         names = ", ".join(printable(path.name) for path in paths)
         raise Unreadable(f"there are {len(paths)} notebooks, and it is not clear which: {names}")
@@ -191,7 +193,8 @@ def grade_class(
     if not students:
         raise ValueError(f"there is no notebook in {folder}")
     out.mkdir(parents=True, exist_ok=True)
-    chapters = {path.name[:2] for student in students for path in student.notebooks}
+    names = [path for student in students for path in student.notebooks]
+    chapters = {PROJECT if path.stem.endswith(PROJECT) else path.name[:2] for path in names}
     if not settings.chapter and len(chapters) == 1:
         settings = settings._replace(chapter=chapter_of(Path(*chapters)))
     left = [

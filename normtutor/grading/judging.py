@@ -197,8 +197,10 @@ class Known(NamedTuple):
 
 def close(a: Any, b: Any, tolerance: float) -> bool:
     """Whether two arrays agree, measured by the largest entry of the second."""
+    if np.shape(a) != np.shape(b):
+        return False
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    if a.shape != b.shape or not np.array_equal(np.isfinite(a), np.isfinite(b)):
+    if not np.array_equal(np.isfinite(a), np.isfinite(b)):
         return False
     finite = np.isfinite(b)
     if not finite.any():
@@ -300,15 +302,11 @@ def cause(
     every: Iterable[Known],
     tolerance: float,
 ) -> Known | None:
-    """The one mistake that puts out what came back; None where there is none, or more than one.
-
-    Of mistakes that put out the same, the most frequent is named. Those that a loose tolerance
-    cannot tell apart are several.
-    """
-    found: list[Known] = []
+    """The one mistake that puts out what came back; None where there is none, or more than one."""
+    found: dict[str, int] = {}
     loose = max(tolerance, 1e-7)
     for mistake in every:
-        if mistake.rank == 3 > min((known.rank for known in found), default=3):
+        if mistake.rank == 3 > min(found.values(), default=3):
             break
         outputs = [
             w if o is None else np.reshape(o, w.shape) if np.size(o) == w.size else np.asarray(o)
@@ -320,13 +318,9 @@ def cause(
         if tells and all(close(g, o, loose) for g, o in zip(got, outputs, strict=True)):
             if mistake.handed_out:
                 return mistake
-            found.append(mistake._replace(outputs=tuple(outputs)))
-    found.sort(key=lambda known: known.rank)
-    for other in found[1:]:
-        same = map(close, other.outputs, found[0].outputs, itertools.repeat(2e-7))
-        if other.words != found[0].words and (other.rank == found[0].rank or not all(same)):
-            return None
-    return found[0] if found else None
+            found.setdefault(mistake.words, mistake.rank)
+    best = [words for words, rank in found.items() if rank == min(found.values())]
+    return Known(best[0], ()) if len(best) == 1 else None
 
 
 def telling(output: np.ndarray) -> bool:

@@ -1,10 +1,13 @@
 """What a student calls in a notebook, and what an instructor calls in an nbgrader cell."""
 
 import hashlib
+import importlib.util
 import secrets
 import textwrap
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ from normtutor.grading.judging import (
     judge,
     predicted,
 )
-from normtutor.grading.tasks import task_named, tasks_of
+from normtutor.grading.tasks import PROJECT, task_named, tasks_of
 
 MARKS = {True: "✓", False: "✗"}
 NOTED = "noted"  # the finding about a prediction that nobody has judged yet
@@ -135,6 +138,27 @@ def check(id: str, answer: Any, *, hint: bool = False, student: str = "") -> Non
     """
     task = personal(task_named(id), student) if student else task_named(id)
     print(report(tried(task, answer), hint))
+
+
+def check_file(path: str | Path) -> tuple[ModuleType, set[str]]:
+    """Try every answer in a file of a project, and print what each of them earns.
+
+    Returns
+    -------
+    module : ModuleType
+        The file.
+    passed : set of str
+        The tasks that have all their points.
+    """
+    spec = importlib.util.spec_from_file_location(PROJECT, path)
+    if spec is None or spec.loader is None or not Path(path).is_file():
+        raise ValueError(f"there is no Python file at {path}.")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = [examined(task, getattr(module, task.name, None)) for task in tasks_of(PROJECT)]
+    for result in found:
+        print(report(result, hint=False).partition("\n  ✓")[0])
+    return module, {result.task.id for result in found if result.score == result.task.points}
 
 
 def explain(id: str, text: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from normtutor.grading.judging import printable
+from normtutor.grading.tasks import PROJECT
 
 # What the columns are called, here and by the two platforms.
 IDENTIFIER, NAME, FILE = ("identifier", "id"), ("name", "full name", "student"), ("file",)
@@ -43,14 +44,15 @@ class Student:
     def feedback(self) -> str:
         """What the report is called in a zip: platforms know a student by what they sent us."""
         for entry in self.entries:
-            if printable(entry.name) == entry.name:
+            if printable(entry.name) == entry.name and not set(entry.name) & set('\\:*?"<>|'):
                 return entry.name + ("/report.txt" if entry.is_dir() else ".txt")
         return f"{self.key}.txt"
 
     @property
     def notebooks(self) -> list[Path]:
-        """The notebooks that were handed in."""
-        return [path for path in self.files if path.suffix == ".ipynb"]
+        """The notebooks that were handed in, and the files of a project."""
+        endings = (".ipynb", f"{PROJECT}.py")
+        return [path for path in self.files if path.name.endswith(endings)]
 
     @property
     def files(self) -> list[Path]:
@@ -151,8 +153,9 @@ def collected(folder: Path, listed: Sequence[Student] = ()) -> list[Student]:
 
 def no_formula(cell: Any) -> Any:
     """A cell of a table that no spreadsheet program takes for a formula."""
-    formula = isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r"))
-    return f"'{cell}" if formula else cell
+    if not isinstance(cell, str):
+        return cell
+    return re.sub(r"(^(?=[\t\r])|(?:^|[;\t])(?=[=+@-]))", r"\1'", cell)  # some split at a semicolon
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
@@ -172,7 +175,8 @@ def export(out: Path, records: Sequence[dict[str, Any]], totals: dict[str, Any])
     assignment; Moodle takes ``moodle.csv`` as the assignment's grading worksheet or as a table
     of grades, and the zip as feedback files. A student's own row of the list is kept as it was.
     """
-    title = f"Coursework {next((id[:2] for r in records for id in r['tasks']), '')}"
+    chapters = {id[:2] for record in records for id in record["tasks"]}
+    title = f"Coursework {PROJECT if len(chapters) > 1 else ''.join(chapters)}"
     of = max(sum(task["points"] for task in record["tasks"].values()) for record in records)
     whole = ["    Points Possible", *[""] * (len(CANVAS) - 1), f"{of:g}"]
     canvas, moodle = [whole], []

@@ -175,7 +175,7 @@ def asleep(pid: int) -> bool:
 
 
 def size_of(folder: str, pid: int = 0) -> int:
-    """How many bytes lie in a folder, and in files that a process has removed and not closed."""
+    """How many bytes lie in a folder, and in files that a process has removed and still holds."""
     found, folders = 0, [folder]
     while folders:
         try:
@@ -196,6 +196,11 @@ def size_of(folder: str, pid: int = 0) -> int:
                 status = os.stat(f"/proc/{pid}/fd/{name}")
                 if stat.S_ISREG(status.st_mode) and not status.st_nlink:
                     found += status.st_size
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/maps", "rb") as maps:
+        for line in maps:  # closed and removed, and still mapped
+            if line.rstrip().endswith(b" (deleted)") and folder.encode() in line:
+                begin, end = (int(part, 16) for part in line.split(b" ")[0].split(b"-"))
+                found += end - begin
     return found
 
 
@@ -460,7 +465,7 @@ class Remote:
 
 def why_missing(name: str, cells: Sequence[str], errors: Sequence[str]) -> str:
     """Why nothing stands under a name: what stopped the cell that would have defined it."""
-    defines = re.compile(rf"^\s*((def|class)\s+{name}\b|{name}\s*[:=])", re.MULTILINE)
+    defines = re.compile(rf"^[ \t]*((def|class)\s+{name}\b|{name}\s*[:=])", re.MULTILINE)
     numbers = [number for number, cell in enumerate(cells, start=1) if defines.search(cell)]
     for error in errors:
         stopped = re.match(r"code cell (\d+): (not run)?", error)

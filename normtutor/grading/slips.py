@@ -298,9 +298,9 @@ def _of_mean(formula: Formula, name: str, inner: ast.expr, less: bool) -> Iterat
         yield f"{of} itself stands where its mean belongs", False, v
         for axes, told in _other_axes(formula):
             yield f"the mean of {of} runs over the {told}", False, f"mean({v}, {axes})"
-    if _is(inner, ast.Pow) and name == "mean":
-        a = ast.unparse(inner.left)  # type: ignore[attr-defined]
-        yield f"the square of the mean of {formula.say(a)} is taken", True, f"mean({a}) ** 2"
+    match inner:
+        case ast.BinOp(left=ast.Name(id=a), op=ast.Pow()) if name == "mean":
+            yield f"the square of the mean of {formula.say(a)} is taken", True, f"mean({a}) ** 2"
     if _is(inner, ast.Mult):
         a, b = ast.unparse(inner.left), ast.unparse(inner.right)  # type: ignore[attr-defined]
         yield f"the {name} is that of {formula.say(a)} alone", False, f"{name}({a}) * ({b})"

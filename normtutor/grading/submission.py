@@ -13,11 +13,12 @@ import numpy as np
 from normtutor.grading.judging import Finding, GraderFailed, Result, Task, judge, printable
 from normtutor.grading.notebook import explained, points, report
 from normtutor.grading.sandbox import Limits, Sandbox, parsed
-from normtutor.grading.tasks import tasks_of
+from normtutor.grading.tasks import PROJECT, tasks_of
 from normtutor.grading.wall import Wall
 
 LARGEST_NOTEBOOK = 50_000_000  # bytes: plots are large
 MOST_CELLS = 1000
+MOST_CODE = 2_000_000  # characters in all of them
 MOST_PARTS = 2_000_000  # lists, dictionaries and commas in it
 LONGEST_EXPLANATION = 3000  # characters that a report repeats
 
@@ -49,7 +50,10 @@ class Grade(NamedTuple):
 
 
 def code_cells(path: Path) -> list[str]:
-    """The sources of a notebook's code cells, in any format that Jupyter has had since 2011."""
+    """The sources of a notebook's code cells, in any format that Jupyter has had since 2011.
+
+    In a file of Python a line that begins with ``# %%`` begins a cell.
+    """
     name = printable(path.name)
     try:
         if not is_file(path):  # another student's notebook perhaps, or a pipe that never ends
@@ -57,15 +61,11 @@ def code_cells(path: Path) -> list[str]:
         if path.stat().st_size > LARGEST_NOTEBOOK:
             size = f"{LARGEST_NOTEBOOK // 10**6} MB"
             raise Unreadable(f"{name} is larger than {size}: hand it in without its outputs")
-        notebook = parsed(path.read_bytes(), MOST_PARTS)
-        cells = notebook.get("cells")
-        if cells is None:  # format 3 and before
-            cells = [cell for sheet in notebook["worksheets"] for cell in sheet["cells"]]
-        sources = [
-            "".join(cell.get("source", cell.get("input")) or "")
-            for cell in cells
-            if isinstance(cell, dict) and cell["cell_type"] == "code"
-        ]
+        if path.suffix == ".py":
+            text = path.read_text(encoding="utf-8-sig")
+            sources = re.split(r"^(?=# %%)", text, flags=re.MULTILINE)
+        else:
+            sources = _of_notebook(parsed(path.read_bytes(), MOST_PARTS))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, Unreadable):
             raise
@@ -73,7 +73,36 @@ def code_cells(path: Path) -> list[str]:
         raise Unreadable(f"{name} is not a notebook: {why}") from error
     if len(sources) > MOST_CELLS:
         raise Unreadable(f"{name} has more than {MOST_CELLS} code cells")
+    if sum(map(len, sources)) > MOST_CODE:
+        raise Unreadable(f"{name} has more than {MOST_CODE} characters of code")
     return sources
+
+
+def _of_notebook(notebook: Any) -> list[str]:
+    cells = notebook.get("cells")
+    if cells is None:  # format 3 and before
+        cells = [cell for sheet in notebook["worksheets"] for cell in sheet["cells"]]
+    return [
+        "".join(cell.get("source", cell.get("input")) or "")
+        for cell in cells
+        if isinstance(cell, dict) and cell["cell_type"] == "code"
+    ]
+
+
+def gathered(notebooks: Sequence[Path]) -> str:
+    """The file of a project from exercises notebooks: what they import, and each task's answer."""
+    cells = [source for path in notebooks for source in code_cells(path)]
+    lines = {line for source in cells for line in source.splitlines()}
+    imports = sorted(line for line in lines if re.match(r"(import|from) (?!normtutor)\w", line))
+    blocks: dict[str, list[str]] = {}
+    for task in tasks_of(PROJECT):
+        begins = re.compile(rf"^(def|class) {task.name}\b", re.MULTILINE)
+        source = next((source for source in cells if begins.search(source)), None)
+        if source is not None:
+            blocks.setdefault(source.strip(), []).append(f"# %% {task.id} {task.title}")
+    parts = ["\n".join(imports)]
+    parts += ["\n".join([*heads, source]) for source, heads in blocks.items()]
+    return "\n\n\n".join(parts) + "\n"
 
 
 def is_file(path: Path) -> bool:
@@ -82,7 +111,9 @@ def is_file(path: Path) -> bool:
 
 
 def chapter_of(path: Path) -> str:
-    """The chapter that a file's name begins with."""
+    """The chapter that a file's name begins with; the project where it ends in my_norms."""
+    if path.stem.endswith(PROJECT):
+        return PROJECT
     match = re.match(r"\d\d", path.name)
     if not match:
         raise ValueError(

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from attacks import HOSTILE
 
-from normtutor.grading import TASKS, classes, judge, notebook, roster, sandbox
+from normtutor.grading import TASKS, answers, classes, judge, notebook, roster, sandbox
 from normtutor.grading.__main__ import main
 from normtutor.grading.judging import GraderFailed
 
@@ -142,7 +142,8 @@ def test_points_for_explanations_are_entered_and_merged(collected, capsys):
         (("raise ValueError",), "graded", 0),
     ],
 )
-def test_each_kind_of_failure_has_its_exit_code(tmp_path, cells, state, code):
+def test_each_kind_of_failure_has_its_exit_code(tmp_path, monkeypatch, cells, state, code):
+    monkeypatch.setattr(answers, "PATIENCE", 1000)  # by the clock, which a busy machine moves
     folder, out = tmp_path / "in", tmp_path / "out"
     hand_in(folder / "02_a.ipynb", RIGHT)
     path = hand_in(folder / "02_b.ipynb", *(cells or ()))
@@ -524,6 +525,7 @@ BROKEN = {  # what is in the file, and the state
 def test_a_class_with_broken_missing_and_hostile_submissions_loses_nobody(tmp_path, monkeypatch):
     """The same with sixty, five, two and one was played through by hand."""
     monkeypatch.setattr(sandbox, "NAP", 0.5)
+    monkeypatch.setattr(answers, "PATIENCE", 20)
     folder, out = tmp_path / "in", tmp_path / "out"
     honest, missing = [f"honest {i}" for i in range(3)], ["missing 1", "missing 2"]
     for name in honest:

@@ -68,6 +68,18 @@ def test_a_statistic_in_float32_is_good_enough_for_an_rms_norm():
     assert examined(TASKS["05.2"], answer).score == TASKS["05.2"].points
 
 
+def test_a_buffer_may_be_moved_in_place():
+    class Moved(SOLUTIONS["03.3"]["torch"]):
+        def forward(self, x):
+            y = x / torch.sqrt(self.running_mean_square + self.eps)
+            if self.training:
+                batch = (x.detach() ** 2).mean((0, 1))
+                self.running_mean_square.lerp_(batch, 1 - self.alpha)
+            return y
+
+    assert examined(TASKS["03.3"], Moved).score == TASKS["03.3"].points
+
+
 def test_every_task_has_a_right_answer_in_three_styles():
     code = {task.id for task in TASKS.values() if task.kind in ("implement", "repair")}
     assert code ^ SOLUTIONS.keys() == set(), "@solves of coursework_solutions.py and TASKS differ"

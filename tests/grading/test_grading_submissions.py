@@ -28,6 +28,13 @@ from normtutor.grading.submission import (
 
 QUICK = Limits(seconds=0.5, total_seconds=5.0, megabytes=512)
 
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """What computes is stopped by what it computes: no clock, which a busy machine would move."""
+    monkeypatch.setattr(answers, "PATIENCE", 1000)
+
+
 RIGHT = """
 import numpy as np
 from normtutor.grading import check
@@ -128,8 +135,8 @@ HARMLESS_TO_OTHERS = {
 
 @pytest.mark.parametrize("attack", HARMLESS_TO_OTHERS)
 def test_an_attack_earns_nothing_and_breaks_nothing(tmp_path, monkeypatch, attack):
-    if "sleeps" not in attack:  # what computes is stopped by what it computes, not by the clock
-        monkeypatch.setattr(answers, "PATIENCE", 1000)
+    if "sleeps" in attack:
+        monkeypatch.setattr(answers, "PATIENCE", 20)
     scores, _ = graded(tmp_path, HARMLESS_TO_OTHERS[attack])
     # Who changes what answers travel with loses the points of the own right answer as well.
     assert scores == {"02.2": 0, "02.3": 0 if attack.startswith("changes") else 3}
@@ -184,7 +191,6 @@ def test_time_is_that_of_computing_so_that_a_busy_machine_costs_nobody_points(mo
         while True:
             pass
 
-    monkeypatch.setattr(answers, "PATIENCE", 10_000)
     waiting = answers.call(lambda: time.sleep(0.8) or 1, (), 0.5)
     assert waiting["value"] == {"integer": 1}
     assert "did not finish within 0.5 seconds" in answers.call(forever, (), 0.5)["error"]
@@ -194,8 +200,7 @@ def test_time_is_that_of_computing_so_that_a_busy_machine_costs_nobody_points(mo
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what a process has computed")
-def test_a_stubborn_submission_is_killed_for_what_it_computes(tmp_path, monkeypatch):
-    monkeypatch.setattr(answers, "PATIENCE", 10_000)
+def test_a_stubborn_submission_is_killed_for_what_it_computes(tmp_path):
     limits = Limits(seconds=0.5, total_seconds=1.0, megabytes=512, start_seconds=200.0)
     _, found = graded(tmp_path, STUBBORN, limits=limits)
     assert found.stopped[0] == "the submission did not finish in time"

@@ -28,6 +28,9 @@ TASKS: dict[str, Task] = {
     for task in module.TASKS
 }
 
+#: The file that may hold a student's code for chapters 2 to 8, and what it is called as a chapter.
+PROJECT = "my_norms"
+
 
 def task_named(id: str) -> Task:
     """Look up a task."""
@@ -37,9 +40,12 @@ def task_named(id: str) -> Task:
 
 
 def tasks_of(chapter: str) -> list[Task]:
-    """The tasks of one chapter: "02"."""
+    """The tasks of one chapter: "02"; those of the project are all that ask for code."""
     found = [task for task in TASKS.values() if task.id.split(".")[0] == chapter]
+    if chapter == PROJECT:
+        code = [task for task in TASKS.values() if task.kind in ("implement", "repair")]
+        return [task for task in code if task.id >= "02"]
     if not found:
-        chapters = sorted({id.split(".")[0] for id in TASKS})
+        chapters = [*sorted({id.split(".")[0] for id in TASKS}), PROJECT]
         raise ValueError(f"there is no chapter {chapter!r}; there are {', '.join(chapters)}.")
     return found

@@ -158,6 +158,16 @@ NARROW = (
 )
 
 
+SHIFTS = "ε is added after the division: it shifts every output"  # by less than a float16 can show
+HALF = replace(
+    RMS,
+    more={
+        **{words: text for words, text in RMS.more.items() if words != SHIFTS},
+        "ε does not act, and next to small activations it is what counts": "eps = 0",
+    },
+)
+
+
 def _compare_half(answer: Any, scale: float, rng: Rng) -> None:
     x = (scale * rng.normal(0.2, 1.0, (3, 4, 64))).astype(np.float16)
     weight = weights(rng, 64).astype(np.float16)
@@ -168,7 +178,7 @@ def _compare_half(answer: Any, scale: float, rng: Rng) -> None:
         "eps": eps,
     }
     right = rms_norm(*wide.values())
-    value, slips = answer(x, weight, eps), RMS.known("y", **wide)
+    value, slips = answer(x, weight, eps), HALF.known("y", **wide)
     compare(value, (right,), ("y",), slips=slips, tolerance=4e-3, dtype="float16")
 
 
