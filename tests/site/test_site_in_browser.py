@@ -471,6 +471,12 @@ def test_very_long_contents_show_their_groups_and_open_the_one_that_is_read(visi
     expect(page.locator(".bd-toc-nav")).not_to_have_class(re.compile("grouped"))
 
 
+def test_the_contents_stay_within_their_column(visit):
+    """A message with a long name once widened them, and its end was cut off."""
+    column = visit("book/questions").locator(".bd-sidebar-secondary")
+    assert column.evaluate("column => column.scrollWidth - column.clientWidth") <= 1
+
+
 def test_who_has_a_problem_lands_at_the_symptoms_and_sees_the_way_to_the_messages(visit):
     page = visit("book/index")
     page.get_by_role("link", name="Something is wrong with my model").click()
