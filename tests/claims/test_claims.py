@@ -71,6 +71,7 @@ def test_an_entry_says_what_a_reader_needs(name):
     assert claim.words.endswith(".") and len(claim.words) <= 130, "one sentence, in 130 characters"
     assert not re.search(r"[`{}$*]", claim.words), "the claim's own words are plain text"
     assert claim.met, "say where readers meet it"
+    assert verdict != "open" or not claim.scope, "what is undecided reaches nowhere"
     answers = {finding.agrees for finding in findings(name)}
     assert (verdict == "open") == (
         any(isinstance(item, Unsettled) for item in evidence)

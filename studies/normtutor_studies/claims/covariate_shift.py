@@ -265,7 +265,6 @@ def dimension_and_gradient() -> Evidence:
     met=f"{REVIEW}, and {TUTORIALS} since {{cite:t}}`santurkar2018`",
     place=Place(CHAPTER, "Third explanation: a smoother loss"),
     recorded="open",
-    scope="at our scale",
     answer="It does smooth the loss; whether that is why networks learn faster is undecided.",
     condition="At the same learning rate the largest curvature is much smaller with "
     "BatchNorm, whether or not one allows for the weights' scale. But at equal "

@@ -64,7 +64,7 @@ def deciding(evidence: Evidence) -> str:
     """The number that decides, in a line of plain text: the first one that is not as claimed.
 
     If all are as claimed it is the first. Of an open claim it is the first that decides nothing, or
-    after "so far" one that does not decide alone.
+    one that does not decide alone.
     """
     findings = [item for item in evidence if isinstance(item, Finding) and item.claimed is not None]
     if not findings:
@@ -73,9 +73,7 @@ def deciding(evidence: Evidence) -> str:
     against = [finding for finding in findings if finding.agrees is False]
     first = against + undecided if verdict_of(evidence) == PARTLY else undecided + against
     one = (first or findings)[0]
-    partial = not undecided and any(isinstance(item, Unsettled) for item in evidence)
-    line = f"{plain_text(one.what)}: {one.number}; by the claim: {one.prediction}"
-    return f"so far: {line}" if partial else line
+    return f"{plain_text(one.what)}: {one.number}; by the claim: {one.prediction}"
 
 
 def plain_text(markdown: str) -> str:
@@ -143,7 +141,8 @@ def entry(judged: Judged, on_site: bool = True) -> str:
             "",
             claim.condition,
             "",
-            f"**The number that decides:** {escape(deciding(evidence), quote=False)}.",
+            f"**{'So far' if verdict == OPEN else 'The number that decides'}:** "
+            f"{escape(deciding(evidence), quote=False)}.",
             "",
             *([f"**What would decide it:** {would_decide(evidence)}", ""] * (verdict == OPEN)),
             "**Run it**",
