@@ -5,6 +5,7 @@ bars: the page, a colon, and some words of the section's title or its page's; no
 section of the page. A result that is about the subject, and no answer, does not count.
 """
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,9 @@ ASK = """async (queries) => {
   }
   return found;
 }"""
+TITLES = """() => Object.values(JSON.parse(window.searchIndexText).storedFields)
+  .filter(({ kind, title }) => title && kind !== "api" && kind !== "work")
+  .map(({ title }) => title)"""
 SECTIONS = """() => Object.values(JSON.parse(window.searchIndexText).storedFields)
   .map(({ address, page, title }) => [`/${address.split("#")[0]}`, `${title} ${page}`])"""
 
@@ -101,6 +105,20 @@ def test_every_section_that_should_be_found_exists(page):
         if not any(section.is_at(*one) for one in sections)
     ]
     assert gone == []
+
+
+@needs_chromium
+def test_a_title_finds_its_section_first(page):
+    """The guide once came eighth for its own title."""
+    titles = sorted({re.sub(r"^[\d.]+ ", "", title) for title in page.evaluate(TITLES)})
+    assert len(titles) > 400
+    first = [results[0][1] if results else "" for results in page.evaluate(ASK, titles)]
+    lost = [
+        f"{title}: {found}"
+        for title, found in zip(titles, first, strict=True)
+        if not re.match(rf"([\d.]+ )?{re.escape(title.rstrip('s'))}s?( |$)", found)
+    ]
+    assert lost == []
 
 
 @needs_chromium

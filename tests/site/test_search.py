@@ -179,6 +179,13 @@ def test_the_section_of_just_this_title_comes_first():
     assert ranked(records, "layernorm")[0] == "Does LayerNorm center?"  # a name, and no title
 
 
+def test_a_title_of_words_that_say_nothing_is_found():
+    titles = ("What to do", "What BatchNorm does", "Norms")
+    records = [record(number, title, "") for number, title in enumerate(titles)]
+    assert ranked(records, "what to do") == ["What to do"]
+    assert ranked(records, "what to be") == ranked(records, "  ") == []
+
+
 def test_a_verdict_is_no_low_precision():
     """Ten of twelve results for "fp32 mixed precision" were claims with the verdict "half"."""
     half, precision, single = tokens("half", "half precision", "fp32")

@@ -164,9 +164,10 @@
     const [{ size }, title] = [new Set(tokens(question)), inFull(question)];
     const exact = (one) => one.kind !== "api" && inFull(one.title) === title;
     const score = (one) => one.score * (0.25 + new Set(one.queryTerms).size / size);
-    return index
-      .search(question, SEARCH)
-      .map((one) => ({ ...one, exact: exact(one), score: score(one) }))
+    // All words of "What to do" say nothing; a title it is all the same.
+    const found = size ? index.search(question, SEARCH) : index.search(index.constructor.wildcard).filter(exact);
+    return found
+      .map((one) => ({ ...one, exact: exact(one), score: size ? score(one) : 0 }))
       .sort((one, other) => other.exact - one.exact || other.score - one.score);
   }
 
