@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 STATIC = ROOT / "book" / "_static"
 SCRIPTS = STATIC / "interactive"
 FIGURES = sorted(path.stem for path in SCRIPTS.glob("*.js") if "customElements" in path.read_text())
+# These have a page of their own, no cell around them, and tests of their own.
+ON_PAGES = ("inspector", "playground")
 
 
 @pytest.fixture
@@ -708,8 +710,7 @@ def without_a_place(style: str) -> list[str]:
         f"nt-{name}: {need}"
         for name in FIGURES
         for need in needs
-        # The playground has a page of its own, and no cell around it.
-        if not (name == "playground" and need in needs[2:])
+        if not (name in ON_PAGES and need in needs[2:])
         and not any(re.search(rf"nt-{name}\b", names) and need in rule for names, rule in rules)
     ]
 
@@ -775,8 +776,7 @@ def test_a_picture_on_a_phone_and_with_a_finger(show, name):
 
 # Figures that draw what a cell gives them; the others compute their numbers in the page.
 WITH_DATA = {"wiring": drawn_wirings}
-# The playground has a page of its own, and tests of its own.
-ON_CHAPTERS = [name for name in FIGURES if name != "playground"]
+ON_CHAPTERS = [name for name in FIGURES if name not in ON_PAGES]
 
 
 def body_of(name: str) -> str:

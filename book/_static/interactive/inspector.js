@@ -348,7 +348,7 @@ export function draw(found, differs) {
 
 const link = (words, section) => make("a", { href: SECTIONS[section] }, words);
 
-function table(found, differs) {
+function table(found, differs, name) {
   const cell = (norm, field, words) => make("td", {}, differs?.get(norm)?.includes(field) ? make("mark", {}, words) : words);
   let last = null;
   const rows = normsOf(found).flatMap(({ norm, block }) => {
@@ -363,7 +363,7 @@ function table(found, differs) {
       cell(norm, "gamma", norm.gamma || "none"), cell(norm, "bias", norm.bias ? "yes" : "no"))];
   });
   const heads = ["Place", "Norm", "ε", "Over", "γ", "β"];
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of its norms" }, make("table", {},
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, make("table", {},
     make("thead", {}, make("tr", {}, ...heads.map((word) => make("th", { scope: "col" }, word)))), make("tbody", {}, ...rows)));
 }
 
@@ -517,7 +517,7 @@ class Inspector extends InteractiveFigure {
     this.places[i].replaceChildren(
       make("h3", {}, name), make("p", {}, `Class ${found.entry.class}, type ${found.type}. ${biases} `, ...more.flatMap((one, n) => (n ? [", ", one] : [one]))),
       ...notes.map((words) => make("p", { class: "problem" }, words)),
-      draw(found, differs), make("h4", {}, "Its norms"), table(found, differs),
+      draw(found, differs), make("h4", {}, "Its norms"), table(found, differs, `Norms of ${name}${i ? ", the model beside" : ""}`),
       make("h4", {}, "What to watch"), make("ul", { class: "said" }, ...traps(found, this.models[i] === PASTED).map(([words, section]) => make("li", {}, `${words} `, link("Why", section)))),
     );
     return undefined;
@@ -528,8 +528,8 @@ class Inspector extends InteractiveFigure {
   }
 
   restore({ a, b }) {
-    const known = this.census ? [...this.published.keys(), ...Object.keys(this.census.decoders), ""] : [a, b];
-    this.models = [oneOf(known, a, this.models[0]), oneOf(known, b, this.models[1])];
+    const known = this.census ? [...this.published.keys(), ...Object.keys(this.census.decoders)] : [a, b].filter(Boolean);
+    this.models = [oneOf(known, a, this.models[0]), oneOf([...known, ""], b, this.models[1])];
   }
 }
 
