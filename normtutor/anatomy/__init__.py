@@ -108,7 +108,7 @@ def norms_of(model: Any, inputs: Any = None) -> Norms:
     numbers = re.compile("|".join(rf"^{start}\d+\." for start in starts) or "$^")
     placed: set[str] = set()
     short = partial(numbers.sub, "")
-    streams, entered, wide = 1, 0, 0  # what enters a layer, in numbers, and its last axis
+    streams, entered = 1, 0  # what enters a layer, in numbers
 
     def make(call: Call, place: str, branch: str, width: int) -> Norm:
         nonlocal streams
@@ -123,7 +123,7 @@ def norms_of(model: Any, inputs: Any = None) -> Norms:
             # A norm reads one stream, or each as a part of its input.
             apart = read.shape[-1] // read.cells
             streams = max(streams, entered // torch.Size(read.shape).numel() * max(apart, 1))
-        over = {"over": _over(read, place, width, length, wide)}
+        over = {"over": _over(read, place, width, length, "expert" in call.name)}
         return Norm(short(call.name), place, branch, **read.known | over)
 
     blocks: dict[tuple[str, tuple[Step, ...]], list[int]] = {}
@@ -135,7 +135,7 @@ def norms_of(model: Any, inputs: Any = None) -> Norms:
             begin = graph.node(entering.grad_fn)
             sinks.append((graph.node(leaving.grad_fn), begin))
             ways = graph.between(begin, sinks[-1][0], layer.start)
-            entered, wide = entering.numel(), entering.shape[-1]
+            entered = entering.numel()
             tokens = entering.shape[1] if entering.ndim == 3 else length
             inside = [call for call in calls if layer.holds(call)]
             steps = _steps(graph, inside, ways, tokens, short, make)

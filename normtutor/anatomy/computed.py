@@ -121,8 +121,8 @@ def _eps(ratio: Callable[[float], float], variance: float) -> float | None:
     return float(f"{eps:.3g}") if abs(again / eps - 1) < 2e-2 else None
 
 
-def _over(found: Computed, place: str, width: int, length: int, stream: int) -> str:
-    """Say what shares a statistic, where a head is so wide, and the stream; 0 for unknown."""
+def _over(found: Computed, place: str, width: int, length: int, expert: bool) -> str:
+    """Say what shares a statistic; several experts' results for one token are no heads."""
     if not found.cells:
         return found.known.get("over", "?")
     last = len(found.shape) - 1
@@ -133,6 +133,5 @@ def _over(found: Computed, place: str, width: int, length: int, stream: int) -> 
     if found.cells < found.shape[-1]:
         return "group"
     several = torch.Size(found.shape).numel() > length * found.cells
-    # Several experts' results for one token are as wide as the stream, and no heads.
-    heads = several and found.shape[-1] != stream
+    heads = several and not expert
     return "head" if heads and place in ("inner", "v", "latent") else "token"
