@@ -115,7 +115,9 @@ def saved_rates(losses, margin=0.25):
         {"build": b, "depth": 12, "scale": s, "learning_rate": r, "validation": loss}
         for (b, s, r), loss in losses.items()
     ]
-    return Saved("text_stability_rates", {"margin": margin}, ({"seed": 0, "records": records},))
+    environment = {"versions": {}, "data": {}}
+    run = {"seed": 0, "records": records, "environment": environment, "cpu_seconds": 0.0}
+    return Saved("text_stability_rates", {"margin": margin}, (run,))
 
 
 def test_a_rate_works_if_it_comes_near_the_best_of_any_build():
