@@ -65,6 +65,8 @@ def readable(wall: Any, withheld: Sequence[str]) -> list[tuple[str, int]]:
     trees = {os.path.realpath(place) for place in places if os.path.exists(place)}
     packages = [path for tree in trees for path in packages_below(tree)]
     away = {str(HERE.parent)}
+    if (HERE.parents[1] / "tests").is_dir():  # a checkout, with the solutions of the tests
+        away.add(str(HERE.parents[1]))
     for path in packages:
         name = os.path.basename(path)  # with a "~" in front pip keeps what it could not remove
         if name.startswith("~") or re.split("[-.]", name)[0] in withheld:

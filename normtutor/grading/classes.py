@@ -96,7 +96,11 @@ def record_of(
 
     ``died`` is what ended the process that should have done so.
     """
-    path, tasks, hidden = Path(student.identifier), list[Task](), list[str]()
+    (path, *_), tasks, hidden = (
+        [*student.files, Path(student.identifier)],
+        list[Task](),
+        list[str](),
+    )
     state, failure = "graded", ""
     try:
         if settings.chapter:  # a row of zeros needs the tasks, too

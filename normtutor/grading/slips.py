@@ -130,7 +130,7 @@ def singles(formula: Formula) -> list[Slip]:
 def pairs(formula: Formula) -> list[Slip]:
     """The slips of two places, of those that are frequent."""
     return _compiled(
-        (f"{one}; and {two}", 3, changed)
+        (f"{one}; and {two}", 3 + first + second, changed)
         for text in forms(formula.text)
         for one, first, steps in _changes(formula, parsed(text))
         if first < 2
@@ -337,7 +337,7 @@ def around(
         return lambda x, weight=1, bias=0: run(x=x, weight=weight, bias=bias, eps=eps)["y"]
 
     for known in norm.slips(lambda run: (formula(norm=made(run), **given)[output],)):
-        if known.rank == 3:
+        if known.rank >= 3:
             break
         words = known.words.removeprefix("in y: ")
         if words != "the sign of y is wrong":

@@ -272,6 +272,7 @@ def as_gradescope(found: Grade) -> dict[str, Any]:
         task = result.task
         if task.kind == "explain":
             continue
+        seen = "after_due_date" if task.kind == "predict" else "visible"  # who guesses on hands in
         tests.append(
             {
                 "number": task.id,
@@ -281,7 +282,7 @@ def as_gradescope(found: Grade) -> dict[str, Any]:
                 "status": "passed" if result.score == task.points else "failed",
                 "output": report(result),
                 "output_format": "text",
-                "visibility": "after_published" if task.id in found.hidden else "visible",
+                "visibility": "after_published" if task.id in found.hidden else seen,
             }
         )
     texts = [f"{id}\n{quoted(text)}" for id, text in found.texts.items()]

@@ -180,6 +180,37 @@ news of a folder: import fcntl, os; fcntl.fcntl(os.open('.', 0), 1026, 2)
 a pipe of the largest size: import fcntl, os; fcntl.fcntl(os.pipe()[0], 1031, 1 << 20)
 a priority of its own: import os; os.setpriority(os.PRIO_PROCESS, 0, 1)
 a session of its own: import os; os.setpgid(0, 0)
+the checks by machine code: import ctypes, mmap; m = mmap.mmap(-1, 4096, prot=7)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(m)); p = (base + 64).to_bytes(8, 'little')
+    m.write(b'\x48\xbf' + p + b'\x31\xf6\xb8\x02\x00\x00\x00\x0f\x05\xc3'); m.seek(64)
+    m.write(b'{package}/grading/judging.py' + bytes(1))
+    assert ctypes.CFUNCTYPE(ctypes.c_long)(base)() >= 0
+the checks by a newer call: import ctypes
+    assert ctypes.CDLL(None).syscall(437, -100, b'{package}/grading/judging.py', bytes(24), 24) >= 0
+the checks by a pickle: import pickle
+    pickle.loads(b'cbuiltins\nopen\n(S"{package}/grading/judging.py"\ntR.')
+the checks by torch.load: import torch; torch.load('{package}/grading/judging.py')
+the checks in a cache of lines:
+    import linecache; assert linecache.getlines('{package}/grading/judging.py')
+another student's notebook in an archive: import os, tarfile
+    tarfile.open('a.tar', 'w', dereference=True).add('{scene}/02_other.ipynb')
+a file out of an archive: import io, tarfile; b = io.BytesIO()
+    t = tarfile.open(fileobj=b, mode='w')
+    i = tarfile.TarInfo('../../../../..{scene}/new'); i.size = 1; t.addfile(i, io.BytesIO(b'x'))
+    t.close(); b.seek(0); tarfile.open(fileobj=b).extractall('.', filter='fully_trusted')
+another submission's folder: import glob, os
+    assert [p for p in glob.glob('/tmp/submission-*') if p != os.getcwd()]
+the grader by its threads: open('/proc/{judge}/task/{judge}/mem', 'rb')
+the grader's descriptors: import os; os.listdir('/proc/{judge}/fd')
+a file that cannot be removed: import fcntl, os; d = os.open('a', os.O_RDWR | os.O_CREAT)
+    fcntl.ioctl(d, 0x40086602, b'\x10' + bytes(7))
+a signal to everybody: import os; os.kill(-1, 0)
+a signal by a timer: import ctypes, struct; t = ctypes.c_int()
+    e = struct.pack('QiiiQQQ', 0, 9, 4, {judge}, 0, 0, 0)
+    assert ctypes.CDLL(None).syscall(222, 0, e, ctypes.byref(t)) == 0
+the processor before all others: import os; os.sched_setscheduler(0, 1, os.sched_param(1))
+a child with flags of its own:
+    import ctypes; assert ctypes.CDLL(None).syscall(56, 17, 0, 0, 0, 0) > 0
 a core of its memory: import resource; resource.setrlimit(resource.RLIMIT_CORE, (1, 1))
 """
 
@@ -230,6 +261,32 @@ endless folders: import os
     for i in iter(int, 1): os.makedirs('/'.join('ab') + str(os.urandom(8)))
 endless files:
     for i in range(10**9): open(str(i), 'wb').write(bytes(10**6))
+files that are mapped and removed: import mmap, os
+    def filled():
+        f = open('m', 'wb+'); f.truncate(40_000_000); m = mmap.mmap(f.fileno(), 40_000_000)
+        f.close(); os.remove('m'); m[:] = bytes(40_000_000); return m
+    kept = [filled() for _ in iter(int, 1)]
+printing threads: import threading
+    def talk():
+        while True: print('x' * 10_000)
+    for _ in range(50): threading.Thread(target=talk, daemon=True).start()
+waiting for the disk: import os; d = os.open('f', os.O_RDWR | os.O_CREAT)
+    while True: os.pwrite(d, b'x', 0); os.fsync(d)
+a number of many digits: prediction_02_1 = 10**4000
+a shape that is none: import sys
+    def layer_norm_dx(*a):
+        f = sys._getframe(1)
+        while 'request' not in f.f_locals: f = f.f_back
+        q, w = f.f_locals['request']['question'], f.f_locals['writer']
+        w.write(b'{"value": {"array": "AAAA", "dtype": "bool", "shape": [-1, "3", 1e308], "of": 1},'
+                b'"changed": {"a": 1}, "missing": ["x"], "question": "%s"}\n' % q.encode())
+        w.flush()
+alarms without end: import signal; signal.signal(signal.SIGALRM, lambda *a: None)
+    signal.setitimer(signal.ITIMER_REAL, 1e-5, 1e-5)
+an end in a destructor: import builtins, os
+    class E: __del__ = lambda e: os._exit(0)
+    builtins.kept = E()
+    def layer_norm_dx(*a): del builtins.kept
 an empty shape: import numpy as np
     def layer_norm_dx(*a): return np.zeros((0, 2**62))
 what equals everything:

@@ -121,7 +121,7 @@ def test_the_variant_on_the_page_works(tmp_path, answer, points):
     assert main(["grade", str(path), *own, "--gradescope", str(results)]) == 0
     tests = {test["number"]: test for test in json.loads(results.read_text())["tests"]}
     assert (tests["02.1"]["score"], tests["02.1"]["max_score"]) == (points, 2)
-    assert tests["02.1"]["visibility"] == "visible"
+    assert tests["02.1"]["visibility"] == "after_due_date"  # it is a prediction
 
 
 def test_the_commands_on_the_page_have_the_options_they_use(capsys):

@@ -381,6 +381,15 @@ for i in range(9):
     os.remove(f"a{i}")
 time.sleep(60)
 """
+MAPPED = """
+import mmap, os, time
+file = open("a", "wb+")
+file.truncate(400_000)
+kept = mmap.mmap(file.fileno(), 400_000)
+file.close()
+os.remove("a")
+time.sleep(60)
+"""
 THREADS = """
 import threading, time
 threading.stack_size(65536)
@@ -394,6 +403,7 @@ time.sleep(60)
     ("cell", "words"),
     [
         (REMOVED, "wrote too much"),  # what is removed and still open is in no folder
+        (MAPPED, "wrote too much"),  # nor is what is closed as well, and still mapped
         ("import time\nfor i in range(99): open(f'a{i}', 'w')\ntime.sleep(60)", "wrote too much"),
         (TALK, "wrote too much"),  # whoever talks all the time is looked at all the same
         (THREADS, "too many threads"),
@@ -512,6 +522,7 @@ def test_an_exception_that_takes_forever_to_show_stops_nothing():
 def test_the_key_is_withheld_in_every_packages_folder_below_a_readable_tree(whole, tmp_path):
     folders = [tmp_path / p for p in ("lib/python3.1/site-packages", "lib/a/b/c/dist-packages")]
     keys = [f / k for f in folders for k in ("normtutor/key.py", "normtutor-0.2-py3.egg/key.py")]
+    keys.append(folders[0] / "~ormtutor" / "key.py")  # pip leaves it where it could not remove
     others = [tmp_path / "lib" / "other.py", *(folder / "numpy" / "a.py" for folder in folders)]
     for path in (*keys, *others):
         path.parent.mkdir(parents=True) if not path.parent.exists() else None

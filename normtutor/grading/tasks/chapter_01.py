@@ -54,6 +54,9 @@ EVALUATION = Formula(
         ),
         "the gradient of γ uses x̂ with this batch's statistics; in evaluation x̂ is made with the "
         "running ones": BATCH + "grad_weight = total(grad_y * hat)",
+        "this batch's variance stands where the running one belongs": (
+            "inverse = 1 / root(mean((x - mean(x)) ** 2) + eps)"
+        ),
         "the gradients of γ and β are means over the batch; the loss sums over it": (
             "grad_weight = mean(grad_y * x_hat); grad_bias = mean(grad_y)"
         ),

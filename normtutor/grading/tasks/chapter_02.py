@@ -51,7 +51,8 @@ DX = Formula(
     alike=("g x_hat",),
     more={
         "the path through the mean is missing": "through_mean = 0",
-        "the path through the variance is missing": "through_variance = 0",
+        "the path through the variance is missing. (The mean of g·x̂ is not the product of the two "
+        "means: that of x̂ is 0.)": "through_variance = 0",
         "mean and variance are taken as constants; both depend on x": "grad_x = inverse * g",
         "a 1 stands where the mean of g belongs": "through_mean = 1",
         "the means run over the batch; LayerNorm's statistics belong to one token": "axes = (0, 1)",
@@ -129,6 +130,15 @@ MERGED = Formula(
             "variance = within"
         ),
         "the two means count alike; a longer chunk must count more": "mean = (mean_a + mean_b) / 2",
+        "each mean is weighed by the other chunk's number": (
+            "mean = (n_b * mean_a + n_a * mean_b) / n"
+        ),
+        "each variance is weighed by the other chunk's number": (
+            "within = (n_b * var_a + n_a * var_b) / n"
+        ),
+        "from mean_a it steps away from mean_b, not towards it": (
+            "mean = mean_a - (mean_b - mean_a) * n_b / n"
+        ),
         "the variances inside the chunks count alike; a longer chunk must count more": (
             "within = (var_a + var_b) / 2"
         ),

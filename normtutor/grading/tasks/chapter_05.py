@@ -87,6 +87,7 @@ SHARE = Formula(
         "close: the share that is missing is ε/(ψ + ε), not ε/ψ. Which of the two did you solve?": (
             "psi = eps / share"
         ),
+        "the larger the share, the smaller ψ must be; this one grows": "psi = eps * share",
         "share and 1 − share are exchanged": "share = 1 - share",
         "ψ is a root mean square and cannot be negative": "psi = -eps * (1 - share) / share",
         "share is a fraction: 1 % comes in as 0.01": "share = share / 100",

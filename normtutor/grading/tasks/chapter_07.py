@@ -94,6 +94,13 @@ ADD_NORM = Formula(
             "grad_x = (grad_h + through_norm) / 2; grad_branch = (grad_h + through_norm) / 2"
         ),
         "γ is missing in the path through the norm": "g = grad_y",
+        "γ multiplies the finished gradient; it belongs to g, and so into both means": (
+            "free = grad_y - mean(grad_y) - h_hat * mean(grad_y * h_hat); "
+            "through_norm = weight * inverse * free"
+        ),
+        "h stands where ĥ belongs in the path through the variance, both times": (
+            "through_variance = h * mean(g * h)"
+        ),
         "γ gets the stream's gradient as well; the stream does not pass through γ": (
             "grad_weight = total((grad_y + grad_h) * h_hat)"
         ),
