@@ -265,7 +265,7 @@ def read(name: str, directory: Path) -> Saved:
         mend = (
             _command(name, directory, "--restart")
             if own
-            else "restore it, or install normtutor anew"
+            else "restore it, or install normtutor-studies anew"
         )
         raise ValueError(
             f"the saved run {str(path)!r} is damaged: {error!r}. Mend: {mend}"
