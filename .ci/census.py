@@ -228,7 +228,8 @@ def registered() -> dict[str, list[str]]:
 
 def decoders() -> tuple[dict[str, Decoder], dict[str, str]]:
     """Map the type of each text configuration to its decoder, and every registered type to one."""
-    causal, found = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, {}
+    causal = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    found: dict[str, Decoder] = {}
     texts: dict[str, str] = {}
     for kind, (name, *_) in registered().items():
         text = kind
@@ -295,7 +296,10 @@ def table_of(found: anatomy.Norms, marks: dict[float, str]) -> Table:
     """Write what was read without the numbers of layers; an ε that was set says by which name."""
 
     def norm(one: anatomy.Norm) -> list[Any]:
-        row = [*one._replace(eps=marks.get(one.eps, one.eps))]
+        row: list[Any] = [*one]
+        place = one._fields.index("eps")
+        if one.eps in marks:
+            row[place] = marks[one.eps]
         while row and row[-1] == [*anatomy.Norm._field_defaults.values()][len(row) - 5]:
             row.pop()
         return row

@@ -186,7 +186,8 @@ def _biases(
     model: nn.Module, layers: Sequence[nn.Module]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Which matrices have a bias, and which there are, by their last name, routers left out."""
-    with_bias, weights = {}, {}
+    with_bias: dict[str, None] = {}
+    weights: dict[str, None] = {}
     for layer in layers or [model]:
         for name, module in layer.named_modules():
             router = re.search(r"router|(^|\.)gate(\.|$)", name)

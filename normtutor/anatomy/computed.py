@@ -41,7 +41,7 @@ def _computed(call: Call) -> Computed:
     gains = [p for n, p in own.items() if "bias" not in n]
     given = [*_tensors((call.args, call.kwargs))]
     shape = tuple(given[0].shape)
-    known = {
+    known: dict[str, Any] = {
         "kind": "other",
         "gamma": "γ" if gains else "",
         "bias": any("bias" in n for n in own),

@@ -131,7 +131,7 @@ class _Region:
         ways: Ways,
         first: int,
         last: int,
-        owner: Callable[[int], Call | str],
+        owner: Callable[[int], str],
         length: int,
     ) -> None:
         self.graph, self.first, self.last, self.length = graph, first, last, length
@@ -172,7 +172,7 @@ class _Region:
 
     def branches(self, classes: Mapping[str, str]) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
         names = [name for name in dict.fromkeys(self.owner.values()) if not re.search("norm", name)]
-        below = {name: set() for name in names}
+        below: dict[str, set[str]] = {name: set() for name in names}
         attends: set[str] = set()
         for node, name in self.owner.items():
             above = _reached(node, self.parents)
@@ -186,8 +186,8 @@ class _Region:
             if name in attends:
                 return "attention"
             of_class = classes.get(name, "")
-            mixer = MIXERS.search(name) if name not in ("mixer", "block") else None
-            mixer = mixer or (MIXERS.search(of_class) and not NO_MIXERS.search(of_class))
+            mixer = name not in ("mixer", "block") and bool(MIXERS.search(name))
+            mixer |= bool(MIXERS.search(of_class)) and not NO_MIXERS.search(of_class)
             return "mixer" if mixer else "feed-forward"
 
         return tuple(

@@ -150,7 +150,8 @@ class Norms(NamedTuple):
         lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
         return "\n".join([self.model + (f", {self.streams} streams" * (self.streams > 1)), *lines])
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         return _page(self)
