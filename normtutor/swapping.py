@@ -151,8 +151,7 @@ def swap_norms(
 
     A norm of another kind that takes over γ and β computes another function, and a trained model
     loses by it. BatchNorm in the place of LayerNorm loses less with γ and β fitted: the standard
-    deviation and the mean, per feature, of what LayerNorm put out on a few batches
-    (:mod:`normtutor_studies.experiments.swapped_norms_fitted`).
+    deviation and the mean, per feature, of what LayerNorm put out on a few batches.
 
     Examples
     --------

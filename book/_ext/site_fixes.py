@@ -108,7 +108,7 @@ def list_modules(app: Sphinx, docname: str, source: list[str]) -> None:
     """
 
     def listing(mark: re.Match[str]) -> str:
-        package = Path(app.srcdir, *mark[1].split("."))
+        package = Path(str(import_module(mark[1]).__file__)).parent
         names = [f"{mark[1]}.{path.stem}" for path in sorted(package.glob("[a-z]*.py"))]
         blocks = [f".. automodule:: {name}" for name in names if name not in source[0]]
         return "\n".join(["```{eval-rst}", *blocks, "```"])
@@ -119,8 +119,8 @@ def list_modules(app: Sphinx, docname: str, source: list[str]) -> None:
         blocks = [f".. autofunction:: {name}" for name in names]
         return "\n".join(["```{eval-rst}", f".. py:currentmodule:: {mark[1]}", *blocks, "```"])
 
-    source[0] = re.sub(r"<!-- modules of ([a-z.]+) -->", listing, source[0])
-    source[0] = re.sub(r"<!-- other functions of ([a-z.]+) -->", functions, source[0])
+    source[0] = re.sub(r"<!-- modules of ([a-z._]+) -->", listing, source[0])
+    source[0] = re.sub(r"<!-- other functions of ([a-z._]+) -->", functions, source[0])
 
 
 def load_interactive_figures(

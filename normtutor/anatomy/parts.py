@@ -122,8 +122,10 @@ class Norms(NamedTuple):
     blocks : tuple of Block
     ends : tuple of Norm
         Those outside of the layers.
-    biases, weights : tuple of str
-        The matrices in the layers, by their last name: those with a bias, and all of them.
+    biases : tuple of str
+        The matrices in the layers that have a bias, by their last name.
+    weights : tuple of str
+        All matrices in the layers.
     """
 
     model: str
