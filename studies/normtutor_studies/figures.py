@@ -67,12 +67,16 @@ def curves(
 
 
 def ends(
-    name: str, arms: Sequence[str] | None = None, *, worlds: Sequence[str] | None = None
+    name: str,
+    arms: Sequence[str] | None = None,
+    *,
+    worlds: Sequence[str] | None = None,
+    size: tuple[float, float] | None = None,
 ) -> Figure:
     """Draw the test loss at the end, a dot per seed and a bar at their mean, a panel per world."""
     one = _in(study(name), worlds)
     chosen = list(arms or one.arms)
-    figure, panels = _panels(one)
+    figure, panels = _panels(one, size)
     own = _colours(chosen, None)
     for world, ax in zip(one.worlds, panels, strict=True):
         for at, arm in enumerate(chosen):
@@ -125,10 +129,16 @@ def over(
     return figure
 
 
-def stream(name: str, arm: str, *, worlds: Sequence[str] | None = None) -> Figure:
+def stream(
+    name: str,
+    arm: str,
+    *,
+    worlds: Sequence[str] | None = None,
+    size: tuple[float, float] | None = None,
+) -> Figure:
     """Draw the mean square of the residual stream over layers, before training and after it."""
     one = _in(study(name), worlds)
-    figure, panels = _panels(one)
+    figure, panels = _panels(one, size)
     colours = {"before training": PALETTE["olive"], "after training": PALETTE["indigo"]}
     for world, ax in zip(one.worlds, panels, strict=True):
         runs = one.runs(world.name, arm)
@@ -160,9 +170,10 @@ def _in(one: Study, worlds: Sequence[str] | None) -> Study:
     return replace(one, worlds=[world for world in one.worlds if world.name in worlds])
 
 
-def _panels(one: Study) -> tuple[Figure, list[Axes]]:
+def _panels(one: Study, size: tuple[float, float] | None = None) -> tuple[Figure, list[Axes]]:
     count = len(one.worlds)
-    figure, axes = plt.subplots(1, count, figsize=(1 + 3.6 * count, 3.3), squeeze=False)
+    size = size or (1 + 3.6 * count, 3.3)
+    figure, axes = plt.subplots(1, count, figsize=size, squeeze=False)
     panels = list(axes[0])
     for world, ax in zip(one.worlds, panels, strict=True):
         ax.set_title(TITLES[world.name])
