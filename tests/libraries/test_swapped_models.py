@@ -146,7 +146,8 @@ def test_a_swapped_language_model_generates_and_is_saved(tmp_path):
     again = type(model).from_pretrained(tmp_path)
     assert type(again.model.norm).__name__ == "LlamaRMSNorm"
     with torch.no_grad():
-        assert again(IDS).logits.equal(model(IDS).logits)
+        # On some processors torch.rsqrt, which Llama takes, is not 1 / torch.sqrt in every bit.
+        torch.testing.assert_close(again(IDS).logits, model(IDS).logits)
 
 
 # How to build it, the size of its images, how many norms.
