@@ -1,9 +1,8 @@
 """Time and memory of the layers, side by side with those of ``torch.nn``.
 
 Run it with ``make bench`` or ``python -m normtutor_studies.benchmark``, with ``--device cuda`` on a
-GPU.
-Nothing in the book rests on these numbers and no test checks them: they belong to the machine and
-to the hour.
+GPU, and with ``--fused`` to see the layers with torch's own kernels. Nothing in the book rests on
+these numbers and no test checks them: they belong to the machine and to the hour.
 
 What is measured, for each layer and its counterpart on the same input:
 
@@ -13,11 +12,14 @@ What is measured, for each layer and its counterpart on the same input:
   there before it, in units of the input. The input and the incoming gradient do not count, the
   output and the gradients do. Scratch space inside a kernel, of a few rows, is not seen.
 
+Besides, *by autograd* is the same layer, eager, without the backward pass that the book derives:
+autograd then derives one from the formula. A layer for which both are the same has none by hand.
+
 On one thread, times are processor time of this process, so that other programs disturb them less;
-on more threads and on a GPU they are the clock's. The four contestants, two layers each eager and
-compiled, take turns within every repeat, and ratios are taken within a repeat: a change in the
-machine's speed then meets both sides. A ratio is printed as the median over repeats with the
-quartiles; above 1 the layer of this package takes more.
+on more threads and on a GPU they are the clock's. All contestants take turns within every repeat,
+and ratios to torch's layer are taken within a repeat: a change in the machine's speed then meets
+both sides. A ratio is printed as the median over repeats with the quartiles; above 1 torch's layer
+takes less.
 
 BatchNorm, InstanceNorm and GroupNorm get the input as (B, H, L), the layout that torch.nn asks for;
 the others get (B, L, H). The last of the three sizes is that of 16 images of 32 by 32 pixels with
@@ -34,17 +36,20 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
+from unittest import mock
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
 from normtutor import layers
+from normtutor.layers import by_hand
 from normtutor.training import on_device
 
 SHAPES = ((8, 512, 768), (32, 128, 256), (16, 1024, 64))
 GROUPS = 8
 QUANTITIES = ("forward", "step", "memory")
+SIDES = ("ours", "theirs", "formula")
 
 
 class Contest(NamedTuple):
@@ -139,13 +144,18 @@ def peak_bytes(work: Callable[[], object], device: torch.device | None = None) -
 class Runner:
     """Runs one layer on one input."""
 
-    def __init__(self, layer: nn.Module, x: Tensor, grad_y: Tensor, *, compiled: bool) -> None:
+    def __init__(
+        self, layer: nn.Module, x: Tensor, grad_y: Tensor, *, compiled: bool, formula: bool = False
+    ) -> None:
         self.layer = layer.to(x.device, x.dtype)
         self.x = x.clone().requires_grad_()
         self.grad_y = grad_y
         self.call: Callable[[Tensor], Tensor] = layer
         if compiled:
             self.call = torch.compile(layer, fullgraph=True, dynamic=False)
+        if formula:
+            # As where something follows each operation: then the formula runs.
+            self.call = mock.patch.object(by_hand, "_followed", lambda _: True)(layer.forward)
 
     def forget(self) -> None:
         """Drop the gradients, so that each step writes them anew."""
@@ -225,6 +235,9 @@ def measure(
         for mode in ((False, True) if compiled else (False,))
         for side, make in (("ours", contest.ours), ("theirs", contest.theirs))
     }
+    runners["formula", False] = Runner(
+        contest.ours(features), x, grad_y, compiled=False, formula=True
+    )
     found: Measurements = {}
     for key, runner in runners.items():
         for _ in range(3):  # compile, and touch the memory
@@ -241,18 +254,20 @@ def measure(
 
 
 def rows_of(contest: Contest, found: Measurements) -> list[list[str]]:
-    """Lay a contest out as rows of the printed table: ours, torch's, and the ratio."""
+    """Lay a contest out as rows of the printed table: what each side takes, and the ratios."""
     rows: list[list[str]] = []
     for mode, title in ((False, "eager"), (True, "compiled")):
         for quantity in QUANTITIES:
-            ours, theirs = (found.get((side, mode, quantity), []) for side in ("ours", "theirs"))
+            sides = [found.get((side, mode, quantity), []) for side in SIDES]
+            ours, theirs, formula = sides
             if ours and theirs:
-                medians = [statistics.median(ours), statistics.median(theirs)]
-                memory = quantity == "memory"
-                shown = [f"{m:.2f} x" if memory else f"{m * 1e3:.2f} ms" for m in medians]
+                form = "{:.2f} x" if quantity == "memory" else "{:.2f} ms"
+                unit = 1 if quantity == "memory" else 1e3
+                shown = [form.format(statistics.median(s) * unit) if s else "" for s in sides]
                 name = ["", ""] if rows else [contest.name, contest.against]
                 first = title if quantity == QUANTITIES[0] else ""
-                rows.append([*name, first, quantity, *shown, ratio_of(ours, theirs)])
+                ratios = [ratio_of(s, theirs) if s else "" for s in (ours, formula)]
+                rows.append([*name, first, quantity, *shown, *ratios])
     return rows
 
 
@@ -289,7 +304,8 @@ def benchmark(
         reason = why_not_compiled() if compiled else "not asked for"
         if reason:
             yield f"torch.compile is left out: {reason}"
-        header = ["layer", "against torch's", "", "", "ours", "torch's", "ratio"]
+        columns = ["ours", "torch's", "by autograd", "ours / torch's", "by autograd / torch's"]
+        header = ["layer", "against torch's", "", "", *columns]
         for number in numbers_of_threads:
             for shape in shapes:
                 yield f"\nB, L, H = {', '.join(map(str, shape))}, threads: {number}"
@@ -312,6 +328,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--eager", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--fused", action="store_true", help="with torch's own kernels")
     parser.add_argument("--layers", nargs="*", help="only these, for instance LayerNorm RMSNorm")
     parser.add_argument("--threads", type=int, nargs="*", default=(1, 2))
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
@@ -320,6 +337,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = tuple(c for c in CONTESTS if not options.layers or c.name in options.layers)
     if not chosen:
         parser.error(f"no such layer; there are: {', '.join(c.name for c in CONTESTS)}")
+    layers.set_fused(options.fused)
     try:
         with on_device(options.device):
             for line in benchmark(
@@ -333,6 +351,8 @@ def main(arguments: list[str] | None = None) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
+    finally:
+        layers.set_fused(False)
     return 0
 
 

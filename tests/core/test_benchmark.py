@@ -4,6 +4,8 @@ import pytest
 import torch
 from normtutor_studies import benchmark
 
+from normtutor.layers import common
+
 SMALL = (2, 3, 16)
 
 
@@ -14,8 +16,11 @@ def test_every_contest_runs(contest):
     assert all(value > 0 for values in found.values() for value in values)
     rows = benchmark.rows_of(contest, found)  # of what was compiled none, for nothing was
     assert [row[2:4] for row in rows] == [["eager", "forward"], ["", "step"], ["", "memory"]]
-    ours, theirs, ratio = rows[-1][4:]
+    ours, theirs, formula, ratio, ratio_of_formula = rows[-1][4:]
     assert float(ratio) == pytest.approx(float(ours[:-2]) / float(theirs[:-2]), abs=0.02)
+    assert float(ratio_of_formula) == pytest.approx(
+        float(formula[:-2]) / float(theirs[:-2]), abs=0.02
+    )
 
 
 @pytest.mark.parametrize("contest", benchmark.CONTESTS, ids=lambda contest: contest.name)
@@ -69,6 +74,24 @@ def test_without_a_compiler_the_reason_is_given(monkeypatch):
 
     monkeypatch.setattr(torch, "compile", broken)
     assert benchmark.why_not_compiled() == "RuntimeError: no C++ compiler"
+
+
+def test_by_autograd_no_backward_pass_is_by_hand():
+    x, grad_y = torch.randn(4, 8), torch.ones(4, 8)
+    for formula, node in ((False, "_ByHandBackward"), (True, "AddBackward0")):
+        runner = benchmark.Runner(
+            benchmark.layers.LayerNorm(8), x, grad_y, compiled=False, formula=formula
+        )
+        assert runner.step().grad_fn.name() == node
+
+
+def test_with_torchs_kernels_only_while_it_measures(monkeypatch):
+    seen = []
+    monkeypatch.setattr(benchmark, "benchmark", lambda **_: [seen.append(common._runs_fused())])
+    for arguments, fused in (([], False), (["--fused"], True)):
+        assert benchmark.main([*arguments, "--layers", "LayerNorm"]) == 0
+        assert seen.pop() == fused
+        assert not common._runs_fused()
 
 
 def test_an_unknown_layer_is_refused(capsys):
