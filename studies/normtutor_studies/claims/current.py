@@ -266,19 +266,19 @@ def exponential_growth() -> Evidence:
     met=f"{TUTORIALS}",
     place=Place(CHAPTER, "What current models do"),
     recorded="false",
-    answer="Nearly all have RMSNorm; about a third are not wired plainly as Pre-LN.",
+    answer="Nearly all have RMSNorm; about a quarter are not wired plainly as Pre-LN.",
     condition="The others have a norm at the end of the branch, parallel branches or several "
-    "streams. Counted in published code, in one choice of decoders, for most of "
-    "them by the defaults of a class.",
+    "streams. Counted over every decoder class of one release of transformers, by its "
+    "defaults, copies included.",
 )
 def pre_ln_with_rms_norm() -> Evidence:
-    newest = [model for model in current_models.MODELS if model.year >= 2025]
+    newest = [model for model in current_models.decoders() if model.year and model.year >= 2025]
     with_rms = sum(map(current_models.PROPERTIES["RMSNorm"], newest))
     with_pre = sum(model.placement == "pre" for model in newest)
     why = f"All of them would be {len(newest)}."
     return [
         Finding(
-            f"of {len(newest)} models of 2025 and 2026, those with {words}",
+            f"of {len(newest)} decoder classes of 2025 and 2026, those with {words}",
             count,
             near(len(newest), 0),
             why,
