@@ -199,7 +199,7 @@ a file out of an archive: import io, tarfile; b = io.BytesIO()
     i = tarfile.TarInfo('../../../../..{scene}/new'); i.size = 1; t.addfile(i, io.BytesIO(b'x'))
     t.close(); b.seek(0); tarfile.open(fileobj=b).extractall('.', filter='fully_trusted')
 another submission's folder: import glob, os
-    assert [p for p in glob.glob(os.path.dirname(os.getcwd()) + '/submission-*') if p != os.getcwd()]
+    own = os.getcwd(); assert set(glob.glob(os.path.dirname(own) + '/submission-*')) - set([own])
 the grader by its threads: open('/proc/{judge}/task/{judge}/mem', 'rb')
 the grader's descriptors: import os; os.listdir('/proc/{judge}/fd')
 a file that cannot be removed: import fcntl, os; d = os.open('a', os.O_RDWR | os.O_CREAT)
