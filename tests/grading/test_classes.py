@@ -332,6 +332,18 @@ def test_everybody_on_the_list_is_in_the_table(tmp_path, capsys):
         assert words in capsys.readouterr().err
 
 
+def test_a_file_of_a_project_is_handed_in_like_a_notebook(tmp_path):
+    folder, out = tmp_path / "in", tmp_path / "out"
+    hand_in(folder / "maxm_8002_991_my_norms.py").write_text(f"# %% one\nx = (\n# %% two{RIGHT}")
+    hand_in(folder / "jo" / "my_norms.py").write_text(WRONG)
+    for chapter, of in (("", "66"), ("02", "18")):
+        assert classes.grade_class(folder, out, classes.Settings(chapter)) == 0
+        table = rows(out)
+        assert [row["02.3"] for row in table.values()] == ["0.0", "3.0"]
+        assert {row["of"] for row in table.values()} == {of}
+    assert "02.3 Two chunks" in (out / "jo.txt").read_text()
+
+
 CANVAS = """\ufeffStudent,ID,SIS User ID,SIS Login ID,Section,Old (12)
     Points Possible,,,,,5
 "Muster, Max",8002,s1,max@x,A;B,3
