@@ -29,9 +29,9 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from normtutor.moments import mean_square, moments, widen
 
-# How many numbers a part has: on a processor a megabyte of float32. On a GPU, where many small
+# How many numbers a part has: on a processor two megabytes of float32. On a GPU, where many small
 # parts take longer, they only bound the memory.
-PART, PART_ELSEWHERE = 2**18, 2**24
+PART, PART_ELSEWHERE = 2**19, 2**24
 
 
 class _How(NamedTuple):
@@ -106,7 +106,7 @@ class _ByHand(torch.autograd.Function):
     def forward(x, weight, bias, how):
         axes, centred, eps, shapes = how
         weight, bias = _laid(weight, shapes[0]), _laid(bias, shapes[1])
-        equal, wide = _where_equal(weight, axes), _wide(x)
+        equal, wide, scratch = _where_equal(weight, axes), _wide(x), None
         lengths = [1 if a in axes else x.shape[a] for a in range(-x.ndim, 0)]
         statistics = [x.new_empty(lengths, dtype=wide) for _ in range(1 + centred)]
         y = torch.empty_like(x)
@@ -114,9 +114,9 @@ class _ByHand(torch.autograd.Function):
             values, part = x_.to(wide), _space(y_, x_, wide)
             if centred:
                 torch.mean(values, axes, keepdim=True, out=kept[0])
-                torch.sub(values, kept[0], out=part).mul_(part)
-                torch.mean(part, axes, keepdim=True, out=kept[1])
-                values = torch.sub(values, kept[0], out=part)  # again: cheaper than new memory
+                scratch = _space(scratch, x_, wide)
+                values = torch.sub(values, kept[0], out=part)
+                torch.mean(torch.mul(values, values, out=scratch), axes, keepdim=True, out=kept[1])
             else:
                 torch.mean(torch.mul(values, values, out=part), axes, keepdim=True, out=kept[0])
             scale = _inverse_root(kept[-1], eps)

@@ -39,7 +39,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     ),
 }
 EVERY = pytest.mark.parametrize("name", LAYERS)
-PARTS = pytest.mark.parametrize("part", [2**18, 10], ids=["one part", "many parts"])
+PARTS = pytest.mark.parametrize("part", [by_hand.PART, 10], ids=["one part", "many parts"])
 
 
 class _Conditioned(nn.Module):
