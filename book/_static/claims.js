@@ -1,10 +1,9 @@
-// The filter of the claims ledger, whose chapters are folded: they open where a choice is made, and on wide
-// screens. What is chosen stays in the address, so that a link shows the same claims.
+// The filter of the claims ledger. Where a choice is made the chapters unfold. What is chosen stays in the
+// address, so that a link shows the same claims.
 document.addEventListener("DOMContentLoaded", () => {
   const form = document.querySelector("form.claims-filter");
   const claims = [...document.querySelectorAll("p.claim")];
   const chapters = [...document.querySelectorAll(".claims-chapter")];
-  const wide = matchMedia("(min-width: 768px)").matches;
   const fields = ["verdict", "chapter"].map((name) => [name, form.querySelector(`#claims-${name}`)]);
 
   function filter() {
@@ -12,7 +11,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const chosen = fields.some(([, { value }]) => value);
     for (const chapter of chapters) {
       chapter.hidden = !chapter.querySelector("p.claim:not([hidden])");
-      chapter.open = wide || chosen || chapter.contains(document.getElementById(location.hash.slice(1)));
+      chapter.open = chosen || chapter.contains(document.getElementById(location.hash.slice(1)));
     }
     const shown = claims.filter((claim) => !claim.hidden).length;
     form.querySelector("#claims-shown").textContent = `${shown} of ${claims.length} claims shown`;

@@ -138,7 +138,6 @@ KNOWN = (
     "tests/site/test_figure_names.py::test_what_is_written_in_a_figure_stands_clear[book/08_after_2020]",
     "tests/site/test_interactive.py::test_every_figure_has_its_place_in_the_style_sheet",
     "tests/site/test_light_pages.py::test_the_extensions_bring_no_torch_into_a_build_that_does_not_ask_for_it",
-    "tests/site/test_pages.py::TestOnADesk::test_a_page_is_in_order[book/claims]",
     "tests/site/test_pages.py::TestOnADesk::test_a_page_is_in_order[book/inspector]",
     "tests/site/test_pages.py::TestOnAPhone::test_a_page_is_in_order[book/api]",
     "tests/site/test_pages.py::TestOnAPhone::test_a_page_is_in_order[book/inspector]",
@@ -147,7 +146,6 @@ KNOWN = (
     "tests/site/test_site.py::test_the_reference_describes_every_module",
     "tests/site/test_site.py::test_the_sitemap_names_every_page",
     "tests/site/test_site_in_browser.py::test_code_of_a_hundred_letters_fits_between_the_menus",
-    "tests/site/test_site_in_browser.py::test_no_bar_of_code_stands_above_a_figure",
 )
 
 

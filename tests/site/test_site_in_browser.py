@@ -572,7 +572,7 @@ def test_a_table_that_goes_on_beyond_its_edge_says_which_columns_follow(visit):
 
 
 def test_no_bar_of_code_stands_above_a_figure(visit):
-    page = visit("book/09_norms_at_work")
+    page = visit("book/in_depth/09_norms_at_work")
     places = page.locator("article .cell:has(> details.above-input):has(figure)").evaluate_all(
         """cells => cells.map((cell) => ["details", ".cell_output"].map(
           (part) => cell.querySelector(`:scope > ${part}`).getBoundingClientRect().top))"""
