@@ -35,6 +35,10 @@ if importlib.util.find_spec("torchvision"):  # whose operators exist only beside
 
 import transformers  # noqa: E402
 from transformers import PreTrainedConfig  # noqa: E402
+from transformers.configuration_utils import (  # noqa: E402
+    _LEGACY_LAYER_TYPE_REMAP,
+    ALLOWED_LAYER_TYPES,
+)
 from transformers.models.auto import modeling_auto as auto  # noqa: E402
 
 from normtutor import anatomy  # noqa: E402
@@ -54,6 +58,10 @@ NEEDS: dict[str, dict[str, Any]] = {
         "mlp_layer_types": ["dense"] + ["sparse"] * 11,
     },
     "deepseek_v2": {"num_experts_per_tok": 2},
+    # By default these have one kind of layer, and published models two.
+    "gemma4_text": {"num_kv_shared_layers": 10},
+    "gemma4_unified_text": {"num_kv_shared_layers": 10},
+    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"] * 16},
     "diffusion_gemma_text": {"num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 64},
     "dots1": {"n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2},
     "glm4v_moe_text": {"rope_parameters": {**ROPE, "mrope_section": [3, 4, 4]}},
@@ -201,6 +209,12 @@ LEFT_OUT = {
     "UdopForConditionalGeneration": "an encoder and a decoder",
     "VoxtralRealtimeForConditionalGeneration": "is not called without sound",
 }
+#: The names of settings that say which layers are of which kind.
+LAYERS = re.compile(
+    "layer_types|block_type|period|interval|offset|pattern|indices|first_k|kv_shared|sparse_step|"
+    "only_layers|every_n|layer_ids|moe_layers|(attn|attention|dense|source|rope)_layers|"
+    "per_layer_config"
+)
 #: Settings with words in them that change norms, and the words.
 WORDS = {"qk_norm_type": ["qwen3", "olmo"], "indexer_types": []}
 
@@ -436,10 +450,8 @@ class Reader:
         """
         found: dict[str, dict[str, str | None]] = {}
         home = type(self.text).__module__.replace(".configuration_", ".modeling_")
-        lines = Path(inspect.getfile(importlib.import_module(home))).read_text("utf-8").splitlines()
-        named = re.findall(
-            r'"([a-z_]+)"', "".join(x for x in lines if re.search("layer_types?", x))
-        )
+        source = Path(inspect.getfile(importlib.import_module(home))).read_text("utf-8")
+        named = {*re.findall(r'"([a-z_]+)"', source)} & {*ALLOWED_LAYER_TYPES}
         for name, value in vars(self.text).items():
             if "type" not in name or not isinstance(value, list) or len(value) != len(layers):
                 continue
@@ -447,19 +459,38 @@ class Reader:
             decides = "".join(at[one] for one in value) == layers
             found[name] = at if decides else dict.fromkeys(at)
             short = value[: self.short.get(self.layers, len(value))]
-            for other in sorted({*named} - {*value}):
-                if re.search("attention|conv|dense|sparse|moe|hybrid", other):
-                    read = self.table({name: [*short[:-1], other]}) or self.table(
-                        {name: [other] * len(short)}
+            for other in sorted(named - {*value}) if re.search("layer|block", name) else []:
+                read = self.table({name: [*short[:-1], other]}) or self.table(
+                    {name: [other] * len(short)}
+                )
+                if read and self.has_known_blocks(read):
+                    blocks = [self.base[0]["blocks"].index(b) for b in read[0]["blocks"]]
+                    found[name][other] = (
+                        f"{max(blocks):x}" if len(short) == 1 or len(blocks) == 1 else None
                     )
-                    if read and all(b in self.base[0]["blocks"] for b in read[0]["blocks"]):
-                        blocks = [self.base[0]["blocks"].index(b) for b in read[0]["blocks"]]
-                        found[name][other] = (
-                            f"{max(blocks):x}" if len(short) == 1 or len(blocks) == 1 else None
-                        )
-                    elif read:
-                        print(f"{self.decoder.text}: {name}: {other} adds a kind of layer")
         return found
+
+    def has_known_blocks(self, read: tuple[Table, list[Any]]) -> bool:
+        return all(block in self.base[0]["blocks"] for block in read[0]["blocks"])
+
+    def settings_of_layers(self, types: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+        """Give the settings that say which layers are of which kind, and those not understood.
+
+        A setting is understood if the values that were tried bring no kind of layer that others
+        do not have. The lists of types are not among them.
+        """
+        found = {k: v for k, v in self.values.items() if LAYERS.search(k) and k not in types}
+        found = {k: v for k, v in found.items() if "layer_types" not in k}
+        unsettled = []
+        some = {self.layers: 4} if self.short else {}
+        lists = {k: v[:4] for k, v in self.needs.items() if isinstance(v, list)} if some else {}
+        for name, value in found.items():
+            others = [[], [0], [1]] if isinstance(value, list) else [0, 1, 2, 3]
+            tried = [self.table({**lists, **some, name: o}) for o in others if o != value]
+            read = [one for one in tried if one]
+            if not read or not all(map(self.has_known_blocks, read)):
+                unsettled.append(name)
+        return found, unsettled
 
     def setting_of_streams(self) -> str | None:
         """Find the setting that says how many streams there are."""
@@ -486,6 +517,9 @@ class Reader:
         if self.decoder.text in WITH_NUMBERS:
             entry["small"] = True
         entry["types"] = self.types(entry["layers"])
+        entry["places"], entry["unsettled"] = self.settings_of_layers(entry["types"])
+        if chosen := [name for name in NEEDS.get(self.decoder.text, {}) if LAYERS.search(name)]:
+            entry["chosen"] = chosen
         entry["depth"] = getattr(type(self.text)(), self.layers, None)
         entry["eps"] = {name: self.values[name] for name in self.marks.values()}
         if self.whole.streams > 1:
@@ -500,6 +534,7 @@ class Reader:
         common = {*PreTrainedConfig().to_dict()}
         aliases = {a: b for a, b in self.text.attribute_map.items() if a != b}
         used = {*entry["eps"], *norms, *biases, "num_hidden_layers", self.layers}
+        used |= {*entry["types"], *entry["places"]}
         entry["aliases"] = {a: b for a, b in aliases.items() if b in used}
         names = {*self.values, *aliases} - common
         entry["keys"] = " ".join(sorted(n for n in names if "." not in n))
@@ -525,7 +560,10 @@ def main() -> None:
     common = {*PreTrainedConfig().to_dict(), "model_type", "torch_dtype", "rope_theta"}
     census = {
         "release": transformers.__version__,
-        "common": " ".join(sorted({*common, "rope_scaling", "text_config"})),
+        "common": " ".join(
+            sorted({*common, "rope_scaling", "partial_rotary_factor", "text_config"})
+        ),
+        "renamed": _LEGACY_LAYER_TYPE_REMAP,
         "left_out": dict(sorted(left_out.items())),
         "kinds": {kind: text for kind, text in texts.items() if kind != text},
         "decoders": dict(sorted(census["decoders"].items())),
