@@ -2,7 +2,8 @@
 
 Each line of ``queries.tsv`` has a query and, after a tab, the sections that answer it, separated by
 bars: the page, a colon, and some words of the section's title or its page's; no words mean any
-section of the page. A result that is about the subject, and no answer, does not count.
+section of the page, and the page "claims" means the card of the claim that has the words. A result
+that is about the subject, and no answer, does not count.
 """
 
 import re
@@ -45,7 +46,8 @@ class Section(NamedTuple):
     words: str
 
     def is_at(self, path: str, titles: str) -> bool:
-        return path.endswith(f"/book/{self.page}.html") and self.words in titles.lower()
+        page = "claim-[a-z0-9-]+" if self.page == "claims" else re.escape(self.page)
+        return bool(re.search(rf"/book/{page}\.html$", path)) and self.words in titles.lower()
 
 
 def read(text: str) -> dict[str, list[Section]]:
@@ -116,7 +118,7 @@ def test_a_title_finds_its_section_first(page):
     lost = [
         f"{title}: {found}"
         for title, found in zip(titles, first, strict=True)
-        if not re.match(rf"([\d.]+ )?{re.escape(title.rstrip('s'))}s?( |$)", found)
+        if not re.match(rf"([\d.]+ )?{re.escape(title.removesuffix('s'))}s?( |$)", found)
     ]
     assert lost == []
 

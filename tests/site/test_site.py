@@ -17,6 +17,7 @@ import pytest
 import yaml
 from bs4 import BeautifulSoup, Comment, Tag
 from fontTools.ttLib import TTFont
+from normtutor_studies import claims
 from site_pages import CHAPTERS, CONTENT, ROOT, chosen, elements_of, parsed
 
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
@@ -373,7 +374,8 @@ def test_the_favicon_and_the_preview_are_there(site):
 def test_the_sitemap_names_every_page(site):
     text = (site / "sitemap.xml").read_text(encoding="utf-8")
     named = re.findall(r"<loc>(.*?)</loc>", text)
-    assert sorted(named) == sorted(f"{BASE}{name}.html" for name in CONTENT)
+    cards = [f"book/claim-{claim.name}" for claim in claims.CLAIMS]
+    assert sorted(named) == sorted(f"{BASE}{name}.html" for name in [*CONTENT, *cards])
 
 
 def test_a_page_waits_for_its_style_alone(site):
