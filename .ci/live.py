@@ -271,8 +271,11 @@ class Pages:
         list(self.env.check_dependents(self.app, set(names)))  # counts the numbers
         now = self.numbers()
         written = sorted({*names, *(name for name in now if now[name] != before.get(name))})
+        of_all = self.builder._orig_css_files, self.builder._orig_js_files
         with sphinx_domains(self.env):
             self.builder.prepare_writing(set(written))
+            # It takes the scripts that single pages have asked for, for those of all pages.
+            self.builder._orig_css_files, self.builder._orig_js_files = of_all
             for name in written:
                 doctree = self.env.get_and_resolve_doctree(name, self.builder)
                 self.builder.write_doc_serialized(name, doctree)

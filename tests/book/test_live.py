@@ -1,6 +1,7 @@
 """`make live` tells browsers what was written, and executes what has changed of a chapter."""
 
 import asyncio
+import re
 import socket
 import sys
 import threading
@@ -11,6 +12,8 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from normtutor_studies.store import Store, World
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / ".ci"))
@@ -87,6 +90,28 @@ def test_a_new_run_on_record_is_seen_on_the_pages_that_show_its_study(tmp_path, 
     kernels = SimpleNamespace(sessions={})
     live.follow(SimpleNamespace(of=lambda _: []), kernels, live.News(), {record}, set())
     assert shown.get({}, 1.0, 0) is not None
+
+
+def test_a_page_that_is_written_again_has_its_own_scripts(tmp_path):
+    """Each once had those of all pages that were written before it."""
+    source, out = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    for name in ("a", "b", "index"):
+        (source / f"{name}.md").write_text(f"# Page {name}\n")
+
+    def own_script(app, name, *_):
+        app.add_js_file(None, body=f"page {name}")
+
+    with docutils_namespace():
+        settings = {"extensions": ["myst_parser"]}
+        app = Sphinx(source, None, out, tmp_path / "trees", "html", settings, None, None)
+        app.connect("html-page-context", own_script)
+        app.build()
+        pages = live.Pages.__new__(live.Pages)
+        pages.app, pages.builder, pages.env = app, app.builder, app.env
+        assert pages.write(["a"]) == ["a"] and pages.write(["b"]) == ["b"]
+    for name in ("a", "b"):
+        assert re.findall("page [a-z]+", (out / f"{name}.html").read_text()) == [f"page {name}"]
 
 
 def test_a_chapter_is_executed_from_the_first_changed_cell_on(tmp_path):
