@@ -338,6 +338,7 @@ class Sandbox:
         finally:
             for descriptor in (questions, theirs_printed, theirs):
                 os.close(descriptor)
+        self._seen = computing_time(self._pid)
         os.set_blocking(self._answers, False)
         os.set_blocking(self._questions, False)
         self._send({})
@@ -378,11 +379,14 @@ class Sandbox:
         times as long by the clock.
         """
         end = min(time.monotonic() + answers.PATIENCE * seconds, self.deadline)
-        begun, before = computing_time(self._pid), self.computed
+        # What it has computed since the last reply counts: it may have begun before we look.
+        begun, before = self._seen, self.computed
+        if sys.platform != "linux":
+            begun = computing_time(self._pid)
 
         def spent() -> float:
             now = max(computing_time(self._pid) - begun, 0.0)
-            self.computed = max(self.computed, before + now)
+            self.computed, self._seen = max(self.computed, before + now), begun + now
             return now
 
         received, stray, looked, watched = 0, 0, 0, time.monotonic()

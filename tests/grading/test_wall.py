@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -19,10 +20,9 @@ import pytest
 from attacks import OUTSIDE
 
 from normtutor import norms
-from normtutor.grading import TASKS, answers, judge, wall
+from normtutor.grading import TASKS, Local, answers, judge, wall
 from normtutor.grading import sandbox as sandbox_module
 from normtutor.grading.__main__ import main
-from normtutor.grading.notebook import examined
 from normtutor.grading.sandbox import Limits, Sandbox
 from normtutor.grading.submission import Unreadable, as_gradescope, as_text, code_cells, grade
 
@@ -36,6 +36,17 @@ def run(cells, **how):
         sandbox.ask({"name": "nothing", "arguments": []})
         sandbox._stop()
         return sandbox.walled, sandbox.printed, sandbox.errors
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """What computes is stopped by what it computes: no clock, which a busy machine would move."""
+    monkeypatch.setattr(answers, "PATIENCE", 1000)
+
+
+def judged_here(id, answer):
+    """What a student's own check finds, however long a library takes to be imported."""
+    return judge(TASKS[id], Local(answer, 1000.0), np.random.default_rng(0))
 
 
 @pytest.fixture(scope="module")
@@ -293,7 +304,7 @@ def test_who_forgets_what_is_asked_for_is_told_so_here_and_there(name, monkeypat
     cell = BORROWED[name].replace("from normtutor import norms", "")
     namespace = {"__name__": "student"}
     exec(cell, namespace)
-    here = examined(task, namespace["answer"])
+    here = judged_here(task.id, namespace["answer"])
     assert here.score == 0 and "write the formula yourself" in here.findings[0].words
     with Sandbox([cell], LIMITS) as sandbox:
         there = judge(task, sandbox.answer("answer"), np.random.default_rng(0))
@@ -301,14 +312,14 @@ def test_who_forgets_what_is_asked_for_is_told_so_here_and_there(name, monkeypat
     assert there.findings[0].words == here.findings[0].words
     # Only if the answer is right does a refusal say something.
     monkeypatch.setattr(answers, "own_work", lambda run, *given: run(*given))
-    assert examined(task, namespace["answer"]).findings[0].passed
+    assert judged_here(task.id, namespace["answer"]).findings[0].passed
 
 
 def test_the_packages_own_formulas_are_not_an_answer_in_a_notebook():
     def answer(g, x_hat, inverse_std):
         return norms.layer_norm(x_hat)[0]
 
-    (first, *_) = examined(TASKS["02.2"], answer).findings
+    (first, *_) = judged_here("02.2", answer).findings
     assert "it calls normtutor, which" in first.words
 
 
@@ -350,7 +361,7 @@ def test_what_a_students_own_lines_compute_counts_here_and_there(cell):
     assert result.score == TASKS["02.2"].points, result.findings
     namespace = {"__name__": "student"}
     exec(start + cell, namespace)
-    assert examined(TASKS["02.2"], namespace["answer"]).score == result.score
+    assert judged_here("02.2", namespace["answer"]).score == result.score
 
 
 # --- what a submission may use up, and what it may write into a report ----------------------------
@@ -595,7 +606,13 @@ def slow(*a):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what a process has computed")
 def test_all_calls_together_have_a_limit(monkeypatch):
-    monkeypatch.setattr(answers, "PATIENCE", 1000)  # by the clock, which a busy machine moves
+    receive = Sandbox._receive
+
+    def late(self, seconds):  # a busy judge looks when the reply has been there for long
+        select.select([self._answers], [], [], 60)
+        return receive(self, seconds)
+
+    monkeypatch.setattr(Sandbox, "_receive", late)
     limits = Limits(seconds=1, total_seconds=1, start_seconds=200)
     with Sandbox([SLOW], limits) as sandbox:
         replies = [sandbox.ask({"name": "slow", "arguments": []}) for _ in range(12)]
@@ -673,6 +690,7 @@ while True:
 @pytest.mark.parametrize("cell", [ASLEEP, "import signal; signal.raise_signal(signal.SIGSTOP)"])
 def test_who_sleeps_through_every_alarm_is_not_waited_for(monkeypatch, cell):
     monkeypatch.setattr(sandbox_module, "NAP", -1.5)  # half a second is enough here
+    monkeypatch.setattr(answers, "PATIENCE", 4)
     limits = Limits(seconds=0.5, total_seconds=10_000, start_seconds=200)
     with Sandbox([cell], limits) as sandbox:
         reply = sandbox.ask({"name": "nothing", "arguments": []})
