@@ -15,7 +15,8 @@ MATMULS = re.compile(r"Mm|Addmm|Bmm|Baddbmm|Mv|Addmv|Linear|\w*Convolution|\w*Gr
 ATTENTIONS = re.compile(r"ScaledDotProduct|\w*FlashAttention|\w*EfficientAttention")
 # What computes a norm where no module does.
 FUNCTIONS = re.compile(r"Rsqrt|NativeLayerNorm|NativeGroupNorm|LinalgVectorNorm|FusedRmsNorm")
-MIXERS = re.compile(r"att|mamba|mixer|conv(?!1D)|recurr|lstm|rwkv|delta|ssm|retention", re.I)
+# What mixes tokens; a hyper-connection around attention mixes streams.
+MIXERS = re.compile(r"att(?!n_h)|mamba|mixer|conv(?!1D)|recurr|lstm|rwkv|delta|ssm|retention", re.I)
 NO_MIXERS = re.compile(r"mlp|moe|ffn|feed", re.I)
 
 Ways = Mapping[int, Sequence[int]]
