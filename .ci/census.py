@@ -339,7 +339,7 @@ def alternatives(name: str, value: Any, hint: Any) -> list[Any]:
         return [one for one in options if one != value]
     if name in WORDS:
         return [one for one in WORDS[name] if one != value]
-    if name.endswith("per_layer_input") and value:
+    if re.search("per_layer_input$|kv_shared", name) and value:
         return [0]
     if type(None) in options and isinstance(value, int) and "rank" in name:
         return [None]
@@ -437,7 +437,9 @@ class Reader:
 
         try_all({}, self.base, tried)
         # Some do something only beside another one.
-        words = [n for n in tried if re.search(r"norm|(^|_)ln|residual|parallel", n)]
+        words = [
+            n for n in tried if re.search(r"norm|(^|_)ln|residual|parallel|per_layer_input", n)
+        ]
         for name in [*found[0]]:
             for other in found[0][name][1:]:
                 try_all({name: other}, self.table({name: other}), words)
