@@ -132,7 +132,8 @@ class GroupNorm(nn.GroupNorm):
     Notes
     -----
     ``forward(x, mask=None)``: shapes and mask as in :class:`BatchNorm`. Raises ValueError where
-    there is only a single value to normalize. Source: :cite:t:`wu2018`.
+    there is only a single value to normalize. Where a square overflows, the output is as that of
+    :class:`LayerNorm`. Source: :cite:t:`wu2018`.
     """
 
     def __init__(

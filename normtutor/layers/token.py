@@ -39,7 +39,9 @@ class LayerNorm(nn.LayerNorm):
     Notes
     -----
     ``forward(x)``: x of shape (..., \*normalized_shape). Under autocast on a GPU the output is
-    float32, as torch's. Source: :cite:t:`ba2016`.
+    float32, as torch's. Where a square overflows, from about 1e19 in float32, the output is β and
+    no gradient passes; torch's is NaN or β, by the number of features. Neither is the right value,
+    which does not depend on the scale of x and which float64 gives. Source: :cite:t:`ba2016`.
     """
 
     def __init__(

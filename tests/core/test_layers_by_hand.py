@@ -214,6 +214,23 @@ def test_every_transform_gives_what_it_gives_of_the_formula(name, part, formula,
             torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9, msg=way)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jvp imports torch.jit
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: layers.BatchNorm(6),
+        lambda: layers.InstanceNorm(6, track_running_stats=True),
+        lambda: layers.PowerNorm(4),
+        lambda: layers.PowerNorm(4, variant="pn-v"),
+        lambda: layers.PowerNorm(4, variant="authors-code"),
+    ],
+)
+def test_forward_mode_in_evaluation(make):
+    layer, x, v = make().double().eval(), randn(3, 6, 4), randn(3, 6, 4, seed=5)
+    expected = jacrev(layer)(x).flatten(3) @ v.flatten()
+    torch.testing.assert_close(jvp(layer, (x,), (v,))[1], expected)
+
+
 @EVERY
 def test_it_keeps_x_and_one_number_for_each_statistic(name):
     layer, kept = build(name), []
@@ -291,9 +308,9 @@ def test_parts_lie_one_after_the_other_in_memory_where_they_can():
 
 
 def test_numbers_whose_squares_overflow_give_0_and_no_gradient():
-    """In exact arithmetic a scale changes nothing, as in float64. In float32 the variance of 1e20
+    """The right value is that of a smaller scale, as in float64. In float32 the variance of 1e20
     is infinite: there the layer gives β, and all that belongs to other tokens stays right. torch's
-    kernels give 0 or NaN, by the number of features; one NaN would reach every gradient of γ."""
+    kernels give β or NaN, by the number of features; one NaN would reach every gradient of γ."""
     x = randn(2, 6, 4).float()
     large = x.clone()
     large[1] *= 1e20
@@ -379,6 +396,9 @@ def test_a_layer_with_a_parameter_of_a_wrong_shape_says_which(name):
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: layers.LayerNorm(4),
+        lambda: layers.RMSNorm(4),
+        lambda: layers.GroupNorm(2, 6),
         lambda: layers.BatchNorm(6),
         lambda: layers.BatchNorm(6, momentum=None),
         lambda: layers.InstanceNorm(6, track_running_stats=True),

@@ -17,7 +17,7 @@ TEN = {
     "bert": {},
     "gpt_neox": {"use_parallel_residual": False},
     "gemma3_text": {"rms_norm_eps": 3e-6},
-    "olmo2": {},
+    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"] * 16},
     "jais2": {},
     "minimax": {},
     "gemma3n_text": {},

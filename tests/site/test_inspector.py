@@ -139,6 +139,18 @@ def test_what_nobody_has_tried_is_named_and_not_drawn(inspector):
     hybrid["layer_types"] = ["linear_attention", "full_attention", "another"]
     unknown = "some of 3 layers; which, the census does not know for this file"
     assert resolved(page, hybrid)["heads"] == [unknown] * 2
+    assert resolved(page, hybrid)["untried"] == ['layer_types: "another"']
+    granite = {"model_type": "granitemoehybrid", "num_hidden_layers": 3}
+    granite["layer_types"] = ["mamba", "attention", "mamba"]  # as older files name them
+    assert resolved(page, granite)["heads"] == ["2 layers: 0, 2", "1 layer: 1"]
+    # Which layers share keys and values, and so have fewer norms, a number alone does not say.
+    shares = {"model_type": "gemma4_text", "num_kv_shared_layers": 18, "num_hidden_layers": 42}
+    assert {head.split(";")[0] for head in resolved(page, shares)["heads"]} == {"some of 42 layers"}
+    shares["num_kv_shared_layers"] = 0
+    assert resolved(page, shares)["heads"] == ["42 layers"]
+    period = {"model_type": "jamba", "attn_layer_period": 4}
+    assert resolved(page, period)["untried"] == ["attn_layer_period: 4"]
+    assert resolved(page, {"model_type": "jamba", "attn_layer_period": 8})["untried"] == []
     nested = {"model_type": "gemma3n", "text_config": {"altup_num_inputs": 2}}
     assert resolved(page, nested)["streams"] == 2
     omni = {"model_type": "qwen2_5_omni", "thinker_config": {"text_config": {"rms_norm_eps": 3e-6}}}

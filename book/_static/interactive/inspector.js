@@ -166,13 +166,22 @@ export function resolve(census, config) {
   const depthName = entry.aliases.num_hidden_layers ?? "num_hidden_layers";
   const depth = given[depthName] ?? entry.depth;
   // Lists that say which kind each layer is; where several could, they must agree.
-  const deciding = Object.entries(entry.types).filter(([, kinds]) => !Object.values(kinds).includes(null));
-  const written = deciding.filter(([list]) => Array.isArray(given[list])).map(([list, kinds]) => given[list].map((name) => of(kinds, name) ?? "?").join(""));
-  const changed = Object.keys(given).some((name) => name !== depthName && /layer_types|period|interval|first_k|pattern|num_kv_shared/.test(name));
+  const types = Object.entries(entry.types).filter(([list]) => Array.isArray(given[list]))
+    .map(([list, kinds]) => [list, given[list].map((name) => of(census.renamed, name) ?? name), kinds]);
+  const strange = types.flatMap(([list, names, kinds]) => [...new Set(names.filter((name) => !Object.hasOwn(kinds, name)))].map((name) => `${list}: ${JSON.stringify(name)}`));
+  const written = types.filter(([, , kinds]) => !Object.values(kinds).includes(null)).map(([, names, kinds]) => names.map((name) => kinds[name]).join(""));
+  const deciding = Object.values(entry.types).filter((kinds) => !Object.values(kinds).includes(null));
+  // Other settings that say which layers are of which kind, if they are not the class's.
+  const changed = Object.keys(entry.places).filter((name) => given[name] !== undefined && !same(given[name], entry.places[name]));
+  strange.push(...changed.filter((name) => entry.unsettled.includes(name)).map((name) => `${name}: ${JSON.stringify(given[name])}`));
+  untried.push(...strange);
   let layers = entry.layers;
-  if (found.blocks.length === 1) layers = "0".repeat(depth ?? 1);
-  else if (written.length) layers = written.length === deciding.length && new Set(written).size === 1 && !written[0].includes("?") ? written[0] : null;
-  else if (entry.small || changed || depth !== entry.layers.length || new Set(entry.layers).size !== found.blocks.length) layers = null;
+  const chosen = (entry.chosen ?? []).filter((name) => given[name] === undefined); // by the census, and not by the class
+  if (strange.length || chosen.length) layers = null;
+  else if (found.blocks.length === 1) layers = "0".repeat(depth ?? 1);
+  else if (written.length) layers = written.length === deciding.length && new Set(written).size === 1 ? written[0] : null;
+  else if (entry.small || changed.length || types.length || Object.keys(given).some((name) => /layer_types|block_type|pattern/.test(name) && !(name in entry.places))
+    || depth !== entry.layers.length || new Set(entry.layers).size !== found.blocks.length) layers = null;
   const blocks = found.blocks.map(([where, steps], i) => ({
     where,
     layers: layers && [...layers].flatMap((one, n) => (one === i.toString(16) ? [n] : [])),
@@ -180,7 +189,7 @@ export function resolve(census, config) {
   }));
   const known = new Set(`${census.common} ${entry.keys}`.split(" "));
   return {
-    entry, given, eps, blocks, biases, weights, depth, untried, streams: (found.streams > 1 && given[entry.streams]) || found.streams, type: own.model_type,
+    entry, given, eps, blocks, biases, weights, depth, untried, chosen, streams: (found.streams > 1 && given[entry.streams]) || found.streams, type: own.model_type,
     ends: found.ends.map((row) => unpacked(row, eps)),
     unknown: Object.keys(own).filter((name) => !known.has(name) && !(name in entry.aliases)),
   };
@@ -509,13 +518,14 @@ class Inspector extends InteractiveFigure {
     const settings = Object.entries(config ?? {}).filter(([key]) => key !== "model_type").map(([key, value]) => `${key} ${JSON.stringify(value)}`);
     const notes = [
       place === "" ? `We have read no published configuration of it: this is its class as it is by default${settings.length ? `, with ${settings.join(", ")}` : ""}.` : "",
+      found.chosen.length ? `To see all kinds of layers we have set ${found.chosen.join(", ")}.` : "",
       found.untried.length ? `Not drawn, because nobody has tried what it changes: ${found.untried.join("; ")}.` : "",
       found.unknown.length ? `${found.entry.class} of transformers ${this.census.release} does not know: ${found.unknown.join(", ")}.` : "",
     ].filter(Boolean);
     const more = [found.streams > 1 ? link("Several streams", "streams") : "",
       found.blocks.some((block) => block.steps.some((step) => step.branches.some(([, , reads], n) => n && reads.length < n))) ? link("Parallel branches", "parallel") : ""].filter(Boolean);
     this.places[i].replaceChildren(
-      make("h3", {}, name), make("p", {}, `Class ${found.entry.class}, type ${found.type}. ${biases} `, ...more.flatMap((one, n) => (n ? [", ", one] : [one]))),
+      make("h3", {}, name), make("p", {}, `Class ${found.entry.class}, type ${found.type}. ${place ? `What it sets was read in ${place}. ` : ""}${biases} `, ...more.flatMap((one, n) => (n ? [", ", one] : [one]))),
       ...notes.map((words) => make("p", { class: "problem" }, words)),
       draw(found, differs), make("h4", {}, "Its norms"), table(found, differs, `Norms of ${name}${i ? ", the model beside" : ""}`),
       make("h4", {}, "What to watch"), make("ul", { class: "said" }, ...traps(found, this.models[i] === PASTED).map(([words, section]) => make("li", {}, `${words} `, link("Why", section)))),
