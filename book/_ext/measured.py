@@ -12,8 +12,6 @@ that names nothing on record is a warning, which fails the build.
 from typing import Any
 
 from docutils import nodes
-from normtutor_studies import numbers
-from normtutor_studies.tables import study
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 from sphinx.util.logging import getLogger
@@ -23,6 +21,8 @@ logger = getLogger(__name__)
 
 def depend(env: Any, name: str) -> None:
     """Have a page read again when a record changes that it shows."""
+    from normtutor_studies.tables import study
+
     for store in study(name).stores.values():
         env.note_dependency(str(store.path))
 
@@ -31,6 +31,8 @@ class Measured(SphinxRole):
     """A number of a study."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        from normtutor_studies import numbers  # brings torch, which most builds do not need
+
         try:
             text = numbers.said(self.text)
             depend(self.env, self.text.split("/")[0].strip())
@@ -46,6 +48,9 @@ class StudyBox(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
+        from normtutor_studies import numbers
+        from normtutor_studies.tables import study
+
         try:
             one = study(self.arguments[0])
             table = numbers.table(one)

@@ -380,6 +380,7 @@ def test_code_of_a_hundred_letters_fits_between_the_menus(visit):
     page = visit(IN_DEPTH, **DESKTOP)
     code = page.locator("article > section > section > .cell .cell_input pre")
     assert code.count() > 10
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
     assert code.evaluate_all("all => all.filter(one => one.scrollWidth > one.clientWidth)") == []
 
 

@@ -18,9 +18,9 @@ const SECTIONS = {
   out: "08_after_2020.html#one-formula-for-all-of-them", parallel: "08_after_2020.html#what-current-models-do",
   q: "08_after_2020.html#qk-norm-a-bound-on-the-logits", latent: "in_depth/08_after_2020.html#latent-attention",
   inner: "in_depth/08_after_2020.html#hybrids-state-space-layers-and-experts-where-their-norms-stand",
-  final: "05_rms_norm.html#the-norm-after-the-last-layer", streams: "in_depth/08_after_2020.html#several-streams",
+  final: "questions.html#why-does-pre-ln-need-a-norm-after-the-last-layer", streams: "in_depth/08_after_2020.html#several-streams",
   RMSNorm: "05_rms_norm.html#rmsnorm-drop-one-statistic", LayerNorm: "02_family_of_norms.html#what-layernorm-forgets",
-  eps: "05_rms_norm.html#eps-and-half-precision", half: "09_norms_at_work.html#sec-work-float32",
+  eps: "05_rms_norm.html#and-half-precision", half: "09_norms_at_work.html#sec-work-float32",
   gamma: "in_depth/09_norms_at_work.html#sec-work-moving", decay: "09_norms_at_work.html#weight-decay-not-on-and-biases",
   padding: "03_batch_norm_vs_layer_norm.html#padding-real-and-repaired-by-a-mask",
   read: "in_depth/08_after_2020.html#how-the-table-of-models-was-read",
@@ -441,6 +441,7 @@ class Inspector extends InteractiveFigure {
           Object.entries(this.census.decoders).map(([type, { class: name }]) => [type, name]).sort(([, a], [, b]) => a.localeCompare(b))));
     }
     this.update();
+    this.setAttribute("drawn", ""); // until then the style sheet keeps its place
   }
 
   picker(i) {
