@@ -309,7 +309,7 @@ INTERNAL = {
     *(f"normtutor.layers.{name}" for name in ("batch", "by_hand", "common", "conditional")),
     *(f"normtutor.layers.{name}" for name in ("example", "power", "token", "weight")),
     *(f"normtutor.grading.{name}" for name in ("answers", "child", "classes", "nbgrader")),
-    *(f"normtutor.grading.{name}" for name in ("platforms", "references", "sandbox")),
+    *(f"normtutor.grading.{name}" for name in ("platforms", "references", "roster", "sandbox")),
     *(f"normtutor.grading.{name}" for name in ("slips", "wall")),
     "normtutor.grading.tasks",
     *(f"normtutor.grading.tasks.chapter_{number:02}" for number in range(1, 9)),
