@@ -2,7 +2,6 @@
 
 import ast
 import dataclasses
-import importlib
 import json
 import re
 from pathlib import Path
@@ -420,49 +419,22 @@ def test_a_figure_without_a_command_is_found():
 
 # --- what else could explain a result stands on the page ------------------------------------------
 
-SCRIPTS = BOOK.parent / ".ci"
 DEPTH_PAGES = sorted(BOOK.glob("in_depth/0*.ipynb"))
 
 
-@pytest.fixture
-def pages_of_controls(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    return importlib.import_module("controls")
-
-
 @pytest.mark.parametrize("path", DEPTH_PAGES, ids=lambda path: path.stem)
-def test_a_depth_page_names_what_else_could_explain_its_runs(path, pages_of_controls):
+def test_a_depth_page_names_what_else_could_explain_its_runs(path):
     notebook = json.loads(path.read_text(encoding="utf-8"))
-    (cell,) = (c for c in notebook["cells"] if c["id"] == pages_of_controls.CELL)
-    told = "".join(cell["source"])
-    assert told == pages_of_controls.controls(path.stem), "run python .ci/controls.py"
+    told = ["".join(cell["source"]) for cell in notebook["cells"]]
+    assert any("```{controls}" in text for text in told) == bool(records.controls(path.stem))
 
 
-def test_a_name_at_the_beginning_of_a_control_keeps_its_capital(pages_of_controls):
-    assert pages_of_controls.lowered("A share could be chance.") == "a share could be chance."
-    assert pages_of_controls.lowered("Rates are chosen.") == "rates are chosen."
-    for text in ("BatchNorm could lead.", "RMSNorm's rate", "SGD trains", "Post-LN needs it."):
-        assert pages_of_controls.lowered(text) == text
+def test_every_experiment_belongs_to_a_page():
+    stems = {path.stem for path in DEPTH_PAGES}
+    others = {name: records.module_of(name).CHAPTER for name in experiments.names()}
+    assert {name: stem for name, stem in others.items() if stem not in stems} == {}
 
 
-def test_a_control_names_other_experiments_in_code_style(pages_of_controls):
-    told = "".join(pages_of_controls.controls(path.stem) for path in DEPTH_PAGES)
-    assert "`final_norm` switches" in told
+def test_names_of_experiments_stand_in_code_style():
+    told = "".join(records.controls(path.stem) for path in DEPTH_PAGES)
     assert re.findall(r"\w+_\w+", re.sub(r"`[^`]+`", "", told)) == []
-
-
-def test_every_experiment_belongs_to_a_page_with_its_control(pages_of_controls):
-    told = "".join(pages_of_controls.controls(path.stem) for path in DEPTH_PAGES)
-    without = [name for name in experiments.names() if f"- `{name}`: " not in told]
-    assert without == [], (
-        "run python .ci/controls.py; CHAPTER is the page's file without its ending"
-    )
-
-
-def test_a_section_of_controls_that_is_old_is_replaced(pages_of_controls):
-    page = {"cells": [{"id": pages_of_controls.CELL, "source": ["old"]}, {"id": "exercises"}]}
-    made = pages_of_controls.with_controls(page, "04_invariance")
-    assert [cell["id"] for cell in made["cells"]] == [pages_of_controls.CELL, "exercises"]
-    assert made["cells"][0]["source"] != ["old"]
-    added = pages_of_controls.with_controls({"cells": [{"id": "exercises"}]}, "04_invariance")
-    assert [cell["id"] for cell in added["cells"]] == ["exercises", pages_of_controls.CELL]

@@ -92,6 +92,36 @@ def control_in(docstring: str) -> str:
     return text.removeprefix("Control: ").replace("``", "")
 
 
+def controls(chapter: str) -> str:
+    """The controls of a chapter's experiments as a list in Markdown, in the order of their names.
+
+    >>> controls("04_invariance").splitlines()[-1].split(":")[0]
+    '- `effective_rate`'
+    """
+    found = [name for name in names() if module_of(name).CHAPTER == chapter]
+    return "\n".join(f"- `{name}`: {in_code_style(lowered(control(name)))}" for name in found)
+
+
+def lowered(text: str) -> str:
+    """Begin a sentence with a small letter, unless it begins with a name, such as RMSNorm.
+
+    >>> lowered("A share could be chance."), lowered("SGD trains.")
+    ('a share could be chance.', 'SGD trains.')
+    """
+    first = text.split(" ", 1)[0]
+    is_name = any(letter.isupper() for letter in first[1:])
+    return text if is_name else text[0].lower() + text[1:]
+
+
+def in_code_style(text: str) -> str:
+    """Set the names of other experiments, such as warmup_map, apart from words.
+
+    >>> in_code_style("In warmup_map it is tuned.")
+    'In `warmup_map` it is tuned.'
+    """
+    return re.sub(r"\b[a-z]+_\w+\b", r"`\g<0>`", text)
+
+
 #: The book's size of an experiment, and one for a GPU, which modules with a LARGE_CONFIG have.
 SCALES = ("small", "large")
 
