@@ -283,19 +283,11 @@ def test_scattered_seeds_would_leave_it_open(monkeypatch):
     signs = itertools.cycle((-1, 1))
 
     def scatter(name, record):
-        of_length = name.startswith("batch_composition") and record["kind"] == "length"
-        if of_length and record["norm"] == "masked batch":
-            record["all"] += next(signs)
+        if name == "company" and record["norm"] == "batch":
+            record["loss_in_evaluation"] += 3 * next(signs)
 
-    from normtutor_studies.claims import sequences
-
-    saved = (sequences._text, sequences._longer)
-    for runs in saved:
-        runs.cache_clear()
     changed_runs(monkeypatch, scatter)
     assert evidence_of("equal-lengths") == "open"
-    for runs in saved:
-        runs.cache_clear()
 
 
 def test_without_a_loss_where_the_last_norm_is_missing_rms_norm_would_be_as_good(monkeypatch):
@@ -307,29 +299,6 @@ def test_without_a_loss_where_the_last_norm_is_missing_rms_norm_would_be_as_good
 
     changed_runs(monkeypatch, mended)
     assert evidence_of("as-good") == "true"
-
-
-def test_another_order_of_batches_would_suit_batch_norm(monkeypatch):
-    from normtutor_studies.claims import sequences
-
-    def mended(name, record):
-        if name.startswith("batch_composition") and record["kind"] == "length":
-            record["all"] -= 3
-
-    saved = (sequences._text, sequences._longer)
-    for runs in saved:
-        runs.cache_clear()
-    changed_runs(monkeypatch, mended)
-    assert evidence_of("equal-lengths") == "true"
-    for runs in saved:
-        runs.cache_clear()
-
-
-def test_what_layer_norm_gains_in_test_loss_it_gains_in_training_loss():
-    """So the runs on text say nothing about generalization, and the verdict stays open."""
-    test, training = (finding.value for finding in judged("generalization").evidence[:2])
-    assert test.mean + test.half_width < 0 and training.mean + training.half_width < 0
-    assert abs(test.mean - training.mean) < 0.02
 
 
 def test_without_fixup_text_would_not_train_either(monkeypatch):
@@ -384,18 +353,6 @@ def test_streams_of_another_shape_would_grow_otherwise(monkeypatch):
     evidence = claims.named("exponential-growth").evidence()
     judged_findings = [f for f in evidence if isinstance(f, Finding) and f.claimed is not None]
     assert verdict_of(judged_findings) == "true"
-
-
-def test_a_power_norm_that_wins_everywhere_would_still_leave_it_open(monkeypatch):
-    def better(name, record):
-        if name == "batch_composition" and record["norm"] == "power":
-            record["all"] -= 1
-
-    changed_runs(monkeypatch, better)
-    evidence = claims.named("better-than-layer-norm").evidence()
-    on_text = [f for f in evidence if isinstance(f, Finding) and "on docstrings" in f.what]
-    assert len(on_text) == 4 and all(f.agrees for f in on_text)
-    assert verdict_of(evidence) == "open"
 
 
 # --- how a verdict follows ------------------------------------------------------------------------
