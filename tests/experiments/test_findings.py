@@ -8,13 +8,9 @@ from normtutor_studies import experiments
 from normtutor_studies.experiments import (
     final_norm,
     final_norm_longer_rates,
-    fine_tuning,
     from_start_norms_rates,
     package_chunks,
     swapped_norms,
-    topic_rates_wider,
-    topic_share_pre_rates,
-    topic_share_pre_rates_mixed,
     variance_growth,
 )
 from normtutor_studies.experiments.records import Saved
@@ -25,75 +21,15 @@ NORMED = ("Pre-LN", "Pre-BatchNorm")
 RECOMPUTED = "eval(), recomputed"
 
 FINDINGS = {
-    "batch_composition": (
-        "masked BatchNorm is not told from LayerNorm unless batches are of equal length; then its "
-        "two modes part",
-        lambda rows: (
-            rows["equal length, BatchNorm, masked"] > 0.15
-            and rows["equal length, BatchNorm, plain"] > 0.15
-            and max(v for k, v in rows.items() if "BatchNorm" in k and "equal" not in k) < 0.1
-            and all(abs(value) < 0.02 for name, value in rows.items() if "RMSNorm" in name)
-        ),
-    ),
-    "batch_composition_ends": (
-        "on the same batches of equal length BatchNorm with the batch's statistics predicts end "
-        "marks better than LayerNorm on every seed, and on shuffled ones it does not",
-        lambda rows: (
-            rows["equal length, batch statistics"]
-            < -0.2
-            < -0.05
-            < rows["shuffled, batch statistics"]
-        ),
-    ),
-    "batch_composition_longer": (
-        "in 1,500 steps BatchNorm, PowerNorm and no norm are within 0.03 of LayerNorm on shuffled "
-        "batches; with equal lengths BatchNorm is 0.7 behind at its best rate, further at that "
-        "of 300",
-        lambda rows: (
-            max(abs(value) for name, value in rows.items() if "shuffled" in name) < 0.03
-            and round(rows["equal length, BatchNorm, masked"], 1) == 0.7
-            and rows["equal length, BatchNorm, masked, rate of 300 steps"] > 2
-        ),
-    ),
     "company": (
         "among short sentences BatchNorm's model expects the end of a long one many times as often",
         lambda rows: rows["BatchNorm"] > 5 and abs(rows["LayerNorm"] - 1) < 0.01,
-    ),
-    "conditional_norms": (
-        "in 300 steps, at its best rate, the condition lowers the loss by a tenth through the "
-        "norms of every block, and by a fortieth if added once at the input, in a wider network "
-        "by less; AdaLN and AdaLN-Zero cannot be told apart",
-        lambda rows: (
-            rows["AdaLN"] < -0.02
-            and abs(rows["AdaLN"] - rows["AdaLN-Zero"]) < 0.003
-            and 0.003 < rows["at the input, wider"] < rows["none"] - 0.003
-        ),
-    ),
-    "conditional_norms_longer": (
-        "in 1,500 steps, at its best rate, the condition helps if added once at the input, too, by "
-        "a third of what AdaLN gains; AdaLN-Zero ends above AdaLN, and gates from one end below "
-        "gates from zero",
-        lambda rows: (
-            0.3 < rows["none"] / (rows["none"] - rows["AdaLN"]) < 0.4
-            and rows["AdaLN"] < rows["AdaLN-Zero, gates from one"]
-            and rows["AdaLN-Zero, gates from one"] + 0.004
-            < min(rows["AdaLN-Zero"], rows["AdaLN-Zero, rate of the others"])
-        ),
     ),
     "covariate_shift_gradients": (
         "at equal rates less shift need not go with a smaller loss: BatchNorm has either without "
         "the other",
         # A smaller cosine is a larger shift; the claims' tests hold the losses.
         lambda rows: rows["linear"] < -0.2 and rows["relu"] > 0.2,
-    ),
-    "depth_on_text": (
-        "on text too, in batches of 256 tokens, Post-LN's tokens become one and hardly part; "
-        "Pre-LN's come apart again",
-        lambda rows: (
-            rows["Post-LN, warm-up 300, rate 0.001"] > 1
-            and rows["Post-LN, no warm-up, rate 0.001"] > 1
-            and abs(rows["Pre-LN, no warm-up, rate 0.04"]) < 0.02
-        ),
     ),
     "deep_last_norm": (
         "in 300 clipped steps at twelve layers, each at its best embeddings, LayerNorm and RMSNorm "
@@ -135,15 +71,6 @@ FINDINGS = {
         "predict, to about 2%",
         lambda rows: all(abs(ratio - 1) < 0.03 for ratio in rows.values()) and len(rows) >= 8,
     ),
-    "angles_elsewhere": (
-        "with two hidden layers, or with ten times and a tenth of the decay, AdamW turns the "
-        "weights 4 to 7% further than predicted, SGD and momentum as far, to 1%",
-        lambda rows: (
-            all(0.035 < ratio - 1 < 0.075 for name, ratio in rows.items() if "adamw" in name)
-            and all(abs(ratio - 1) < 0.01 for name, ratio in rows.items() if "adamw" not in name)
-            and len(rows) == 10
-        ),
-    ),
     "encoder_decoder": (
         "before training the gradient falls towards the bottom of Post-LN's decoder, the more the "
         "deeper; in its encoder it hardly does",
@@ -174,15 +101,6 @@ FINDINGS = {
             min(rows[f"batches of {size}, eval(), old"] for size in (2, 16)) > 5
             and rows["batches of 16, training mode"] > 5
             and rows["batches of 16, training mode, then recomputed"] < -3
-        ),
-    ),
-    "fine_tuning_longer": (
-        "in 150 steps of 16 images all ways end at about three tenths of errors, frozen recomputed "
-        "statistics lowest on average and old ones five points behind; training takes ten points "
-        "off",
-        lambda rows: (
-            4.5 < rows["batches of 16, eval(), old"] < 5.5
-            and all(value > 0 for value in rows.values())
         ),
     ),
     "gradient_parts": (
@@ -297,16 +215,6 @@ FINDINGS = {
             and abs(rows["RMSNorm minus LN, both without it"]) < 0.01
         ),
     ),
-    "norm_decay": (
-        "decay on γ, β and biases as well shrinks γ; what it does to the test loss ten seeds "
-        "hardly tell",
-        lambda rows: all(abs(difference) < 0.03 for difference in rows.values()),
-    ),
-    "norm_decay_longer": (
-        "in 1,500 steps a decay of 1 on all parameters takes γ to 0.1 (LayerNorm) and 0.3 "
-        "(BatchNorm); what it does to the test loss and the errors five seeds do not tell",
-        lambda rows: all(abs(difference) < 0.05 for difference in rows.values()),
-    ),
     "norm_speed": (
         "on a CPU RMSNorm saves time as an eager formula, less compiled, and loses against a fused "
         "kernel",
@@ -369,19 +277,10 @@ FINDINGS = {
         "LayerNorm",
         lambda rows: abs(rows["RMSNorm"]) < 0.01 and round(rows["no norm"], 2) == -0.02,
     ),
-    "sgd_map": (
-        "under SGD, too, Post-LN stalls at rates at which Pre-LN trains, and warm-up helps it",
-        lambda rows: rows["12 layers"] > 0.2 and -0.1 < rows["6 layers"] < 0.1,
-    ),
     "statistics_outside": (
         "with the statistics outside the gradient a useless bias walks off, and in 150 steps the "
         "loss falls less",
         lambda rows: len(rows) == 4 and min(rows.values()) > 0.1,
-    ),
-    "post_ln_larger_batches": (
-        "with 1,024 tokens a step Post-LN leaves the plateau; warm-up lowers its loss by a third "
-        "of a nat",
-        lambda rows: -0.4 < rows["Post-LN"] < -0.27,
     ),
     "larger_batches": (
         "with 1,024 tokens a step BatchNorm keeps up with LayerNorm in twelve layers",
@@ -444,15 +343,6 @@ FINDINGS = {
             round(rows["best rate of each"], 2) == 0.28 and round(rows["both at 0.016"], 2) == 0.09
         ),
     ),
-    "topic_doses": (
-        "with a quarter of one-topic batches neither BatchNorm nor PowerNorm is more than 0.04 "
-        "behind, with three quarters BatchNorm is about as far behind as with all",
-        lambda rows: (
-            max(abs(value) for name, value in rows.items() if "0.25" in name) < 0.03
-            and abs(rows["share 0.75, BatchNorm"] - means("topic_share")["share 1, BatchNorm"])
-            < 0.03
-        ),
-    ),
     "small_starts": (
         "in 300 steps with three layers Fixup without a norm beats LayerNorm, tied or not, at the "
         "usual embeddings",
@@ -485,23 +375,6 @@ FINDINGS = {
         "at three layers larger embeddings for both do not change who is ahead: tied dynamic tanh, "
         "untied LayerNorm",
         lambda rows: rows["tied"] < -0.05 and rows["untied"] > 0.04,
-    ),
-    "topic_share": (
-        "in 300 steps one-topic batches set BatchNorm back, and PowerNorm about half as far in "
-        "five seeds, as far in a sixth",
-        lambda rows: (
-            rows["share 0, BatchNorm"] < rows["share 0.5, BatchNorm"] < rows["share 1, BatchNorm"]
-            and 0.3 < rows["share 1, PN"] / rows["share 1, BatchNorm"] < 0.6
-        ),
-    ),
-    "topic_share_longer": (
-        "in 1,500 steps nothing but one-topic batches set PowerNorm back by one or two "
-        "hundredths of a nat, and BatchNorm further than in 300, at either rate",
-        lambda rows: (
-            0.01 < rows["PN"] < 0.02
-            and min(rows["BatchNorm"], rows["BatchNorm, rate of 300 steps"])
-            > means("topic_share")["share 1, BatchNorm"] + 0.1
-        ),
     ),
     "variance_growth_rates": (
         "Peri-LN, behind Pre-LN at 0.004, is ahead at larger rates; each at its best of three, for "
@@ -539,57 +412,10 @@ FINDINGS = {
         "steps",
         lambda rows: round(rows["Peri-LN"], 3) == 0.003,
     ),
-    "wiring_longer": (
-        "after 800 steps of sorting, 240 of them warm-up, twelve layers of Post-LN end 0.004 "
-        "behind Pre-LN",
-        lambda rows: round(rows["Post-LN"] - rows["Pre-LN"], 3) == 0.004,
-    ),
-    "warmup_map_longer": (
-        "in 800 steps without warm-up twelve layers of Post-LN stay at chance at the rate 0.004",
-        lambda rows: abs(rows["rate 0.004"] - np.log(10)) < 0.02,
-    ),
     "detach_norm_longer": (
         "in 900 steps at one rate a detached scale still ends far behind no norm, which is within "
         "0.001 of LayerNorm",
         lambda rows: rows["scale detached"] > 0.1 and abs(rows["no norm"]) < 0.001,
-    ),
-    "small_pre_ln": (
-        "the small initial weights that put Post-LN ahead of Pre-LN do not lower Pre-LN's own best "
-        "loss; with them Post-LN ends 0.07 below Pre-LN",
-        lambda rows: (
-            min(rows.values()) > 0.1
-            and round(rows["0 steps of warm-up"] - means("remedies")["post-small"], 2) == 0.07
-        ),
-    ),
-    "topic_share_pre": (
-        "with Pre-LN and an untied output, too, nothing but one-topic batches set BatchNorm back "
-        "in 300 steps, a norm with the batch's mean alone nine tenths as far, PowerNorm a fifth "
-        "as far",
-        lambda rows: (
-            max(abs(value) for name, value in rows.items() if "share 0," in name) < 0.01
-            and rows["share 1, BatchNorm"] > 0.2
-            and round(rows["share 1, batch mean, RMSNorm"] / rows["share 1, BatchNorm"], 1) == 0.9
-            and round(rows["share 1, PN"] / rows["share 1, BatchNorm"], 1) == 0.2
-        ),
-    ),
-    "update_size_rates": (
-        "at the rate 0.004, where the measure saturates, Post-LN's first step moves the output no "
-        "farther than Pre-LN's, and its tokens stay alike for 200 steps; at 0.002 they become as "
-        "alike and come apart on three of five seeds",
-        lambda rows: abs(rows["rate 0.004"]) < 0.2 and rows["rate 1e-06"] > 1.5,
-    ),
-    "gradient_sizes": (
-        "at the rate 0.004 twelve layers of Post-LN stay at chance with gradients a hundredth as "
-        "large; their tokens become alike but part again within 200 steps without Adam's memory, "
-        "and on four of five seeds with each gradient rescaled to length 1 in every step, on one "
-        "if that begins after 40",
-        lambda rows: (
-            abs(rows["post, hundredth"] - rows["post, as is"]) < 0.01
-            and abs(rows["post, as is"] - np.log(10)) < 0.02
-            and rows["post, no memory"] < 1.1
-            and rows["post, no memory"] < rows["post, length 1"] < rows["post, late length 1"]
-            and rows["pre, no memory"] < 0.2
-        ),
     ),
     "update_size": (
         "in the Post-LN run that fails, all tokens become alike and stay so, and the lowest "
@@ -608,17 +434,6 @@ FINDINGS = {
             and rows["pre, 12 layers, rate 0.016"] < 1.2
         ),
     ),
-    "warmed_remedies": (
-        "with warm-up the means of all remedies but ReZero end within 0.03 of Pre-LN's with "
-        "warm-up",
-        # Of one another, too; the page compares them with Pre-LN of warmup_map.
-        lambda rows: (
-            rows.pop("rezero") > 0.2
-            and len(rows) == 8
-            and min(rows.values()) > 0.05
-            and max(rows.values()) - min(rows.values()) < 0.06
-        ),
-    ),
     "warmup_map": (
         "in 200 steps of sorting Post-LN needs warm-up or a small rate, twelve layers more so than "
         "six; Pre-LN neither",
@@ -632,32 +447,14 @@ FINDINGS = {
         "upper Pre-LN layers can be removed or swapped at less cost than upper Post-LN layers",
         lambda rows: rows["pre"] > rows["post"] + 0.1 and rows["peri"] > 0.8,
     ),
-    "wiring_norms": (
-        "without warm-up at 0.004 RMSNorm stalls after the sum and trains in the branch, as "
-        "LayerNorm does",
-        lambda rows: rows["RMSNorm, rate 0.004"] > 1 > rows["RMSNorm, rate 0.001"] > 0,
-    ),
 }
 
 
 # What a sentence says beside its rows: the values in a saved run, averaged over seeds.
 BESIDE = {
-    "conditional_norms": lambda of: (
-        0.88 < of("loss", way="AdaLN") / of("loss", way="none") < 0.91
-        and 0.97 < of("loss", way="at the input") / of("loss", way="none") < 0.98
-    ),
-    "depth_on_text": lambda of: all(
-        (of("likeness", wiring=wiring, warmup=warmup) > 0.8) == (wiring == "post")
-        for wiring in ("post", "pre")
-        for warmup in (0, 300)
-    ),
     "fine_tuning": lambda of: (
         0.77 < of("before", way="training mode", batch_size=16) < 0.85
         and 0.33 < of("before_recomputed", way="training mode", batch_size=16) < 0.43
-    ),
-    "fine_tuning_longer": lambda of: (
-        9 < 100 * (of("before_recomputed", way=RECOMPUTED) - of("error", way=RECOMPUTED)) < 11
-        and all(0.26 < of("error", way=way) < 0.34 for way in fine_tuning.WAYS)
     ),
     "gru_statistics": lambda of: (
         of("after_mean_varies", norm="layer") < of("after_mean_varies", norm="rms") / 3
@@ -685,14 +482,6 @@ BESIDE = {
         < of("loss", hidden=5, norm="batch", rate=rate) / 3
         for rate in (0.1, 0.3)
     ),
-    "norm_decay": lambda of: all(
-        of("gain", norm=norm, decay=1.0, on="all") < of("gain", norm=norm, decay=1.0, on="matrices")
-        for norm in ("layer", "batch")
-    ),
-    "norm_decay_longer": lambda of: all(
-        round(of("gain", norm=norm, decay=1.0, on="all"), 1) == gain
-        for norm, gain in (("layer", 0.1), ("batch", 0.3))
-    ),
     "hundred_digits": lambda of: (
         of("training", norm="layer", rate=0.03)
         < of("training", norm="none")
@@ -704,9 +493,6 @@ BESIDE = {
         < of("training", norm="batch", steps=600, company=100, rate=0.003)
     ),
     # A model that knows how often each piece occurs and nothing else ends at 6.00.
-    "post_ln_larger_batches": lambda of: (
-        of("test", warmup=300) < 5.4 and of("test", warmup=0) < 5.75
-    ),
     "qk_norm": lambda of: (
         of("largest", qk_norm="none", learning_rate=0.128) > 50
         and of("largest", qk_norm="none", learning_rate=0.064) > 20
@@ -714,11 +500,6 @@ BESIDE = {
             of("largest", qk_norm="rms", learning_rate=rate) < 10
             for rate in (0.004, 0.008, 0.016, 0.032, 0.064, 0.128)
         )
-    ),
-    "sgd_map": lambda of: (
-        of("loss", depth=12, wiring="post", warmup=0, learning_rate=0.064) > 2
-        and of("loss", depth=12, wiring="post", warmup=60, learning_rate=0.064) < 1.5
-        and of("loss", depth=12, wiring="pre", warmup=0, learning_rate=0.064) < 0.5
     ),
     "fixup_factor": lambda of: (
         of("diverged", build="no norm, Fixup, factor fixed", learning_rate=4e-2) == 1
@@ -734,8 +515,6 @@ BESIDE = {
 # These say that something is small, whatever its sign: what would be noticed is a large one.
 SMALL = {
     "larger_batches": "Pre-BatchNorm",
-    "norm_decay": "BatchNorm, decay 1",
-    "norm_decay_longer": "BatchNorm, decay 1",
 }
 
 
@@ -806,26 +585,9 @@ def lowest_qk(norm: str, size: float) -> float:
 
 # What an experiment that chooses learning rates says of them, and what must hold of the best ones.
 CHOSEN = {
-    "batch_rates": (
-        "on one seed the best rate differs by at most a factor of 2 between norms and between "
-        "kinds of batches",
-        lambda best: max(best.values()) <= 2 * min(best.values()),
-    ),
     "rms_against_layer_longer_rates": (
         "at 1,500 steps the best rate of each of the three is half of that of 300",
         lambda best: all(rate == shorter("rms_rates")[cell] / 2 for cell, rate in best.items()),
-    ),
-    "batch_composition_longer_rates": (
-        "on one seed LayerNorm and PowerNorm have the best rates that they have in 300 steps, "
-        "BatchNorm half of it on shuffled batches and four times it with equal lengths",
-        lambda best: all(
-            rate == times * shorter("batch_rates")[cell]
-            for cell, rate in best.items()
-            if cell[0] != "none"
-            for times in (
-                {("masked batch", "shuffled"): 0.5, ("masked batch", "length"): 4}.get(cell, 1),
-            )
-        ),
     ),
     "fixup_factor_longer_rates": (
         "on a million tokens Fixup's weights have the same best rate of three without the learned "
@@ -881,11 +643,6 @@ CHOSEN = {
         "ones",
         lambda best: set(best) == {("batch",), ("power",)} and set(best.values()) == {16e-3},
     ),
-    "topic_share_longer_rates": (
-        "the best rate is the same for LayerNorm, BatchNorm and PowerNorm, a quarter of what is "
-        "best for BatchNorm in 300 steps",
-        lambda best: set(best.values()) == {shorter("topic_rates")["batch", 1.0] / 4},
-    ),
     "qk_norm_embeddings_rates": (
         "on one seed 0.064 is the best rate, with QK-norm twice that at 256 times the embeddings; "
         "64 times is the best size with it, level with 256 without",
@@ -896,44 +653,12 @@ CHOSEN = {
             and abs(lowest_qk("none", 64.0) - lowest_qk("none", 256.0)) < 0.001
         ),
     ),
-    "conditional_norms_longer_rates": (
-        "on one seed a rate of 0.01 is best, but for AdaLN-Zero with gates from zero, for which "
-        "half of it is as good",
-        lambda best: all(
-            rate == (0.005 if way == "AdaLN-Zero" else 0.01) for (way,), rate in best.items()
-        ),
-    ),
     "noisy_batch_norm_longer_rates": (
         "on one seed the best rates over 1,000 steps are those of 200: 0.1 without a norm, 1 with "
         "BatchNorm, with noise or without",
         lambda best: (
             best == {("none",): 0.1, ("batch",): 1.0, ("noisy batch",): 1.0}
             and best.items() <= {(k,): v for k, v in shorter("noisy_batch_norm").items()}.items()
-        ),
-    ),
-    "topic_rates_wider": (
-        "with Post-LN every rate beyond that grid is worse than the best one in it, for LayerNorm, "
-        "BatchNorm and PowerNorm",
-        lambda best: all(
-            topic_rates_wider.best_rates(topic_rates_wider.grids())[cell] == within
-            and rate in (2 * within, within / 2)
-            for cell, rate in best.items()
-            for within in (shorter("topic_rates")[cell],)
-        ),
-    ),
-    "topic_share_pre_rates": (
-        "with Pre-LN and an untied output every best rate is two or four times that of "
-        "topic_rates, whose grid ends at 0.024",
-        lambda best: all(
-            round(rate / shorter("topic_rates")[cell], 6) in (2, 4) for cell, rate in best.items()
-        ),
-    ),
-    "topic_share_pre_rates_mixed": (
-        "on mixed batches LayerNorm and PowerNorm lose at rates beyond 0.096, with Pre-LN",
-        lambda best: all(
-            0.096 == topic_share_pre_rates.best_rates(topic_share_pre_rates.grids())[cell] < rate
-            and rate == min(topic_share_pre_rates_mixed.RATES)
-            for cell, rate in best.items()
         ),
     ),
     "digit_rates": (
@@ -1033,10 +758,6 @@ def test_rows_take_the_numbers_that_they_say(name):
 # The words of a figure's rows, where the lines above do not name them.
 HEADS = ("tied", "untied")
 WORDS = {
-    "batch_composition": (
-        ("shuffled", "neighbours", "one topic", "equal length"),
-        ("RMSNorm", "BatchNorm, plain", "BatchNorm, masked", "PN", "PN-V", "no norm"),
-    ),
     "digit_batches": (
         ("batch of 1", "batch of 2", "batch of 8", "batch of 32"),
         ("GroupNorm", "LayerNorm", "no norm"),
@@ -1061,11 +782,6 @@ WORDS = {
         ("rate 0.016", "rate 0.128"),
     ),
     "noisy_batch_norm": (("none", "noisy batch", "noise alone"),),
-    "norm_decay": (("LayerNorm", "BatchNorm"), ("decay 0.1", "decay 1")),
-    "topic_share": (
-        ("share 0", "share 0.5", "share 1"),
-        ("BatchNorm", "PN-V", "PN", "RMSNorm", "batch mean, RMSNorm"),
-    ),
 }
 
 

@@ -11,8 +11,6 @@ from normtutor_studies.experiments import (
     deep_last_norm_rates,
     deep_tanh_starts,
     deep_tanh_starts_again,
-    depth_on_text,
-    depth_on_text_rates,
     embedding_sizes,
     final_norm,
     fresh,
@@ -29,7 +27,7 @@ from normtutor_studies.experiments import (
     timing,
 )
 from normtutor_studies.experiments.__main__ import main
-from normtutor_studies.experiments.package_chunks import Size, chunks_of, train_models
+from normtutor_studies.experiments.package_chunks import Size, train_models
 from normtutor_studies.experiments.records import Saved, module_of
 from numpy.testing import assert_allclose
 
@@ -599,7 +597,7 @@ def test_a_fresh_seed_is_inside_or_outside_what_the_record_expects():
         fresh.expected(np.array([1.0]))
 
 
-CHOOSING = ["topic_doses", "learning_rate_sweep", "noisy_batch_norm", "remedies", "sgd_map"]
+CHOOSING = ["learning_rate_sweep", "noisy_batch_norm", "remedies"]
 
 
 @pytest.mark.parametrize("name", CHOOSING)
@@ -618,83 +616,5 @@ def test_a_fresh_seed_takes_the_rates_that_those_on_record_choose(name):
 
 
 def test_a_seed_on_record_is_no_fresh_one(capsys):
-    assert main(["again", "topic_share", "--seed", "10"]) == 1
+    assert main(["again", "company", "--seed", "10"]) == 1
     assert "is on record" in capsys.readouterr().err
-
-
-# --- twelve layers on text ------------------------------------------------------------------------
-
-
-def test_depth_on_text_takes_the_rates_that_were_chosen():
-    best = depth_on_text_rates.best_rates(depth_on_text_rates.grids())
-    taken = {
-        (c.wiring, c.warmup, c.scale): c.learning_rate for c in depth_on_text.CONFIG.conditions
-    }
-    assert len(taken) == 4 and taken.items() <= best.items()
-
-
-def test_neither_rates_nor_warmups_of_depth_on_text_end_at_the_best_one():
-    grid = depth_on_text_rates.grids()
-    found = depth_on_text_rates.losses(grid)
-    for row, rate in depth_on_text_rates.best_rates(grid).items():
-        assert min(found[row]) < rate < max(found[row])
-    lowest = {cell: min(by_rate.values()) for cell, by_rate in found.items()}
-    assert {warmup for _, warmup, _ in lowest} == {0, 300, 600}
-    for scale in (1, 1 / 16):
-        assert lowest["post", 300, 1 / 4] < lowest["post", 300, scale] - 0.01
-    # One factor of four more was tried where the last step had gained more than 0.02.
-    assert 0 < lowest["pre", 300, 4] - lowest["pre", 300, 16] < 0.02
-    assert 0 < lowest["post", 0, 1] - lowest["post", 0, 1 / 4] < 0.02
-    # With small embeddings warm-up seems to help Pre-LN, with large ones it does not.
-    assert lowest["pre", 0, 4] - lowest["pre", 300, 4] > 0.03
-    assert abs(lowest["pre", 0, 16] - lowest["pre", 300, 16]) < 0.01
-    # Post-LN's best is the longest, but no warm-up brings it near Pre-LN.
-    assert lowest["post", 300, 1 / 4] - 0.03 < lowest["post", 600, 1 / 4] < 5.8
-    assert min(loss for (wiring, *_), loss in lowest.items() if wiring == "post") > 5.7
-
-
-def test_more_tokens_a_step_let_post_ln_leave_the_plateau_and_warmup_helps_more():
-    saved = experiments.load("post_ln_larger_batches")
-    assert saved.config["size"]["batch_size"] == 32
-    warm, cold = (saved.values("test", warmup=steps) for steps in (300, 0))
-    few = experiments.load("depth_on_text")
-    gained = few.values("test", wiring="post", warmup=0) - few.values(
-        "test", wiring="post", warmup=300
-    )
-    assert warm.max() < 5.4 and cold.max() < 5.8
-    assert (cold - warm).min() > 0.2 > gained.mean()
-
-
-def test_post_ln_tokens_stay_alike_on_text_and_those_of_pre_ln_part():
-    saved = experiments.load("depth_on_text")
-    for condition in saved.config["conditions"]:
-        alike = saved.values("likeness", **condition)
-        if condition["wiring"] == "post":
-            assert saved.values("test", **condition).min() > 5.5
-            assert alike[:, 20].min() > 0.99 and alike[:, -1].min() > 0.7
-        else:
-            assert saved.values("test", **condition).max() < 4.6
-            assert alike.max(axis=1).min() > 0.85 and alike[:, -1].max() < 0.3
-    shape = (len(saved.seeds), saved.config["depth"] + 1)
-    first = saved.config["conditions"][0]
-    assert depth_on_text.by_layer(saved, "gradient", 0, **first).shape == shape
-
-
-def test_what_the_page_says_of_twelve_layers_on_text():
-    saved = experiments.load("depth_on_text")
-    alike = {
-        warmup: saved.values("likeness", wiring="pre", warmup=warmup).mean(axis=0)
-        for warmup in (0, 300)
-    }
-    assert [f"{alike[0][i]:.2f}" for i in (1, -1)] == ["0.93", "0.13"]  # a look every ten steps
-    assert [f"{alike[300][i]:.2f}" for i in (5, -1)] == ["0.96", "0.15"]
-    grid = depth_on_text_rates.losses(depth_on_text_rates.grids())
-    short, long = (min(grid["post", warmup, 1 / 4].values()) for warmup in (300, 600))
-    assert f"{short - long:.3f}" == "0.025"
-    # What a model ends at that knows how often each piece occurs.
-    seen, asked = (chunks_of(Size(), part)[0][:, 1:].ravel() for part in ("train", "test"))
-    share = np.bincount(seen, minlength=asked.max() + 1) / len(seen)
-    by_frequency = -np.log(share[asked]).mean()
-    assert abs(by_frequency - 6.0) < 0.02
-    lowest = saved.values("test", wiring="post", warmup=300).min()
-    assert abs(6.0 - lowest - 0.26) < 0.005

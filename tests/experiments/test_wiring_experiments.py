@@ -8,12 +8,10 @@ import pytest
 import torch
 from normtutor_studies import experiments, plotting
 from normtutor_studies.experiments import (
-    gradient_sizes,
     remedies,
     update_size,
     wide_and_shallow,
     wired_sorting,
-    wiring_longer,
 )
 from normtutor_studies.experiments.wired_sorting import Task
 
@@ -305,37 +303,3 @@ def test_in_sorting_the_depth_decides_which_wiring_ends_better():
             ends.append(remedies.at_best_rate(np.concatenate(rows, axis=1))[0])
         differences[depth] = interval(ends[0] - ends[1])
     assert differences[6][1] < 0 < differences[12][0]
-
-
-def test_post_lns_best_rate_in_800_steps_lies_inside_and_pre_lns_larger_two_are_alike():
-    saved = experiments.load("wiring_longer")
-    post, pre = (wiring_longer.losses(saved, wiring) for wiring in ("post", "pre"))
-    assert post.mean(axis=0).argmin() == 1
-    mean, half = plotting.t_interval(pre[:, 2] - pre[:, 1])
-    assert abs(mean) < half
-    assert pre[:, 0].min() > pre[:, 1:].max(axis=1).mean()
-
-
-def test_rules_scale_gradients_as_they_say():
-    def scaled(rule, **when):
-        gradients = [torch.tensor([3.0, 4.0]), torch.zeros(2), torch.tensor([[12.0]])]
-        gradient_sizes.scale(gradients, rule, **({"first": False, "early": False} | when))
-        return [gradient.norm().item() for gradient in gradients]
-
-    assert scaled("as is") == scaled("no memory") == scaled("first hundredth") == [5, 0, 12]
-    assert scaled("length 1") == scaled("late length 1") == [1, 0, 1]
-    assert scaled("late length 1", early=True) == [5, 0, 12]
-    for found in (scaled("hundredth"), scaled("first hundredth", first=True)):
-        np.testing.assert_allclose(found, [0.05, 0, 0.12], rtol=1e-6)
-    np.testing.assert_allclose(scaled("joint length 1"), [5 / 13, 0, 12 / 13], rtol=1e-6)
-
-
-def test_without_memory_every_weight_moves_by_the_rate():
-    weight = torch.nn.Linear(3, 1, bias=False)
-    before = weight.weight.detach().clone()
-    update = gradient_sizes.optimizer_of(weight, "no memory", 0.1)
-    for size, place in ((1.0, 0.1), (1e-9, 0.2)):  # the second after a much larger one
-        weight.weight.grad = torch.tensor([[size, -size, 0.0]])
-        update.step()
-        expected = before + torch.tensor([[-place, place, 0.0]])
-        torch.testing.assert_close(weight.weight.detach(), expected)

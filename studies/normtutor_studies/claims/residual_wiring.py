@@ -28,13 +28,8 @@ from normtutor_studies.claims.ledger import (
 )
 from normtutor_studies.experiments import (
     encoder_decoder,
-    gradient_sizes,
     remedies,
-    sgd_map,
-    small_pre_ln,
-    text_stability,
     update_size,
-    wiring_longer,
 )
 
 CHAPTER = "07_pre_ln_and_post_ln"
@@ -354,8 +349,7 @@ TRAINED = 1.15  # nats a digit: half of chance
     recorded="partly",
     scope="at our scale",
     answer="True at large learning rates; at a small one ours trained without.",
-    condition="The deeper the model, the smaller the rate from which on it fails. On text "
-    "twelve layers hardly start with small batches, warm-up or not.",
+    condition="The deeper the model, the smaller the rate from which on it fails.",
 )
 def warm_up_for_post_ln() -> Evidence:
     def loss(rate: float) -> Interval:
@@ -382,25 +376,6 @@ def warm_up_for_post_ln() -> Evidence:
             over_seeds(_final_losses("warmup_map", 4e-3, wiring="post", depth=12, warmup=60)),
             form=".2f",
         ),
-        *(
-            Finding(
-                f"test loss of Post-LN on text, 12 layers, {words}, at its best rate and "
-                "embeddings: near that of a model that only counts pieces",
-                over_seeds(
-                    experiments.load("depth_on_text").values("test", wiring="post", warmup=steps)
-                ),
-                form=".2f",
-            )
-            for words, steps in (("without warm-up", 0), ("300 of 1,000 steps of it", 300))
-        ),
-        *(
-            Finding(
-                f"the same with 1,024 tokens a step in place of 256, {words}",
-                over_seeds(experiments.load("post_ln_larger_batches").values("test", warmup=steps)),
-                form=".2f",
-            )
-            for words, steps in (("without warm-up", 0), ("with it", 300))
-        ),
     ]
 
 
@@ -425,9 +400,6 @@ def no_warm_up_for_pre_ln() -> Evidence:
         warmup: _final_losses("warmup_map", 16e-3, wiring="pre", depth=12, warmup=warmup)
         for warmup in (0, 60)
     }
-
-    on_text = experiments.load("depth_on_text")
-    text = {warmup: on_text.values("test", wiring="pre", warmup=warmup) for warmup in (0, 300)}
 
     def at_best(depth: int, warmup: int) -> np.ndarray:
         losses = remedies.losses_by_rate(saved, wiring="pre", depth=depth, warmup=warmup)
@@ -454,7 +426,6 @@ def no_warm_up_for_pre_ln() -> Evidence:
                 ("sorting, 12 layers, the largest rate, 60 steps", deep[0] - deep[60]),
                 ("the same, each at its best rate", at_best(12, 0) - at_best(12, 60)),
                 ("the same with 6 layers", at_best(6, 0) - at_best(6, 60)),
-                ("text, 12 layers, 300 steps", text[0] - text[300]),
             )
         ),
     ]
@@ -468,9 +439,7 @@ def no_warm_up_for_pre_ln() -> Evidence:
     scope="at our scale",
     answer="True of SGD; Adam divides the size of a gradient away and fails all the same.",
     condition="With SGD smaller gradients keep the tokens apart. With Adam gradients a "
-    "hundredth as large fail in the same way; what counts there is that they fall "
-    "from step to step: rescaled to one length in every step, they mostly let the "
-    "tokens part again.",
+    "hundredth as large fail in the same way.",
 )
 def large_gradients_and_warm_up() -> Evidence:
     def likeness(optimizer: str, rate: float, factor: float) -> Interval:
@@ -488,7 +457,6 @@ def large_gradients_and_warm_up() -> Evidence:
             ]
         )
 
-    sizes = experiments.load("gradient_sizes")
     first = experiments.load("update_size")
     top = {
         wiring: np.log2(first.values("top", part="first step", wiring=wiring, depth=16))
@@ -517,25 +485,6 @@ def large_gradients_and_warm_up() -> Evidence:
             form=".3f",
         ),
         Finding("Adam, gradients as they are", likeness("adam", 4e-3, 1.0), form=".3f"),
-        *(
-            Finding(
-                f"share of five seeds whose tokens part again within 200 steps of it, {words}",
-                float((gradient_sizes.at(sizes, "likeness", 200, "post", rule) < 0.5).mean()),
-                form=".1f",
-            )
-            for words, rule in (
-                ("all gradients divided by 100", "hundredth"),
-                ("each rescaled to length 1 in every step", "length 1"),
-            )
-        ),
-        *(
-            Finding(
-                f"loss after 200 steps of SGD without warm-up, 12 layers, rate 0.064: {name}",
-                over_seeds(_final_losses("sgd_map", 64e-3, wiring=wiring, depth=12, warmup=0)),
-                form=".2f",
-            )
-            for wiring, name in (("post", "Post-LN"), ("pre", "Pre-LN"))
-        ),
         Finding(
             "loss after 200 steps of Adam without warm-up, rate 0.004: Post-LN of 12 layers with "
             "small weights below, which changes the update as well",
@@ -557,8 +506,7 @@ def large_gradients_and_warm_up() -> Evidence:
     recorded="open",
     answer="The literature disagrees, and our models and runs are too small to decide.",
     condition="On our sorting task Post-LN ends a little ahead with six layers and behind "
-    "with twelve, unless its lower layers start smaller. On text it is behind with "
-    "two layers already.",
+    "with twelve, unless its lower layers start smaller.",
 )
 def post_ln_ends_better() -> Evidence:
     saved = experiments.load("warmup_map")
@@ -574,11 +522,6 @@ def post_ln_ends_better() -> Evidence:
     tried = experiments.load("remedies")
     small = remedies.losses_by_rate(tried, wiring="post-small", depth=12, warmup=0)
     small = remedies.at_best_rate(small)[0]
-    pre = experiments.load("small_pre_ln")
-    same_weights = remedies.at_best_rate(small_pre_ln.losses(pre, 0, 60))[0]
-    longer = experiments.load("wiring_longer")
-    fresh = experiments.load("text_stability")
-    text = {depth: text_stability.losses(fresh, depth) for depth in (2, 6)}
     why = "To end better is to have the smaller loss."
     return [
         *(
@@ -592,41 +535,11 @@ def post_ln_ends_better() -> Evidence:
             )
             for depth in (6, 12)
         ),
-        *(
-            Finding(
-                f"the same under SGD, {where} (nats per digit)",
-                over_seeds(values),
-                form=".3f",
-            )
-            for where, values in sgd_map.rows(experiments.load("sgd_map")).items()
-        ),
-        Finding(
-            "sorting, 12 layers, 800 steps, 240 of them warm-up: test loss of Post-LN minus "
-            "Pre-LN's, each at its best rate (nats per digit)",
-            over_seeds(wiring_longer.ends(longer, "post") - wiring_longer.ends(longer, "pre")),
-            below(0),
-            why,
-            form=".3f",
-        ),
         Finding(
             "sorting, 12 layers, 200 steps: test loss of Post-LN with smaller initial weights in "
             "its lower layers, without warm-up, minus Pre-LN's (nats per digit)",
             over_seeds(small - end("pre", 12)),
             form=".3f",
-        ),
-        Finding(
-            "the same, minus Pre-LN's with the same weights, at its best rate and warm-up",
-            over_seeds(small - same_weights),
-            form=".3f",
-        ),
-        *(
-            Finding(
-                f"text, {depth} layers, 256 tokens a step: test loss of Post-LN minus Pre-LN's, "
-                "each at its best rate (nats per piece of a word)",
-                over_seeds(text[depth]["Post-LN"] - text[depth]["Pre-LN"]),
-                form=".2f",
-            )
-            for depth in text
         ),
         Unsettled(
             "Reports go both ways: comparable {cite:p}`xiong2020`; Pre-LN with other norms and "
@@ -634,58 +547,5 @@ def post_ln_ends_better() -> Evidence:
             "{cite:p}`nguyen2019`; Post-LN better in shallow models {cite:p}`takase2023`.",
             "Train both at several depths and sizes, each with its own learning rate and enough "
             "warm-up, until the loss no longer falls, and compare paired by seed.",
-        ),
-    ]
-
-
-@claim(
-    "What holds for the place of LayerNorm holds for other norms too.",
-    met=NOTES,
-    place=Place(CHAPTER, "Other norms in the two places", in_depth=True),
-    recorded="open",
-    answer="True of RMSNorm in our runs; norms over the batch are untested.",
-    condition="Norms that pool over tokens were not tried in both places at a depth where the "
-    "place matters.",
-)
-def other_norms_in_both_places() -> Evidence:
-    saved = experiments.load("wiring_norms")
-    layer = {
-        wiring: _final_losses("warmup_map", 4e-3, wiring=wiring, depth=12, warmup=0)
-        for wiring in ("post", "pre")
-    }
-    rms = {
-        wiring: saved.values("loss", wiring=wiring, learning_rate=4e-3)
-        for wiring in ("post", "pre")
-    }
-    return [
-        Finding(
-            "loss of RMSNorm after the sum, 12 layers, no warm-up, rate 0.004, where LayerNorm's "
-            "is at chance",
-            over_seeds(rms["post"]),
-            above(TRAINED),
-            "As LayerNorm there, it should end above half of chance, which is ln 10 = 2.30.",
-            form=".2f",
-        ),
-        Finding(
-            "loss of RMSNorm at the input of the branch, the same",
-            over_seeds(rms["pre"]),
-            below(TRAINED),
-            "As LayerNorm there, it should train.",
-            form=".2f",
-        ),
-        *(
-            Finding(
-                f"RMSNorm minus LayerNorm, {name}, paired by seed",
-                over_seeds(rms[wiring] - layer[wiring]),
-                form=".3f",
-            )
-            for wiring, name in (("post", "after the sum"), ("pre", "in the branch"))
-        ),
-        Unsettled(
-            "BatchNorm was trained in the branch and on the sum, but with two layers and on "
-            "different texts, so the places were not compared; "
-            "InstanceNorm tells a causal model about later tokens.",
-            "Train a bidirectional model of twelve layers with each norm in each place, over the "
-            "same learning rates and seeds.",
         ),
     ]

@@ -8,8 +8,7 @@ seed is chosen on the other seeds. Post-LN and Pre-LN without warm-up, on the sa
 the comparison, and so are the bare layers without norm or remedy. A sixth seed, 40, run afterwards
 and not on record, lies where the five expect it in all seven rows. Not checked: other depths,
 larger embeddings, and text. Sorting eight digits is easy, so the order among those that train says
-little. Remedies with warm-up are in :mod:`normtutor_studies.experiments.warmed_remedies`, and Pre-LN with
-the weights of *small below* in :mod:`normtutor_studies.experiments.small_pre_ln`.
+little. Not checked either: remedies with warm-up.
 """
 
 from dataclasses import dataclass, field

@@ -26,8 +26,7 @@ statistics of the batch: the same to 0.005. A seventh seed, 40, run afterwards a
 lies where the six expect it in 23 of 24 rows; Post-LN with two layers ends 0.01 above. Fixup
 without its learned factor is in :mod:`normtutor_studies.experiments.fixup_factor`. Not checked: more than
 300 steps; batches of more than 256 tokens but for BatchNorm
-(:mod:`normtutor_studies.experiments.larger_batches`) and Post-LN, which they help
-(:mod:`normtutor_studies.experiments.post_ln_larger_batches`); and training without clipping.
+(:mod:`normtutor_studies.experiments.larger_batches`); and training without clipping.
 """
 
 import dataclasses

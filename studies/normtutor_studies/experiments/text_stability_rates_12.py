@@ -7,8 +7,8 @@ The records are part of a run of all builds; the times are those of this part ru
 another processor.
 
 Control: that of the grid at two and six layers: embeddings, rates and clipping. Post-LN does not
-leave the loss of guessing by frequency in 300 steps of 256 tokens, at any rate; in 1,000 steps of
-1,024 it does (:mod:`normtutor_studies.experiments.post_ln_larger_batches`), so this is no verdict on it.
+leave the loss of guessing by frequency in 300 steps of 256 tokens, at any rate; this
+is no verdict on it.
 Run again on another processor, not on record, by rounding alone, the best embeddings were 64 times
 the usual size for LayerNorm and RMSNorm and a quarter for Post-LN, with losses within 0.02: sizes
 whose losses are that close are not told apart. Not checked: a second seed of the grid.

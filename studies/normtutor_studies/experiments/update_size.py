@@ -10,11 +10,8 @@ Control: a large first update could simply reflect a large gradient, so the grad
 recorded too. Post-LN with small initial weights is the control: its norms stand where Post-LN's do,
 its top gradient is large and its update small. The traces differ from one another in the wiring,
 the rate or the warm-up alone. A sixth seed, 40, run afterwards and not on record, lies where the
-five expect it in all five rows. At larger rates the output no longer moves in proportion, and a
-likeness that only the failing traces reach here need not be the end: both are in
-:mod:`normtutor_studies.experiments.update_size_rates`. Gradients scaled in each step, and Adam without its
-memory, are in :mod:`normtutor_studies.experiments.gradient_sizes`. Not checked: plain SGD, and other tasks
-than sorting.
+five expect it in all five rows. At larger rates the output no longer moves in proportion. Not
+checked: plain SGD, and other tasks than sorting.
 """
 
 from dataclasses import dataclass, field
