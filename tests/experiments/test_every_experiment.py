@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from normtutor_studies import experiments
 from normtutor_studies.experiments import (
-    batch_composition,
     final_norm,
     modes_disagree,
     norm_speed,
@@ -45,7 +44,6 @@ SMALL = {
 # The same of what a configuration holds as its task, and as the size of its models of text.
 WITHIN = {"task": {"test_sequences": 32}, "size": {"batch_size": 4, "length": 16, "steps": 3}}
 OWN = {
-    "batch_composition": {"batch_size": 4},
     "power_statistics": {"many_images": 32, "chunks": 8, "sentences": 16, "block": 2},
     "norm_speed": {"shapes": ((16, 16),), "rounds": 2, "slice_seconds": 1e-4},
 }
@@ -171,7 +169,6 @@ CELLS = {
         "cells": (final_norm.Cell("layer", True, False),),
         "rates": (final_norm.CONFIG.rates[2],),
     },
-    "batch_composition": {"conditions": (batch_composition.CONFIG.conditions[0],)},
 }
 
 
@@ -396,18 +393,18 @@ def test_a_figure_without_a_command_is_found():
         metadata = {"mystnb": {"figure": described}} if name else {}
         return {"cell_type": "code", "source": [source], "metadata": metadata}
 
-    load = cell("run = experiments.load('batch_composition')\ndef get(): return run.values('loss')")
+    load = cell("run = experiments.load('company')\ndef get(): return run.values('loss')")
     figure = cell("losses = get()\nplt.plot(losses)", "fig-x")
-    command = "python -m normtutor_studies.experiments run batch_composition"
+    command = "python -m normtutor_studies.experiments run company"
     found = [f"fig-x: end its caption in 'Saved run: `{command}`.'"]
     assert untraceable({"cells": [load, figure]}) == found
     assert untraceable({"cells": [load, figure, cell("print(run.provenance())")]}) == []
     words = {
         "cell_type": "markdown",
-        "source": ["python -m normtutor_studies.experiments run batch_composition"],
+        "source": ["python -m normtutor_studies.experiments run company"],
     }
     assert untraceable({"cells": [load, figure, words]}) == []
-    told = "5 seeds; `python -m normtutor_studies.experiments run batch_composition`."
+    told = "5 seeds; `python -m normtutor_studies.experiments run company`."
     assert untraceable({"cells": [load, cell("plt.plot(get())", "fig-x", told)]}) == []
     loop = cell("for x in [get()]:\n    with style():\n        plt.plot(x)", "fig-x")
     assert untraceable({"cells": [load, loop]}) == found

@@ -226,9 +226,9 @@ def test_a_gpu_is_on_record_and_is_not_mixed_with_the_processor(monkeypatch):
     where = records.environment({"text_sha256": "0" * 64}, device="cuda:1")
     assert where["gpu"] == "Example GPU (cuda:1)"
     run = {"seed": 1, "cpu_seconds": 60.0, "environment": where, "records": []}
-    saved = experiments.Saved("batch_composition", {}, (run,))
+    saved = experiments.Saved("company", {}, (run,))
     assert "on Example GPU (cuda:1) and" in saved.provenance()
-    assert saved.provenance().endswith("run batch_composition --device cuda")
+    assert saved.provenance().endswith("run company --device cuda")
     records._refuse_other_data(saved, where["data"], "cuda")
     with pytest.raises(ValueError, match=r"Example GPU .* on cpu\."):
         records._refuse_other_data(saved, where["data"], "cpu")

@@ -15,27 +15,14 @@ import pytest
 from normtutor_studies import experiments
 from normtutor_studies.experiments import __main__ as command_line
 from normtutor_studies.experiments import (
-    batch_composition,
-    batch_rates,
     digit_batches,
     digit_rates,
     records,
     two_processes,
 )
 
-from normtutor import data
-
-REPORTED = ("batch_composition", "digit_batches")
-TUNING = {"batch_composition": batch_rates, "digit_batches": digit_rates}
-
-
-def reduced():
-    """The configuration of batch_composition, cut to what a test can afford."""
-    config = batch_composition.CONFIG
-    conditions = {c.norm: c for c in config.conditions if c.norm in ("layer", "masked batch")}
-    return dataclasses.replace(
-        config, conditions=tuple(conditions.values()), steps=5, warmup=2, recalibration_batches=2
-    )
+REPORTED = ("digit_batches",)
+TUNING = {"digit_batches": digit_rates}
 
 
 # --- every experiment -----------------------------------------------------------------------------
@@ -90,13 +77,9 @@ def test_learning_rates_are_those_that_tuning_chose(name):
     }
     shared = used.keys() & best.keys()
     assert shared and {cell: used[cell] for cell in shared} == {cell: best[cell] for cell in shared}
-    # Shares of one-topic batches between those that were tuned take the rate of one half.
-    assert {cell[-1] for cell in used.keys() - best.keys()} <= set(batch_composition.UNTUNED)
 
 
-@pytest.mark.parametrize(
-    "name", ["batch_composition", "conditional_norms", "rms_against_layer", "topic_share"]
-)
+@pytest.mark.parametrize("name", ["rms_against_layer"])
 def test_every_rate_of_longer_training_has_a_worse_one_on_either_side(name):
     saved = experiments.load(f"{name}_longer_rates")
     tried: dict = {}
@@ -206,9 +189,9 @@ def test_a_run_is_saved_beside_the_book_and_not_in_it(toy, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     experiments.run_experiment("toy", progress=False)
     assert records.load("toy", "runs").seeds == [1, 2, 3, 4]
-    assert command_line.main(["run", "batch_rates", "--seeds", "5"]) == 0
-    assert records.load("batch_rates", "runs").seeds == [5]
-    assert "show batch_rates --directory runs" in capsys.readouterr().out
+    assert command_line.main(["run", "digit_rates", "--seeds", "5"]) == 0
+    assert records.load("digit_rates", "runs").seeds == [5]
+    assert "show digit_rates --directory runs" in capsys.readouterr().out
 
 
 def test_no_advice_replaces_the_books_own_record(toy, tmp_path, monkeypatch):
@@ -248,15 +231,15 @@ def test_a_damaged_run_is_named_with_what_to_do(content, toy, tmp_path, monkeypa
     for act in (records.load, functools.partial(experiments.run_experiment, progress=False)):
         with pytest.raises(ValueError, match=rf"{path}' is damaged: .*--restart"):
             act("toy", directory=tmp_path)
-    path.rename(tmp_path / "batch_rates.json")
+    path.rename(tmp_path / "digit_rates.json")
     for module in (records, command_line):
         monkeypatch.setattr(module, "results_directory", lambda: tmp_path)
-    assert command_line.main(["show", "batch_rates"]) == 1
-    assert "batch_rates.json' is damaged" in (error := capsys.readouterr().err)
+    assert command_line.main(["show", "digit_rates"]) == 1
+    assert "digit_rates.json' is damaged" in (error := capsys.readouterr().err)
     assert "restore it" in error and "--restart" not in error
     assert command_line.main(["list"]) == 0  # and goes on to the last
     listed = capsys.readouterr().out
-    assert "batch_rates.json' is damaged" in listed and experiments.names()[-1] in listed
+    assert "digit_rates.json' is damaged" in listed and experiments.names()[-1] in listed
 
 
 def test_values_are_stacked_over_seeds_and_must_be_unique(toy, tmp_path):
@@ -269,8 +252,8 @@ def test_values_are_stacked_over_seeds_and_must_be_unique(toy, tmp_path):
 
 
 def test_what_is_missing_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="experiments run batch_composition"):
-        experiments.load("batch_composition", tmp_path)
+    with pytest.raises(FileNotFoundError, match="experiments run company"):
+        experiments.load("company", tmp_path)
     with pytest.raises(ValueError, match="there is no experiment"):
         experiments.load("nothing")
 
@@ -297,7 +280,7 @@ def test_the_command_line_lists(capsys):
         assert f"chapter {module.CHAPTER}, figure {module.FIGURE}; " in listed
         assert f"finding: {module.FINDING}\n" in listed
     about = dict(zip(experiments.names(), re.split(r"\n(?=\w)", listed), strict=True))
-    assert "takes --device and --text-file" in about["batch_composition"]
+    assert "takes --device and --text-file" in about["power_statistics"]
     assert "takes --device and --text-file" not in about["digit_batches"]
 
 
@@ -328,52 +311,12 @@ def test_rates_are_shown_with_those_that_were_tried(capsys):
 
 
 def test_the_command_line_runs_and_complains(toy, tmp_path, capsys):
-    command = ["run", "batch_rates", "--directory", str(tmp_path), "--seeds", "5"]
+    command = ["run", "digit_rates", "--directory", str(tmp_path), "--seeds", "5"]
     assert command_line.main(command) == 0
-    assert records.read("batch_rates", tmp_path).seeds == [5]
+    assert records.read("digit_rates", tmp_path).seeds == [5]
     toy.CONFIG = ToyConfig(steps=4)
     assert command_line.main(command) == 1
     assert "another configuration" in capsys.readouterr().err
-
-
-# --- text -----------------------------------------------------------------------------------------
-
-
-def test_losses_split_by_end_and_length():
-    config = reduced()
-    model, _, _ = batch_composition.train_condition(config, config.conditions[0], 0)
-    sentences = [s for document in batch_composition.corpus_of(config).test for s in document][:40]
-    parts = batch_composition.losses(model, [data.pad(sentences)])
-    lengths = np.array([len(s) - 1 for s in sentences])
-    tokens = lengths.sum()
-    ends = len(sentences)
-    assert parts["all"] == pytest.approx(
-        (parts["end"] * ends + parts["other"] * (tokens - ends)) / tokens, rel=1e-4
-    )
-    groups = batch_composition.LENGTHS
-    shares = [
-        lengths[(lengths > low) & (lengths <= high)].sum() / tokens
-        for low, high in zip((0, *groups[:-1]), groups, strict=True)
-    ]
-    by_length = np.where(np.array(shares) > 0, parts["by_length"], 0.0)
-    assert parts["all"] == pytest.approx(np.dot(shares, by_length), rel=1e-4)
-
-
-def test_recalibration_averages_the_batches():
-    config = reduced()
-    condition = next(c for c in config.conditions if c.norm == "masked batch")
-    model, _, _ = batch_composition.train_condition(config, condition, 0)
-    sentences = [s for document in batch_composition.corpus_of(config).test for s in document]
-    batches = [data.pad(sentences[i : i + 8]) for i in (0, 8)]
-    weight = model.layers[0].attention.project_in.weight.clone()
-    norm = model.layers[0].attention_step.norm_in
-    means = []
-    for batch in batches:
-        batch_composition.recalibrate(model, [batch])
-        means.append(norm.running_mean.clone())
-    batch_composition.recalibrate(model, batches)
-    np.testing.assert_allclose(norm.running_mean, (means[0] + means[1]) / 2, atol=1e-5)
-    assert (weight == model.layers[0].attention.project_in.weight).all()
 
 
 # --- two processes --------------------------------------------------------------------------------
@@ -433,29 +376,6 @@ def half_width(values):
     """Half of the 95% t-interval of a mean over five seeds; 2.776 is t.ppf(0.975, 4)."""
     assert len(values) == 5
     return 2.776 * values.std(ddof=1) / np.sqrt(5)
-
-
-def test_equal_lengths_set_batch_norm_back_and_other_batches_do_not():
-    saved = experiments.load("batch_composition")
-    for kind in ("shuffled", "document", "topic", "length"):
-        behind = batch_composition.against_layer(saved, "masked batch", kind)
-        if kind == "length":
-            assert behind.mean() - half_width(behind) > 0
-        else:
-            assert abs(behind.mean()) < half_width(behind) < 0.06
-
-
-def test_the_gap_is_in_the_composition():
-    saved = experiments.load("batch_composition")
-    for kind in ("shuffled", "document", "topic", "length"):
-        gap = batch_composition.gap(saved, "masked batch", kind)
-        if kind == "length":
-            assert gap.mean() - half_width(gap) > 0
-            left = batch_composition.against_layer(saved, "masked batch", kind, "pooled_all")
-            behind = batch_composition.against_layer(saved, "masked batch", kind)
-            assert left.mean() < 0.5 * behind.mean()
-        else:
-            assert np.abs(gap.mean()) < 0.02
 
 
 def test_batch_norm_leads_on_digits_from_two_images_on():

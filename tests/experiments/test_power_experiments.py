@@ -3,14 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from normtutor_studies import experiments
 from normtutor_studies.experiments import (
-    batch_composition,
     power_statistics,
-    topic_rates,
-    topic_share,
-    topic_share_pre,
-    topic_share_pre_rates,
 )
 from numpy.testing import assert_allclose
 
@@ -19,60 +13,7 @@ from normtutor import data, layers, models, norms, training
 # --- what the book reports ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["power_statistics", "topic_share", "topic_share_pre"])
-def test_results_rest_on_enough_fresh_seeds(name):
-    assert len(experiments.load(name).seeds) >= 5
-    assert not set(topic_rates.SEEDS) & set(experiments.module_of(name).SEEDS)
-
-
-def test_learning_rates_are_those_that_tuning_chose():
-    best = topic_rates.best_rates(experiments.load("topic_rates"))
-    used = {(c.norm, c.share): c.learning_rate for c in topic_share.CONFIG.conditions}
-    assert used == best
-
-
-def test_rates_with_pre_ln_are_those_that_tuning_chose_with_a_worse_one_on_either_side():
-    grids = topic_share_pre_rates.grids()
-    best = topic_share_pre_rates.best_rates(grids)
-    used = {(c.norm, c.share): c.learning_rate for c in topic_share_pre.CONFIG.conditions}
-    assert used == best
-    tried: dict = {}
-    for record in (record for run in grids.runs for record in run["records"]):
-        tried.setdefault((record["norm"], record["share"]), set()).add(record["learning_rate"])
-    assert all(min(tried[cell]) < rate < max(tried[cell]) for cell, rate in best.items())
-
-
-def test_the_models_of_topics_differ_in_wiring_and_output_alone(monkeypatch):
-    built = []
-    monkeypatch.setattr(
-        topic_share, "TransformerLM", lambda *args, **options: built.append((args, options))
-    )
-    monkeypatch.setattr(topic_share, "train", lambda *args, **options: training.History([0.0]))
-    for config in (topic_share.CONFIG, topic_share_pre.CONFIG):
-        topic_share.train_condition(config, topic_share.Condition("layer", 0.0, 1e-3), 0)
-    (post_sizes, post), (pre_sizes, pre) = built
-    assert post_sizes == pre_sizes
-    assert pre == post | {"wiring": "pre", "tied": False}
-
-
-def test_a_diverged_rate_cannot_be_chosen():
-    condition = {"norm": "none", "share": 1.0}
-    conditions = [{**condition, "learning_rate": rate} for rate in (0.1, 1.0)]
-    outcomes = [{**conditions[0], "loss": 2.0}, {**conditions[1], "loss": None}]
-    saved = experiments.Saved("x", {"conditions": conditions}, ({"seed": 0, "records": outcomes},))
-    assert topic_rates.best_rates(saved) == {("none", 1.0): 0.1}
-
-
 # --- text: all norms see the same -----------------------------------------------------------------
-
-
-def test_norms_share_the_initial_weights():
-    embeddings = []
-    for norm in batch_composition.NORMS:
-        training.start(3)
-        model = batch_composition.build(batch_composition.CONFIG, norm)
-        embeddings.append(model.token_embedding.weight.detach().clone())
-    assert all(torch.equal(embeddings[0], other) for other in embeddings)
 
 
 # --- the four quantities --------------------------------------------------------------------------
@@ -187,54 +128,3 @@ def test_a_distance_that_follows_the_padding_is_found():
 
 
 # --- topics ---------------------------------------------------------------------------------------
-
-
-def test_the_chains_are_stationary_and_their_entropy_is_the_smallest_loss():
-    text = topic_share.languages(topic_share.CONFIG)
-    assert_allclose(text.transitions.sum(axis=-1), 1)
-    assert_allclose(np.einsum("ks,kst->kt", text.first, text.transitions), text.first, atol=1e-9)
-    rows = text.transitions
-    by_hand = -(text.first[..., None] * rows * np.log(rows)).sum(axis=(1, 2)).mean()
-    assert_allclose(text.entropy, by_hand)
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_one_topic_batches_have_their_share_and_topics_stay_as_frequent(share):
-    config = topic_share.CONFIG
-    stream = topic_share.batches(config, share, np.random.default_rng(0))
-    topics = np.array(
-        [batch.inputs[:, 0].numpy() // config.symbols for batch in topic_share.take(800, stream)]
-    )
-    alike = (topics == topics[:, :1]).all(axis=1).mean()
-    assert abs(alike - share) < 0.06
-    assert_allclose(np.bincount(topics.ravel(), minlength=8) / topics.size, 1 / 8, atol=0.05)
-
-
-def test_a_sequence_keeps_its_topic_and_follows_its_chain():
-    config = topic_share.CONFIG
-    text = topic_share.languages(config)
-    counts = np.zeros_like(text.transitions)
-    for batch in topic_share.take(400, topic_share.batches(config, 0.0, np.random.default_rng(0))):
-        topic, symbol = np.divmod(batch.inputs.numpy(), config.symbols)
-        after, following = np.divmod(batch.targets.numpy(), config.symbols)
-        assert (topic == topic[:, :1]).all()
-        assert (topic == after).all()
-        np.add.at(counts, (topic, symbol, following), 1)
-    seen = counts.sum(axis=-1)
-    frequent = seen > 500
-    found = counts[frequent] / seen[frequent][:, None]
-    assert_allclose(found, text.transitions[frequent], atol=0.08)
-
-
-def test_the_batch_mean_alone():
-    norm = topic_share.BatchMeanThenRMS(4).double()
-    x = 3 + torch.randn(2, 5, 4, dtype=torch.float64)
-    centred = x - x.mean(dim=(0, 1))
-    expected = centred / torch.sqrt(centred.square().mean(dim=-1, keepdim=True))
-    torch.testing.assert_close(norm(x), expected, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(norm.running_mean, 0.1 * x.mean(dim=(0, 1)))
-    before = norm.running_mean.clone()
-    shifted = x - before
-    by_running = shifted / torch.sqrt(shifted.square().mean(dim=-1, keepdim=True))
-    torch.testing.assert_close(norm.eval()(x), by_running, rtol=1e-4, atol=1e-4)
-    torch.testing.assert_close(norm.running_mean, before)

@@ -5,8 +5,8 @@ The command line lists, runs and draws them:
 .. code-block:: sh
 
     python -m normtutor_studies.experiments                      # what there is, and what it costs
-    python -m normtutor_studies.experiments run batch_composition                     # into ./runs
-    python -m normtutor_studies.experiments show batch_composition --directory runs
+    python -m normtutor_studies.experiments run company                               # into ./runs
+    python -m normtutor_studies.experiments show company --directory runs
 
 An interrupted run continues where it stopped. ``show`` without ``--directory`` draws the book's own
 record in ``studies/normtutor_studies/results``.
@@ -16,11 +16,10 @@ CUDA device:
 
 .. code-block:: sh
 
-    python -m normtutor_studies.experiments run batch_composition --text-file corpus.txt --device cuda \\
+    python -m normtutor_studies.experiments run power_statistics --text-file corpus.txt --device cuda \\
         --directory my_results
 
-The learning rates remain those of the book. To choose new ones, run ``batch_rates`` in the same
-way, and look at ``show batch_rates``.
+The learning rates remain those of the book.
 
 **Larger, on a GPU.** Some experiments have a second size beside the book's: wider, deeper, with
 8,192 tokens a step. ``--scale large`` runs and draws it; it lies in ``runs/large``,
@@ -45,7 +44,7 @@ line moves them onto a Dask cluster:
 
     client = Client("scheduler:8786")
     with joblib.parallel_config(backend="dask"):
-        experiments.run_experiment("batch_composition")
+        experiments.run_experiment("company")
 
 All machines need the same Python and the same normtutor. Ray registers a backend of its own with
 joblib (``ray.util.joblib.register_ray()``, then ``backend="ray"``); the tests cover Dask alone.

@@ -6,7 +6,7 @@ row in twenty is expected outside. The command line runs a seed and compares:
 
 .. code-block:: sh
 
-    python -m normtutor_studies.experiments again topic_share --seed 40
+    python -m normtutor_studies.experiments again company --seed 40
 """
 
 import math

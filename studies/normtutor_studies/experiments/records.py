@@ -408,7 +408,7 @@ def run_experiment(
     .. code-block:: python
 
         with joblib.parallel_config(backend="dask"):
-            experiments.run_experiment("batch_composition")
+            experiments.run_experiment("company")
 
     Parameters
     ----------
