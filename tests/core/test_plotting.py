@@ -586,52 +586,6 @@ def test_a_graph_shows_its_nodes_and_edges():
         plotting.graph_figure(nodes, [("x", "y")])
 
 
-# --- what shares a batch
-
-
-def test_the_dose_figure_draws_means_intervals_and_seeds():
-    doses = {"BatchNorm": {0.0: rows(5), 0.5: rows(5, seed=1), 1.0: rows(5, seed=2)}}
-    fig = plotting.dose_figure({"one": doses, "two": doses})
-    assert [ax.get_title(loc="left") for ax in fig.axes] == ["one", "two"]
-    for ax in fig.axes:
-        (container,) = ax.containers
-        expected = [np.mean(values) for values in doses["BatchNorm"].values()]
-        assert_allclose(container.lines[0].get_xydata(), np.c_[[0, 0.5, 1], expected])
-        names = {text.get_text() for text in ax.texts}
-        assert names == {"BatchNorm", "LayerNorm"}
-        seeds = [line for line in ax.get_lines() if line.get_marker() == "."]
-        assert_array_equal(seeds[1].get_ydata(), doses["BatchNorm"][0.5])
-    with pytest.raises(ValueError, match="at least one panel"):
-        plotting.dose_figure({})
-
-
-def test_names_beside_the_dose_do_not_overlap():
-    doses = {
-        "BatchNorm": {0.0: np.zeros(3), 1.0: np.full(3, 1e-3)},
-        "PowerNorm": {0.0: np.ones(3), 1.0: np.zeros(3)},
-    }
-    (ax,) = plotting.dose_figure({"one": doses}).axes
-    heights = sorted(text.xyann[1] for text in ax.texts)
-    low, high = ax.get_ylim()
-    assert np.diff(heights).min() >= 0.09 * (high - low)
-
-
-def test_the_two_modes_are_filled_and_hollow():
-    data = {"shuffled": {"a": rows(4), "b": rows(4, seed=1)}}
-    (ax,) = plotting.modes_figure(data, modes=("a", "b")).axes
-    filled, hollow = (container.lines[0] for container in ax.containers)
-    assert_allclose([float(x) for x in filled.get_xdata()], data["shuffled"]["a"].mean())
-    assert_allclose([float(x) for x in hollow.get_xdata()], data["shuffled"]["b"].mean())
-    assert filled.get_markerfacecolor() == plotting.norm_colour("BatchNorm")
-    assert hollow.get_markerfacecolor() == "white"
-    (ax,) = plotting.modes_figure(data, modes=("a", "b"), colours={"shuffled": "#123456"}).axes
-    assert {container.lines[0].get_color() for container in ax.containers} == {"#123456"}
-    with pytest.raises(ValueError, match="lacks the mode 'c'"):
-        plotting.modes_figure(data, modes=("a", "c"))
-    with pytest.raises(ValueError, match="at least one row"):
-        plotting.modes_figure({})
-
-
 # --- what stands in the place of an interactive figure --------------------------------------------
 
 

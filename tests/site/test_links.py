@@ -27,10 +27,10 @@ PREVIEWS = {
     "a theorem": ("book/04_invariance", "#thm-inv-gradient", "The gradient before a norm"),
     "a figure": ("book/04_invariance", "#fig-inv-rate", "a hundred times smaller"),
     # The row under the mouse has a colour of its own.
-    "a figure, from a table": (
+    "a theorem, from a table": (
         "book/in_depth/03_batch_norm_vs_layer_norm",
-        "#fig-seq-text",
-        "cannot be told",
+        "#cor-seq-outlier",
+        "One outlier",
     ),
     "a tall figure": ("book/01_internal_covariate_shift", "#fig-ics-map", "Percent of"),
     "an exercise": ("book/in_depth/05_rms_norm", "#ex-rms-reverse", "The reverse conversion"),

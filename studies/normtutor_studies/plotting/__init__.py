@@ -3,7 +3,6 @@
 - :mod:`~normtutor_studies.plotting.style`: colours, sizes and fonts, in one place.
 - :mod:`~normtutor_studies.plotting.drawings`: a figure's wide and its narrow drawing.
 - :mod:`~normtutor_studies.plotting.general`: curves, intervals, histograms, maps of a grid.
-- :mod:`~normtutor_studies.plotting.batches`: what shares a batch.
 - :mod:`~normtutor_studies.plotting.covariate_shift`: the tests of covariate shift.
 - :mod:`~normtutor_studies.plotting.family`: which cells share a statistic.
 - :mod:`~normtutor_studies.plotting.geometry`: what a norm does to one token.
@@ -22,7 +21,6 @@ from typing import Any
 # it imports has changed, and it should not import the figures of the others.
 _NAMES = {
     "normtutor.intervals": ["t_interval"],
-    "normtutor_studies.plotting.batches": ["dose_figure", "modes_figure"],
     "normtutor_studies.plotting.covariate_shift": [
         "dots",
         "drift_figure",
