@@ -13,13 +13,8 @@ from normtutor_studies.experiments import (
     gru_rates,
     gru_statistics,
     norm_speed,
-    rms_against_layer,
-    rms_rates,
 )
-from normtutor_studies.experiments.records import Saved
 from torch.nn import functional as F
-
-from normtutor import layers, norms
 
 
 @pytest.fixture(autouse=True)
@@ -99,64 +94,6 @@ def test_the_detach_experiment_runs_in_the_small_and_repeats():
     assert first == second
     assert json.loads(json.dumps(first, allow_nan=False)) == first
     assert np.isfinite(first[0]["loss"]) and len(first[0]["curve"]) == 1
-
-
-# --- LayerNorm against RMSNorm --------------------------------------------------------------------
-
-
-SMALL = dataclasses.replace(rms_against_layer.CONFIG, **rms_against_layer.REDUCED)
-
-
-def test_shares_along_an_orthonormal_basis_add_up_to_one():
-    x = torch.randn(20, 6, dtype=torch.float64)
-    basis = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64))[0]
-    along = rms_against_layer.share_along(x, 3 * basis)
-    torch.testing.assert_close(along.sum(), torch.ones((), dtype=torch.float64))
-
-
-def test_the_share_along_ones_is_the_mean_over_the_mean_square():
-    x = torch.randn(20, 6, dtype=torch.float64)
-    along = rms_against_layer.share_along(x, torch.ones(1, 6, dtype=torch.float64))
-    expected = (x.mean(-1) ** 2 / (x**2).mean(-1)).mean()
-    torch.testing.assert_close(along[0], expected)
-
-
-def test_a_model_without_centring_has_rms_norms_with_the_old_parameters():
-    model = torch.nn.Sequential(torch.nn.Sequential(layers.LayerNorm(6, eps=1e-3)))
-    with torch.no_grad():
-        model[0][0].weight.normal_()
-        model[0][0].bias.normal_()
-    x = torch.randn(3, 6)
-    weight, bias = model[0][0].weight, model[0][0].bias
-    expected = norms.rms_norm(x, weight, bias, eps=1e-3)[0]
-    torch.testing.assert_close(rms_against_layer.without_centring(model)(x), expected)
-    assert isinstance(model[0][0], layers.LayerNorm)  # the original keeps its norm
-
-
-def test_the_comparison_runs_in_the_small():
-    records = rms_against_layer.run(SMALL, 0)
-    assert [record["norm"] for record in records] == ["layer", "rms", "none"]
-    for record in records:
-        assert np.isfinite(record["loss"])
-        assert len(record["start_ones"]) == len(record["end_random"]) == SMALL.depth + 1
-    assert "loss_without_centring" in records[0]
-    saved = Saved("rms_against_layer", {}, ({"seed": 0, "records": records},))
-    assert set(rms_against_layer.rows(saved)) == {"RMSNorm", "no norm"}
-
-
-def test_the_rate_with_the_smallest_loss_is_taken():
-    conditions = [{"norm": "rms", "learning_rate": rate} for rate in (1e-3, 2e-3)]
-    records = [{**c, "loss": loss} for c, loss in zip(conditions, (2.0, 1.0), strict=True)]
-    run = {"seed": 0, "records": records}
-    saved = Saved("rms_rates", {"conditions": conditions}, (run,))
-    assert rms_rates.best_rates(saved) == {("rms",): 2e-3}
-    # A rate at which a run diverged is never taken, wherever it stands in the grid.
-    for losses in ((None, 2.0), (2.0, None)):
-        records = [{**c, "loss": loss} for c, loss in zip(conditions, losses, strict=True)]
-        saved = Saved("rms_rates", {"conditions": conditions}, ({"seed": 0, "records": records},))
-        assert rms_rates.best_rates(saved) == {
-            ("rms",): conditions[losses.index(2.0)]["learning_rate"]
-        }
 
 
 # --- the GRU --------------------------------------------------------------------------------------

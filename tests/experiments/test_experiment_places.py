@@ -15,20 +15,19 @@ import torch
 from joblib.parallel import ThreadingBackend
 from normtutor_studies import experiments
 from normtutor_studies.experiments import __main__ as command_line
-from normtutor_studies.experiments import digit_rates, records, rms_rates
+from normtutor_studies.experiments import company, digit_rates, records
 
 from normtutor import data, models, training
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """rms_rates with one model and few steps: an experiment on text that takes a second."""
-    size = dataclasses.replace(rms_rates.CONFIG.size, steps=30, warmup=3)
+    """company with one model and few steps: an experiment on text that takes a second."""
     config = dataclasses.replace(
-        rms_rates.CONFIG, conditions=rms_rates.CONFIG.conditions[1:2], size=size
+        company.CONFIG, norms=("layer",), steps=60, warmup=3, test_batches=2, learning_rate=1e-2
     )
-    monkeypatch.setattr(rms_rates, "CONFIG", config)
-    monkeypatch.setattr(rms_rates, "SEEDS", (5,))
+    monkeypatch.setattr(company, "CONFIG", config)
+    monkeypatch.setattr(company, "SEEDS", (5,))
     return config
 
 
@@ -52,18 +51,18 @@ def run(*arguments):
 
 def test_a_language_model_learns_a_text_of_ones_own(small, text_file, tmp_path, capsys):
     place = tmp_path / "own"
-    command = ("rms_rates", "--text-file", text_file, "--directory", place)
+    command = ("company", "--text-file", text_file, "--directory", place)
     assert run(*command) == 0
     printed = capsys.readouterr().out
     digest = hashlib.sha256(text_file.read_bytes()).hexdigest()
     assert digest[:16] in printed
-    assert "run rms_rates --text-file gedicht.txt" in printed
+    assert "run company --text-file gedicht.txt" in printed
     assert "compare effects with it, not digits" in printed
-    (saved,) = experiments.load("rms_rates", place).runs
+    (saved,) = experiments.load("company", place).runs
     assert saved["environment"]["data"] == {"text_sha256": digest}
-    assert str(tmp_path) not in (place / "rms_rates.json").read_text(encoding="utf-8")
+    assert str(tmp_path) not in (place / "company.json").read_text(encoding="utf-8")
     # What the model must have learned, whatever the digits: far better than guessing words.
-    assert saved["records"][0]["loss"] < 0.5 * math.log(12)
+    assert saved["records"][0]["loss_in_evaluation"] < 0.5 * math.log(12)
     # A second call finds everything done.
     assert run(*command) == 0
     assert "All seeds are saved" in capsys.readouterr().err
@@ -73,22 +72,22 @@ def test_a_language_model_learns_a_text_of_ones_own(small, text_file, tmp_path, 
 
 def test_results_on_other_data_are_not_mixed(small, text_file, tmp_path, capsys):
     place = tmp_path / "own"
-    assert run("rms_rates", "--text-file", text_file, "--directory", place) == 0
-    assert run("rms_rates", "--directory", place, "--seeds", 6) == 1
+    assert run("company", "--text-file", text_file, "--directory", place) == 0
+    assert run("company", "--directory", place, "--seeds", 6) == 1
     assert "run on other data" in capsys.readouterr().err
-    assert experiments.load("rms_rates", place).seeds == [5]
-    assert run("rms_rates", "--directory", place, "--seeds", 6, "--restart") == 0
-    (saved,) = experiments.load("rms_rates", place).runs
-    assert saved["environment"]["data"] == rms_rates.fingerprint(small)
+    assert experiments.load("company", place).seeds == [5]
+    assert run("company", "--directory", place, "--seeds", 6, "--restart") == 0
+    (saved,) = experiments.load("company", place).runs
+    assert saved["environment"]["data"] == company.fingerprint(small)
     assert "text_file" not in saved["environment"]
 
 
 def test_the_record_of_the_book_is_out_of_reach(small, text_file, tmp_path, monkeypatch):
-    before = (records.results_directory() / "rms_rates.json").read_bytes()
+    before = (records.results_directory() / "company.json").read_bytes()
     monkeypatch.chdir(tmp_path)
-    assert run("rms_rates", "--text-file", text_file) == 0
-    assert (tmp_path / "runs" / "rms_rates.json").exists()
-    assert (records.results_directory() / "rms_rates.json").read_bytes() == before
+    assert run("company", "--text-file", text_file) == 0
+    assert (tmp_path / "runs" / "company.json").exists()
+    assert (records.results_directory() / "company.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("option", [("--text-file", "any.txt"), ("--device", "cuda")])
@@ -114,15 +113,15 @@ def test_a_bad_file_gets_a_clear_message(small, content, message, tmp_path, caps
     if content is not None:
         path.write_bytes(content)
     place = tmp_path / "own"
-    assert run("rms_rates", "--text-file", path, "--directory", place) == 1
+    assert run("company", "--text-file", path, "--directory", place) == 1
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
-    assert not (place / "rms_rates.json").exists()
+    assert not (place / "company.json").exists()
 
 
 def test_a_directory_is_no_text(small, tmp_path, capsys):
-    assert run("rms_rates", "--text-file", tmp_path, "--directory", tmp_path / "own") == 1
+    assert run("company", "--text-file", tmp_path, "--directory", tmp_path / "own") == 1
     assert "is a directory" in capsys.readouterr().err
 
 
@@ -135,15 +134,15 @@ def test_an_own_text_holds_inside_its_block_only(text_file):
 
 
 def test_an_experiment_that_keeps_a_text_is_found_out(small, text_file, tmp_path, monkeypatch):
-    kept = rms_rates.fingerprint(small)
-    monkeypatch.setattr(rms_rates, "fingerprint", lambda config: kept)
+    kept = company.fingerprint(small)
+    monkeypatch.setattr(company, "fingerprint", lambda config: kept)
     with pytest.raises(ValueError, match="keeps a text that it has read before"):
-        experiments.run_experiment("rms_rates", text_file=text_file, directory=tmp_path)
+        experiments.run_experiment("company", text_file=text_file, directory=tmp_path)
 
 
 def test_a_worker_that_finds_another_text_refuses(small, text_file):
     with pytest.raises(ValueError, match="finds other data here than where it was started"):
-        records._run_seeds("rms_rates", small, [5], "cpu", text_file, {"text_sha256": "0" * 64})
+        records._run_seeds("company", small, [5], "cpu", text_file, {"text_sha256": "0" * 64})
 
 
 def test_a_byte_order_mark_and_dos_line_ends_change_nothing(tmp_path):
@@ -190,7 +189,7 @@ def test_a_device_that_is_not_there_gets_a_clear_message(name, count, message, g
 
 def test_the_command_line_says_that_there_is_no_gpu(small, gpus, tmp_path, capsys):
     gpus(0)
-    assert run("rms_rates", "--device", "cuda", "--directory", tmp_path) == 1
+    assert run("company", "--device", "cuda", "--directory", tmp_path) == 1
     assert "finds 0 CUDA devices" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 

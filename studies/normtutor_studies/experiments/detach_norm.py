@@ -10,8 +10,7 @@ Control: a failure could come from a rate that does not suit, so all nine norms 
 rates, a factor of 64 apart, and the best of each lies inside the grid. Detaching a statistic leaves
 the forward pass exactly as it was, so what changes is the backward pass and nothing else; initial
 weights and sequences are the same. A seventh seed, 40, run afterwards and not on record, lies where
-the six expect it in all eight rows. Three times as many steps at 0.002 are in
-:mod:`normtutor_studies.experiments.detach_norm_longer`. Not checked: Pre-LN, text, and other weights than
+the six expect it in all eight rows. Not checked: Pre-LN, text, and other weights than
 Xavier's for the network without a norm.
 """
 

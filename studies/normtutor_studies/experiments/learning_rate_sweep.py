@@ -6,10 +6,7 @@ and Xavier's for the sigmoid.
 
 Control: initial weights that do not suit the network without a norm could explain the contrast. The
 sigmoid network without a norm is therefore also trained with weights four times Xavier's, which
-make up for the sigmoid's slope of 1/4. More steps change part of it: in 1,000
-(:mod:`normtutor_studies.experiments.learning_rate_sweep_longer`) the sigmoid network without a norm still
-does not train from Xavier's weights with SGD at 0.3 or 1, but errs on 5 % with Adam, and from the
-larger weights with SGD on 3 % at 0.1 and 0.3. A seventh seed, 40, run afterwards and not on record,
+make up for the sigmoid's slope of 1/4. Not checked: more than 200 steps. A seventh seed, 40, run afterwards and not on record,
 lies where the six expect it in all four rows.
 """
 

@@ -7,9 +7,8 @@ of one grid; the rate of a figure is chosen on the seeds of ``TUNING`` by the nu
 shows, the training loss over the run.
 
 Control: weights that do not suit the networks without a norm, or the rate, could explain a
-difference. All networks start with He's weights, and they are also compared at equal rates. Over
-1,000 steps 78 % of the gain are left (:mod:`normtutor_studies.experiments.noisy_batch_norm_longer`). A
-seventh seed, 40, run afterwards and not on record, lies where the six expect it in all three rows.
+difference. All networks start with He's weights, and they are also compared at equal rates. Not checked: more than 200
+steps. A seventh seed, 40, run afterwards and not on record, lies where the six expect it in all three rows.
 """
 
 import math
