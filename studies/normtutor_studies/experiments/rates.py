@@ -100,25 +100,6 @@ def best_rates(saved: Saved, key: str = "loss") -> dict[tuple[Any, ...], float]:
     return {cell: rate for cell, rate in chosen.items() if rate is not None}
 
 
-def best_tried(saved: Saved, *keys: str) -> dict[Any, float]:
-    """Values of ``keys`` -> the rate with the smallest mean loss, of those that all seeds tried.
-
-    For searches in which the records, not the configuration, say which rates were tried.
-    """
-    tried: dict[tuple[Any, ...], dict[float, list[float | None]]] = {}
-    for run in saved.runs:
-        for record in run["records"]:
-            by_rate = tried.setdefault(tuple(record[key] for key in keys), {})
-            by_rate.setdefault(record["learning_rate"], []).append(record["loss"])
-    chosen = {
-        cell: smallest(
-            {rate: losses for rate, losses in by_rate.items() if len(losses) == len(saved.runs)}
-        )
-        for cell, by_rate in tried.items()
-    }
-    return {cell: rate for cell, rate in chosen.items() if rate is not None}
-
-
 def best_rate(
     saved: Saved,
     tuning: Sequence[int],
