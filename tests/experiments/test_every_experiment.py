@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from normtutor_studies import experiments
 from normtutor_studies.experiments import (
-    final_norm,
     modes_disagree,
     norm_speed,
     records,
@@ -164,12 +163,7 @@ def test_a_full_seed_gives_what_is_on_record(tmp_path):
             np.testing.assert_allclose(now[key], before[key], rtol=1e-2)
 
 
-CELLS = {
-    "final_norm": {
-        "cells": (final_norm.Cell("layer", True, False),),
-        "rates": (final_norm.CONFIG.rates[2],),
-    },
-}
+CELLS = {}
 
 
 @pytest.mark.parametrize("name", CELLS)

@@ -21,18 +21,6 @@ CUDA device:
 
 The learning rates remain those of the book.
 
-**Larger, on a GPU.** Some experiments have a second size beside the book's: wider, deeper, with
-8,192 tokens a step. ``--scale large`` runs and draws it; it lies in ``runs/large``,
-apart from the small one. ``time`` trains each cell for a few steps and
-says what it will cost. No large record comes with the book: there was no GPU to make one, and a
-processor is too slow. On one core six layers with LayerNorm took 53 minutes at one learning rate,
-and twelve would take twice as long.
-
-.. code-block:: sh
-
-    python -m normtutor_studies.experiments time text_stability_rates --scale large --device cuda
-    python -m normtutor_studies.experiments run text_stability_rates --scale large --device cuda
-
 **On a cluster.** Seeds run in parallel through joblib, so that its configuration says where. One
 line moves them onto a Dask cluster:
 
@@ -64,8 +52,7 @@ prints it.
 - ``rows(saved)`` with ``XLABEL``, what its figure shows, or ``best_rates(saved)``.
 
 Where it needs them: ``run_seeds(config, seeds)``, which trains several seeds at once and returns a
-list of records for each; ``LARGE_CONFIG``, the larger size, or a function that takes its rates from
-another large run; ``REDUCED``, values of fields for a run of seconds in the tests;
+list of records for each; ``REDUCED``, values of fields for a run of seconds in the tests;
 ``ALONE = True`` for what measures time; ``REFERENCE``, where the line of "no difference" stands.
 """
 

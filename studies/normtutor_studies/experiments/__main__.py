@@ -11,9 +11,7 @@ from typing import Any
 from normtutor_studies.experiments.fresh import run_again
 from normtutor_studies.experiments.records import (
     RUNS,
-    SCALES,
     Saved,
-    configuration,
     control,
     load,
     module_of,
@@ -22,7 +20,6 @@ from normtutor_studies.experiments.records import (
     results_directory,
     run_experiment,
 )
-from normtutor_studies.experiments.timing import estimate
 
 DOTS_PER_INCH = 200  # of a drawing that `show` writes
 
@@ -48,10 +45,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument(
         "--text-file", type=Path, help="a UTF-8 text in place of the book's, for language models"
     )
-    cost = commands.add_parser("time", help="time the cells of an experiment with a few steps each")
-    cost.add_argument("name", choices=names())
-    cost.add_argument("--only", default="", help="only cells whose name contains this")
-    cost.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     again = commands.add_parser("again", help="run a fresh seed: is it where the record says?")
     again.add_argument("name", choices=names())
     again.add_argument("--seed", type=int, default=40, help="one that is not on record")
@@ -61,23 +54,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show.add_argument("--output", type=Path, help="image file; by default NAME.png")
     run.add_argument("--directory", type=Path, help="default: runs")
     show.add_argument("--directory", type=Path, help="default: the book's own record")
-    for command in (run, show, cost):
-        command.add_argument(
-            "--scale",
-            choices=SCALES,
-            default="small",
-            help="the book's size, or a larger one for a GPU where there is one (default: small)",
-        )
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "run":
-            own = RUNS if chosen.scale == "small" else RUNS / chosen.scale
-            directory = chosen.directory or own
+            directory = chosen.directory or RUNS
             saved = run_experiment(
                 chosen.name,
                 seeds=chosen.seeds,
                 jobs=chosen.jobs,
-                config=configuration(chosen.name, chosen.scale),
                 directory=directory,
                 restart=chosen.restart,
                 device=chosen.device,
@@ -88,11 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"Saved in {directory}; show {chosen.name} --directory {directory} draws it")
         elif chosen.command == "show":
             output = chosen.output or Path(f"{chosen.name}.png")
-            _show(chosen.name, chosen.directory, output, chosen.scale)
+            _show(chosen.name, chosen.directory, output)
         elif chosen.command == "again":
             _again(chosen.name, chosen.seed, chosen.directory)
-        elif chosen.command == "time":
-            _time(chosen.name, chosen.scale, chosen.device, chosen.only)
         else:
             _list()
     except (OSError, ValueError) as error:
@@ -144,22 +126,13 @@ def _again(name: str, seed: int, directory: Path) -> None:
     print(f"{inside} of {len(rows)} rows inside; 95 % are expected.")
 
 
-def _time(name: str, scale: str, device: str, only: str) -> None:
-    total = 0.0
-    for cell in estimate(name, scale, device=device, only=only):
-        print(f"{cell.seconds / 60:8.1f} minutes a seed  {cell.part}", flush=True)
-        total += cell.seconds
-    seeds = len(module_of(name).SEEDS)
-    print(f"{total / 60:8.1f} minutes a seed in all; the experiment has {seeds}")
-
-
-def _show(name: str, directory: Path | None, output: Path, scale: str = "small") -> None:
+def _show(name: str, directory: Path | None, output: Path) -> None:
     # Listing and running need no matplotlib.
     from matplotlib import pyplot as plt
 
     from normtutor_studies import plotting
 
-    saved = load(name, directory, scale=scale)
+    saved = load(name, directory)
     print(saved.provenance())
     print(textwrap.fill(f"Control: {control(name)}", width=100))
     module = module_of(name)

@@ -18,7 +18,6 @@ from scipy import stats
 
 from normtutor_studies.experiments.records import (
     Saved,
-    configuration,
     load,
     module_of,
     run_experiment,
@@ -82,7 +81,7 @@ def run_again(name: str, seed: int, directory: Path) -> list[Row]:
         raise ValueError(f"seed {seed} is on record; take one that is not: {saved.seeds} are.")
     if not hasattr(module_of(name), "rows"):
         raise ValueError(f"{name!r} chooses settings and compares nothing.")
-    config = configuration(name)
+    config = module_of(name).CONFIG
     run = run_experiment(name, seeds=[seed], config=config, jobs=1, directory=directory)
     (fresh,) = (found for found in run.runs if found["seed"] == seed)
     return compare(saved, fresh)

@@ -122,23 +122,6 @@ def in_code_style(text: str) -> str:
     return re.sub(r"\b[a-z]+_\w+\b", r"`\g<0>`", text)
 
 
-#: The book's size of an experiment, and one for a GPU, which modules with a LARGE_CONFIG have.
-SCALES = ("small", "large")
-
-
-def configuration(name: str, scale: str = "small") -> Any:
-    """The configuration of the experiment called ``name`` at one of :data:`SCALES`."""
-    module = module_of(name)
-    if scale == "small":
-        return module.CONFIG
-    if scale not in SCALES:
-        raise ValueError(f"scale must be one of {', '.join(SCALES)}; got {scale!r}.")
-    if not hasattr(module, "LARGE_CONFIG"):
-        raise ValueError(f"{name!r} has the book's size alone, and no larger one.")
-    # A function where it takes learning rates from another large run.
-    return module.LARGE_CONFIG() if callable(module.LARGE_CONFIG) else module.LARGE_CONFIG
-
-
 #: Where runs of one's own are saved, below the working directory.
 RUNS = Path("runs")
 
@@ -201,8 +184,6 @@ class Saved:
             options += " --device cuda"
         if "text_file" in environment:
             options += f" --text-file {environment['text_file']}"
-        if _is_large(self):
-            options += " --scale large"
         minutes = sum(run["cpu_seconds"] for run in self.runs) / 60
         lines = [
             f"Saved run {self.name}: {len(self.runs)} seeds "
@@ -212,14 +193,6 @@ class Saved:
             f"Rerun: python -m normtutor_studies.experiments run {self.name}{options}",
         ]
         return "\n".join(lines)
-
-
-def _is_large(saved: Saved) -> bool:
-    """Whether a saved run has the larger size of its experiment."""
-    try:
-        return saved.config == as_plain(configuration(saved.name, "large"))
-    except (ValueError, FileNotFoundError):
-        return False  # no such experiment, no such size, or no rates for it yet
 
 
 def _place(environment: dict[str, Any]) -> str:
@@ -324,12 +297,11 @@ def _command(name: str, directory: Path, option: str = "") -> str:
     """What runs an experiment into a directory, or, in place of the book's record, into RUNS."""
     words = ["python -m normtutor_studies.experiments run", name]
     if directory.resolve() != results_directory():
-        large = directory == RUNS / "large"
-        words += ["--scale large" if large else f"--directory {directory}", option]
+        words += [f"--directory {directory}", option]
     return " ".join(words).rstrip()
 
 
-def load(name: str, directory: str | Path | None = None, *, scale: str = "small") -> Saved:
+def load(name: str, directory: str | Path | None = None) -> Saved:
     """Load the saved run of an experiment; refuse it if the code's configuration is another one.
 
     Parameters
@@ -337,10 +309,7 @@ def load(name: str, directory: str | Path | None = None, *, scale: str = "small"
     name : str
         One of :func:`names`.
     directory : path, optional
-        By default the book's own record, which comes with the package; for a larger size, which
-        has none, ``runs/large``.
-    scale : str
-        One of :data:`SCALES`: whose configuration the file must have.
+        By default the book's own record, which comes with the package.
 
     Raises
     ------
@@ -349,9 +318,8 @@ def load(name: str, directory: str | Path | None = None, *, scale: str = "small"
     ValueError
         If the file was made with another configuration than the code has now.
     """
-    config = as_plain(configuration(name, scale))
-    own = results_directory() if scale == "small" else RUNS / scale
-    directory = own if directory is None else Path(directory)
+    config = as_plain(module_of(name).CONFIG)
+    directory = results_directory() if directory is None else Path(directory)
     saved = read(name, directory)
     _refuse_other_config(saved, config, directory)
     return saved
