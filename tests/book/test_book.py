@@ -85,7 +85,7 @@ def figure_problems(cell) -> list[str]:
         problems.append("a figure has no name: in the cell's metadata, mystnb.figure.name, fig-...")
     said = f"{figure.get('caption', '')} {alt}"
     shade = re.search(r"\b(white|black|pale\w*|dark\w*)\b", said, re.IGNORECASE)
-    if shade and not re.search(r"(grid_map|map_figure|depths_figure)\(", cell.source):
+    if shade and not re.search(r"(grid_map|map_figure)\(", cell.source):
         problems.append(
             f"a caption or an alt text says {shade[0]!r}, which is turned round on the dark page; "
             "only maps keep their shades there"

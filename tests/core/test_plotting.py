@@ -652,20 +652,6 @@ def test_the_first_steps_are_named_at_the_end_of_their_lines():
         plotting.first_steps_figure(steps, {}, colours={})
 
 
-def test_a_narrow_figure_of_working_rates_breaks_its_words_and_undoes_it():
-    networks = {
-        "no norm, scaled weights": plotting.Trained("none", [1e-3, 1e-2], [1e-3], [5.0, 5.2])
-    }
-    figure = plotting.working_rates_figure(networks)
-    (ax,) = figure.axes
-    before = [text.get_text() for text in ax.texts]
-    with drawings.narrowed(figure):
-        assert ax.get_yticklabels()[0].get_text() == "no norm,\nscaled weights"
-        assert "5.10\n± " in ax.texts[0].get_text()
-    assert [text.get_text() for text in ax.texts] == before
-    assert ax.get_yticklabels()[0].get_text() == "no norm, scaled weights"
-
-
 # --- names beside lines
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from normtutor_studies.experiments.records import Saved, load
+from normtutor_studies.experiments.records import Saved
 
 
 def split(saved: Saved, tuning: Sequence[int]) -> tuple[Saved, Saved]:
@@ -12,32 +12,6 @@ def split(saved: Saved, tuning: Sequence[int]) -> tuple[Saved, Saved]:
     chosen = tuple(run for run in saved.runs if run["seed"] in tuning)
     others = tuple(run for run in saved.runs if run["seed"] not in tuning)
     return Saved(saved.name, saved.config, chosen), Saved(saved.name, saved.config, others)
-
-
-def joined(*names: str, scale: str = "small") -> Saved:
-    """Saved grids that were run apart, as one: of each seed the records of all.
-
-    Where their settings differ, those of the first stand, and after them what the others add.
-
-    Raises
-    ------
-    ValueError
-        If the grids were run on different seeds.
-    """
-    grids = [load(name, scale=scale) for name in names]
-    seeds = grids[0].seeds
-    if any(grid.seeds != seeds for grid in grids):
-        raise ValueError(f"the grids {', '.join(names)} have different seeds.")
-    config = dict(grids[0].config)
-    for grid in grids[1:]:
-        for key, value in grid.config.items():
-            if isinstance(value, list):
-                config[key] = [*config[key], *(one for one in value if one not in config[key])]
-    runs = tuple(
-        {"seed": seed, "records": [r for grid in grids for r in grid.runs[at]["records"]]}
-        for at, seed in enumerate(seeds)
-    )
-    return Saved(names[0], config, runs)
 
 
 def tried(

@@ -6,7 +6,7 @@ when its wiring is wrong.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -217,26 +217,6 @@ def run_all_seeds(
             }
         )
     return list(found.values())
-
-
-def run_conditions(
-    task: Task,
-    rates: Sequence[float],
-    seeds: Sequence[int],
-    conditions: Iterable[Mapping[str, Any]],
-    **settings: Any,
-) -> list[list[dict[str, Any]]]:
-    """As :func:`run_all_seeds`, one condition after another; one list of records a seed.
-
-    A condition holds keywords of :func:`run_all_seeds`, which its records repeat, and ``settings``
-    those that all share.
-    """
-    found: list[list[dict[str, Any]]] = [[] for _ in seeds]
-    for condition in conditions:
-        records = run_all_seeds(task, rates, seeds, **condition, **settings)
-        for own, new in zip(found, records, strict=True):
-            own += [{**condition, **record} for record in new]
-    return found
 
 
 def score(model: nn.Module, batch: TokenBatch) -> dict[str, float | None]:

@@ -9,7 +9,6 @@
 - :mod:`~normtutor_studies.plotting.graph`: the computational graph of a norm.
 - :mod:`~normtutor_studies.plotting.labels`: the names of lines, beside them.
 - :mod:`~normtutor_studies.plotting.invariance`: which changes a norm does not see.
-- :mod:`~normtutor_studies.plotting.text`: which learning rates train a language model.
 - :mod:`~normtutor_studies.plotting.pictures`: what stands in the place of an interactive figure.
 - :mod:`~normtutor_studies.plotting.wiring`: where the norm stands in a residual block.
 """
@@ -59,12 +58,6 @@ _NAMES = {
         "STYLE",
         "norm_colour",
         "use_book_style",
-    ],
-    "normtutor_studies.plotting.text": [
-        "Trained",
-        "depths_figure",
-        "final_norm_figure",
-        "working_rates_figure",
     ],
     "normtutor_studies.plotting.wiring": [
         "first_steps_figure",
