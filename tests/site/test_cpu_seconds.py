@@ -7,9 +7,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MAIN_LINE, DEPTH_PAGE = 10, 30  # CPU seconds, imports included, on a quiet machine
-# Two kernels run side by side, and a busy machine's caches serve others too: the same page has
-# taken 9.3 and 11.1 CPU seconds.
-ALLOWANCE = 1.5
+# Types are checked and a second kernel runs beside it, and on two threads of one core a second of
+# each counts for less: the same page has taken 9 CPU seconds and 15.
+ALLOWANCE = 2
 
 
 def budget_of(name: str) -> int:
@@ -46,7 +46,7 @@ def test_every_chapter_keeps_to_its_budget():
 
 
 def test_who_is_over_budget_is_named():
-    seconds = {"book/a.ipynb": 16.0, "book/in_depth/a.ipynb": 44.0, "book/in_depth/b.ipynb": 46.0}
+    seconds = {"book/a.ipynb": 21.0, "book/in_depth/a.ipynb": 59.0, "book/in_depth/b.ipynb": 61.0}
     assert [line.split(":")[0] for line in over_budget(seconds)] == [
         "book/a.ipynb",
         "book/in_depth/b.ipynb",
