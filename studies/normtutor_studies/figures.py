@@ -16,13 +16,6 @@ from normtutor_studies.store import Cell, World
 from normtutor_studies.tables import study
 from normtutor_studies.worlds.transformers import LATER
 
-TITLES = {
-    "code": "Source code",
-    "formulas": "Formulas",
-    "perceptron": "Perceptron",
-    "convolutions": "Convolutional network",
-}
-
 
 def curves(
     name: str,
@@ -176,7 +169,7 @@ def _panels(one: Study, size: tuple[float, float] | None = None) -> tuple[Figure
     figure, axes = plt.subplots(1, count, figsize=size, squeeze=False)
     panels = list(axes[0])
     for world, ax in zip(one.worlds, panels, strict=True):
-        ax.set_title(TITLES[world.name])
+        ax.set_title(world.title)
     return figure, panels
 
 

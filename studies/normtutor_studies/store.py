@@ -40,6 +40,8 @@ class World:
         What identifies the data.
     unit : str
         Of the loss.
+    title : str
+        As figures and the ledger call it.
     """
 
     name: str
@@ -48,6 +50,7 @@ class World:
     rate: float
     fingerprint: Callable[[], dict[str, str]] = dict
     unit: str = "nats"
+    title: str = ""
 
     def full(self, cell: Cell) -> dict[str, Any]:
         """The settings of a cell, complete.

@@ -443,7 +443,8 @@ def test_chapters_show_what_they_computed(site):
         # The first page and the short tour show figures alone.
         shown = chosen(page, ".cell_output pre", ".cell_output table")
         assert shown or name.endswith(("index", "fifteen_minutes")), name
-        assert chosen(page, ".cell_output img") or name.endswith("recipes"), name
+        # A reference may do without pictures.
+        assert chosen(page, ".cell_output img") or re.search("in_depth|recipes$", name), name
         assert "NBVAL" not in page.get_text(), name  # a note to the tests, not to the reader
 
 

@@ -421,15 +421,12 @@ def works_by_reducing_shift() -> Evidence:
         ),
         *(
             Finding(
-                f"test loss with that noise minus without a norm, {network} on MNIST-1D, each at "
-                "its best rate",
-                over_seeds(shaken.row(f"{world}: BatchNorm, noise behind it - no norm")),
+                f"test loss with that noise minus without a norm, {world.title.lower()} on "
+                f"MNIST-1D, each at its best rate ({world.unit})",
+                over_seeds(shaken.row(f"{world.name}: BatchNorm and noise - no norm")),
                 form=".2f",
             )
-            for world, network in (
-                ("perceptron", "a perceptron"),
-                ("convolutions", "a convolutional network"),
-            )
+            for world in shaken.worlds
         ),
         Finding(
             "the noisy network's training loss over the last steps minus that without a norm (not "

@@ -25,8 +25,6 @@ from normtutor_studies.claims.ledger import (
 from normtutor_studies.experiments import hundred_digits
 
 CHAPTER = "05_rms_norm"
-#: How each world of the studies is called.
-WORLDS = {"code": "characters of source code", "formulas": "nested formulas"}
 SPEED = Place(CHAPTER, "Speed, honestly")
 SEVEN_TO_SIXTY_FOUR = Place(CHAPTER, "Where 7 to 64% comes from", in_depth=True)
 
@@ -230,10 +228,13 @@ def always_faster() -> Evidence:
 MARGIN = float(np.log(1.02))
 
 
-def _without_the_mean() -> dict[str, Effect]:
-    """RMSNorm's test loss minus LayerNorm's, in each world of the study."""
+def _without_the_mean() -> list[tuple[str, str, Effect]]:
+    """RMSNorm's test loss minus LayerNorm's: each world of the study, the unit, the effect."""
     one = study("rms_against_layer")
-    return {world: one.effect(world, "RMSNorm", "LayerNorm") for world in one.stores}
+    return [
+        (world.title.lower(), world.unit, one.effect(world.name, "RMSNorm", "LayerNorm"))
+        for world in one.worlds
+    ]
 
 
 @claim(
@@ -251,14 +252,14 @@ def as_good() -> Evidence:
     return [
         *(
             Finding(
-                f"RMSNorm's test loss minus LayerNorm's, {WORLDS[world]}, six layers, each at its "
-                "own rate (nats per character)",
+                f"RMSNorm's test loss minus LayerNorm's, {world}, six layers, each at its own rate "
+                f"({unit})",
                 over_seeds(effect.full),
                 below(MARGIN),
                 "As good means at most 2% of perplexity worse, with the whole interval.",
                 form=".4f",
             )
-            for world, effect in _without_the_mean().items()
+            for world, unit, effect in _without_the_mean()
         ),
         Finding(
             "the same, a GRU on text (nats per character)",
@@ -288,13 +289,13 @@ def as_good() -> Evidence:
 def equal_throughout() -> Evidence:
     return [
         Finding(
-            f"RMSNorm's test loss minus LayerNorm's, {WORLDS[world]}, {when} (nats per character)",
+            f"RMSNorm's test loss minus LayerNorm's, {world}, {when} ({unit})",
             over_seeds(values),
             near(0, MARGIN),
             "Equal means within 2% of perplexity, with the whole interval.",
             form=".4f",
         )
-        for world, effect in _without_the_mean().items()
+        for world, unit, effect in _without_the_mean()
         for when, values in (("at half length", effect.half), ("at full length", effect.full))
     ]
 
@@ -358,13 +359,13 @@ def centring_matters() -> Evidence:
     return [
         *(
             Finding(
-                f"test loss without the mean minus with it, {WORLDS[world]} (nats per character)",
+                f"test loss without the mean minus with it, {world} ({unit})",
                 over_seeds(effect.full),
                 above(MARGIN),
                 "Less than 2% of perplexity nobody notices.",
                 form=".4f",
             )
-            for world, effect in _without_the_mean().items()
+            for world, unit, effect in _without_the_mean()
         ),
         Finding(
             "the same, sorting (nats per digit)",

@@ -49,13 +49,13 @@ Study(
     arms={
         "no norm": {"norm": "none"},
         "BatchNorm": {"norm": "batch"},
-        "BatchNorm, noise behind it": {"norm": "batch", "noise": 1.0},
+        "BatchNorm and noise": {"norm": "batch", "noise": 1.0},
         "noise alone": {"norm": "none", "noise": 1.0},
     },
     pairs=[
         ("no norm", "BatchNorm"),
-        ("no norm", "BatchNorm, noise behind it"),
-        ("BatchNorm, noise behind it", "BatchNorm"),
+        ("no norm", "BatchNorm and noise"),
+        ("BatchNorm and noise", "BatchNorm"),
     ],
     worlds=SIGNALS,
     control="Each at its own rate; the noise alone is an arm of its own. Noise is no internal "

@@ -142,4 +142,5 @@ CODE = World(
     rate=8e-3,
     fingerprint=fingerprint,
     unit="nats per character",
+    title="Source code",
 )

@@ -121,4 +121,5 @@ FORMULAS = World(
     },
     rate=8e-3,
     unit="nats per operator",
+    title="Formulas",
 )

@@ -171,11 +171,14 @@ SETTINGS: dict[str, Any] = {
     "decay": 0.0,
 }
 
-PERCEPTRON = World("perceptron", run, SETTINGS, rate=0.05, unit="nats per example")
+PERCEPTRON = World(
+    "perceptron", run, SETTINGS, rate=0.05, unit="nats per example", title="Perceptron"
+)
 CONVOLUTIONS = World(
     "convolutions",
     run,
     SETTINGS | {"kind": "conv", "width": 24, "examples": 64_000},
     rate=0.05,
     unit="nats per example",
+    title="Convolutional network",
 )
