@@ -55,6 +55,7 @@ def curves(
         )
         if legend := ax.get_legend():
             legend.remove()
+    _say_once(panels)
     plotting.label_lines(panels)
     return figure
 
@@ -80,6 +81,7 @@ def ends(
         ax.set_xticks(range(len(chosen)), [arm.replace(", ", ",\n") for arm in chosen])
         ax.set_xlim(-0.6, len(chosen) - 0.4)
         ax.set_ylabel(f"test loss ({world.unit})")
+    _say_once(panels)
     return figure
 
 
@@ -118,6 +120,7 @@ def over(
         ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         ax.set_xlabel(xlabel)
         ax.set_ylabel(f"test loss ({world.unit})")
+    _say_once(panels)
     plotting.label_lines(panels)
     return figure
 
@@ -152,6 +155,7 @@ def stream(
         ax.minorticks_off()
         if legend := ax.get_legend():
             legend.remove()
+    _say_once(panels)
     plotting.label_lines(panels)
     return figure
 
@@ -171,6 +175,13 @@ def _panels(one: Study, size: tuple[float, float] | None = None) -> tuple[Figure
     for world, ax in zip(one.worlds, panels, strict=True):
         ax.set_title(world.title)
     return figure, panels
+
+
+def _say_once(panels: Sequence[Axes]) -> None:
+    """Leave what the panels' vertical axes show to the first, if it is the same in all."""
+    if len({ax.get_ylabel() for ax in panels}) == 1:
+        for ax in panels[1:]:
+            ax.set_ylabel("")
 
 
 def _along(full: Mapping[str, Any], points: int = 8) -> tuple[np.ndarray, str]:
