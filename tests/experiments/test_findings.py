@@ -97,15 +97,6 @@ FINDINGS = {
             and rows["no norm, at the sigmoid"] > 2
         ),
     ),
-    "learning_rate_sweep": (
-        "in 200 steps BatchNorm trains at rates and from weights at which the same network does "
-        "not",
-        lambda rows: (
-            rows["sigmoid, sgd"] < -0.8
-            and rows["sigmoid, adamw"] < -0.1
-            and all(-0.05 < rows[f"relu, {optimizer}"] < 0 for optimizer in ("sgd", "adamw"))
-        ),
-    ),
     "loss_landscape": (
         "at equal rates BatchNorm's loss is smoother; at 0.1 the rougher network ends lower",
         lambda rows: min(rows["batch"], rows["noisy batch"]) > 0.5,
@@ -199,17 +190,6 @@ BESIDE = {
     ),
     "gradient_parts": lambda of: (
         of("along_mean", norm="batch") > 2 * of("chance", norm="batch")  # the last norm, the end
-    ),
-    "learning_rate_sweep": lambda of: all(
-        of("test_error", activation=activation, norm=norm, scale=1.0, optimizer="sgd", rate=rate)
-        < 0.05
-        if norm == "batch"
-        else of(
-            "test_error", activation=activation, norm=norm, scale=1.0, optimizer="sgd", rate=rate
-        )
-        > 0.8
-        for activation, rate in (("relu", 0.3), ("relu", 1.0), ("sigmoid", 0.1), ("sigmoid", 1.0))
-        for norm in ("none", "batch")
     ),
     "loss_landscape": lambda of: (
         of("loss", hidden=5, norm="none", rate=0.1) < of("loss", hidden=5, norm="batch", rate=0.1)

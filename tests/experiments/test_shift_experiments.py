@@ -27,7 +27,6 @@ from normtutor.models import MLP
 
 NAMES = (
     "input_drift",
-    "learning_rate_sweep",
     "noisy_batch_norm",
     "covariate_shift_gradients",
     "loss_landscape",

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from normtutor_studies import study
+from normtutor_studies.engine import STUDIES
 from normtutor_studies.worlds import SEQUENCES, SIGNALS
 
 # A world whose certificate is not on record yet has no certified finding either.
@@ -39,6 +40,13 @@ def test_the_curve_has_flattened(name, world):
 @pytest.mark.parametrize(("name", "world"), WORLDS)
 def test_a_run_takes_at_most_five_minutes_of_one_core(name, world):
     assert max(run["seconds"] for run in study(name).runs(world, SIX)) < 300
+
+
+@pytest.mark.parametrize("name", [one.name for one in STUDIES.values() if one.holds])
+def test_what_was_found_is_on_record(name):
+    one = study(name)
+    assert one.finding
+    assert one.holds(one)
 
 
 @pytest.mark.parametrize("world", SEQUENCES, ids=lambda world: world.name)

@@ -6,6 +6,12 @@ from normtutor_studies.worlds import SEQUENCES, SIGNALS
 RATES = [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
 NORMS = {"no norm": "none", "BatchNorm": "batch", "LayerNorm": "layer"}
 
+
+def largest(of: Study, world: str, norm: str) -> float:
+    """The largest rate of the grid at which all seeds end better than guessing among ten."""
+    return max(rate for rate in RATES if (of.final(world, f"{norm}, {rate:g}") < 2).all())
+
+
 Study(
     name="initial_weights",
     chapter=1,
@@ -36,6 +42,10 @@ Study(
     },
     worlds=SIGNALS,
     control="All start from He's weights, which a network without a norm needs.",
+    finding="The largest rate that trains is eight times larger with BatchNorm.",
+    holds=lambda of: all(
+        largest(of, world, "BatchNorm") == 8 * largest(of, world, "no norm") for world in of.stores
+    ),
 )
 
 Study(
