@@ -30,18 +30,21 @@ def grid(**axes: Any) -> list[dict[str, Any]]:
 
 
 class Effect(NamedTuple):
-    """A difference of test losses, one number per seed, read twice in the same runs."""
+    """A difference, one number per seed, read twice in the same runs."""
 
     half: np.ndarray
     full: np.ndarray
 
     @property
     def sign(self) -> int:
-        """1 or -1 if all seeds agree at half and at full length and half the effect is there."""
+        """1 or -1 if all seeds agree at half and at full length, else 0."""
         both = np.concatenate([self.half, self.full])
-        agree = bool((both > 0).all() or (both < 0).all())
-        lasting = abs(self.half.mean()) >= abs(self.full.mean()) / 2
-        return int(np.sign(both[0])) if agree and lasting else 0
+        return int((both > 0).all()) - int((both < 0).all())
+
+    @property
+    def lasting(self) -> bool:
+        """Whether at least half of the effect is there at half the length."""
+        return bool(abs(self.half.mean()) >= abs(self.full.mean()) / 2)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from normtutor_studies.experiments import (
     image_norms,
     input_drift,
     loss_landscape,
-    noisy_batch_norm,
     rates,
     scale_and_rate,
     statistics_outside,
@@ -27,7 +26,6 @@ from normtutor.models import MLP
 
 NAMES = (
     "input_drift",
-    "noisy_batch_norm",
     "covariate_shift_gradients",
     "loss_landscape",
     "gradient_parts",
@@ -110,31 +108,8 @@ def test_drift_of_a_path_that_is_known():
     variance = np.array([[0.25], [1.0], [1.0], [4.0]])
     found = input_drift.drift(mean, variance)
     assert found == {"path": 2 + 1 + 2, "path_end": 2.0, "moved": 1.0, "spread": 4.0}
-    found = noisy_batch_norm.shift_of_a_step(mean[:2], np.ones((2, 1)))
+    found = input_drift.shift_of_a_step(mean[:2], np.ones((2, 1)))
     assert found == 1.0
-
-
-def test_the_noise_has_the_means_and_deviations_it_should():
-    torch.manual_seed(0)
-    noise = noisy_batch_norm.Noise()
-    x = torch.randn(4000, 200, dtype=torch.float64)
-    shaken = noise(x)
-    means, deviations = shaken.mean(dim=0), shaken.std(dim=0)
-    assert means.abs().max() < 0.56 and means.std().item() == pytest.approx(1 / 12**0.5, rel=0.1)
-    # The scale of a unit lies between 1 and 1.25; the jitter adds a little to the variance.
-    assert deviations.min() > 0.97 and deviations.max() < 1.31
-    assert not torch.equal(noise(x), shaken)
-    assert torch.equal(noise.eval()(x), x)
-
-
-def test_the_same_noise_at_every_look():
-    torch.manual_seed(0)
-    model = loss_landscape.build(loss_landscape.CONFIG, "noisy batch", loss_landscape.DEEP)
-    digits = load_digits()
-    loss = loss_landscape.loss_on((digits.train.images[:50], digits.train.labels[:50]))
-    first = loss(model).item()
-    torch.rand(3)
-    assert loss(model).item() == first
 
 
 def test_the_layers_of_a_network_own_all_its_parameters():
@@ -178,7 +153,6 @@ def test_a_convolutions_weights_count_every_pixel_of_its_window(draw, variance):
 @pytest.mark.parametrize(
     "network",
     [
-        noisy_batch_norm.build(noisy_batch_norm.CONFIG, "none"),
         loss_landscape.build(loss_landscape.CONFIG, "none", loss_landscape.DEEP),
         covariate_shift_gradients.build(covariate_shift_gradients.CONFIG, "relu", "none"),
     ],

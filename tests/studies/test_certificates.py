@@ -27,7 +27,9 @@ def test_layers_pay_many_times_the_spread_over_seeds(name, world):
 def test_the_order_of_depths_is_there_at_half_length(name, world):
     one = study(name)
     for fewer in (NONE, ONE):
-        assert one.effect(world, fewer, SIX).sign == 1, fewer
+        effect = one.effect(world, fewer, SIX)
+        assert effect.sign == 1, fewer
+        assert effect.lasting, fewer
 
 
 @pytest.mark.parametrize(("name", "world"), WORLDS)

@@ -77,12 +77,17 @@ def test_a_comparison_names_arms_that_there_are():
         ([1.0, 1.0], [1.0, 2.0], 1),
         ([-1.0, -1.0], [-1.0, -2.0], -1),
         ([1.0, -0.1], [1.0, 2.0], 0),
-        ([0.1, 0.1], [1.0, 2.0], 0),
+        ([0.1, 0.1], [1.0, 2.0], 1),
         ([1.0, 1.0], [1.0, np.nan], 0),
     ],
 )
 def test_a_sign_is_one_that_all_seeds_have_at_both_lengths(half, full, sign):
     assert Effect(np.array(half), np.array(full)).sign == sign
+
+
+def test_an_effect_lasts_if_half_of_it_is_there_at_half_the_length():
+    assert Effect(np.array([1.0, 1.0]), np.array([1.0, 2.0])).lasting
+    assert not Effect(np.array([0.1, 0.1]), np.array([1.0, 2.0])).lasting
 
 
 def test_nothing_is_run_twice(made, tmp_path):

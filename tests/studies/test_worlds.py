@@ -106,3 +106,34 @@ def test_every_arm_trains(name, monkeypatch):
             seen.add(key)
             run = world.train(small, 1e-4, 0)
             assert len(run["loss"]) == 8 and not run["diverged"], cell
+
+
+def test_averages_for_a_test_without_noise_are_gathered_without_it():
+    """With averages gathered behind noise a good network once looked worse than no norm."""
+    torch.manual_seed(0)
+    model = signals.Net({**signals.SETTINGS, "noise": 1.0, "depth": 1, "width": 8}).train()
+    batches = torch.randn(4, 64, 1, signals.LENGTH)
+    for _ in range(50):
+        model(batches[0])
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    fitted = signals.without_noise(model, batches)
+    seen = torch.cat([fitted.layers[0](batch.flatten(1)) for batch in batches])
+    norm = fitted.norms[0][0]
+    torch.testing.assert_close(norm.running_mean, seen.mean(0))
+    assert not fitted.training
+    for key, value in model.state_dict().items():
+        assert torch.equal(value, before[key])
+
+
+def test_the_noise_has_the_means_and_deviations_of_its_source():
+    torch.manual_seed(0)
+    noise, x = signals.Noise(1.0), torch.randn(4000, 200, dtype=torch.float64)
+    shaken = noise(x)
+    means, deviations = shaken.mean(dim=0), shaken.std(dim=0)
+    assert means.abs().max() < 0.56
+    assert means.std().item() == pytest.approx(1 / 12**0.5, rel=0.1)
+    # The scale of a unit lies between 1 and 1.25; that of each example adds a little.
+    assert deviations.min() > 0.97
+    assert deviations.max() < 1.31
+    assert not torch.equal(noise(x), shaken)
+    assert torch.equal(noise.eval()(x), x)

@@ -76,6 +76,13 @@ def fingerprint(config: Any) -> dict[str, str]:
     return {}
 
 
+def shift_of_a_step(mean: np.ndarray, variance: np.ndarray) -> float:
+    """Move of a unit's mean in one step, in its standard deviations; mean over units and steps."""
+    std = np.sqrt((variance[1:] + variance[:-1]) / 2)
+    alive = std > 1e-6  # a unit that gives every image the same value has no spread to compare with
+    return float((np.abs(np.diff(mean, axis=0))[alive] / std[alive]).mean())
+
+
 def drift(mean: np.ndarray, variance: np.ndarray) -> dict[str, float]:
     """How far the units' distributions have moved; each number is the median over the units.
 

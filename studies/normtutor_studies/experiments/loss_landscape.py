@@ -10,8 +10,7 @@ Control: where a norm follows a matrix, the length of that matrix does not chang
 does change every derivative. So the change of the gradient and the curvature are recorded for
 relative changes of the matrices as well, which do not depend on their lengths, and so are the
 lengths. To see the effect of depth, the two networks at rate 0.1 are also trained with two hidden
-layers in place of five. Not checked: more than 200 steps. A seventh
-seed, 40, run afterwards and not on record, lies where the six expect it in both rows.
+layers in place of five. Not checked: more than 200 steps.
 """
 
 import math
@@ -20,7 +19,6 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -29,15 +27,14 @@ from normtutor.data import image_batches, load_digits
 from normtutor.models import MLP
 from normtutor.training import start
 from normtutor_studies.experiments.descent import descend, finite, he
-from normtutor_studies.experiments.noisy_batch_norm import make_norm
 from normtutor_studies.experiments.records import Saved
 
 CHAPTER = "01_internal_covariate_shift"
 FIGURE = "fig-landscape"
 XLABEL = "log10 of the largest Hessian eigenvalue (fixed batch), no norm minus BatchNorm"
-FINDING = "at equal rates BatchNorm's loss is smoother; at 0.1 the rougher network ends lower"
+FINDING = "at equal rates BatchNorm's loss is smoother"
 SEEDS = tuple(range(2, 8))
-RATES = {"none": (0.1, 0.3), "batch": (0.1, 0.3, 1.0), "noisy batch": (0.1,)}
+RATES = {"none": (0.1, 0.3), "batch": (0.1, 0.3, 1.0)}
 DEEP, SHALLOW = 5, 2  # hidden layers
 
 
@@ -80,14 +77,11 @@ def fingerprint(config: Any) -> dict[str, str]:
 
 
 def loss_on(batch: tuple[Tensor, Tensor]) -> probes.LossOfModel:
-    """The cross entropy on a batch, as a function of the model; the same noise at every call."""
+    """The cross entropy on a batch, as a function of the model."""
     images, labels = batch
 
     def loss(model: nn.Module) -> Tensor:
-        # A loss whose noise is drawn anew at each look has no gradient to speak of.
-        with torch.random.fork_rng():
-            torch.manual_seed(0)
-            return F.cross_entropy(model(images), labels)
+        return F.cross_entropy(model(images), labels)
 
     return loss
 
@@ -95,7 +89,8 @@ def loss_on(batch: tuple[Tensor, Tensor]) -> probes.LossOfModel:
 def build(config: Any, norm: str, hidden: int) -> MLP:
     """A ReLU network with so many hidden layers."""
     widths = (64, *(config.width,) * hidden, 10)
-    return he(MLP(widths, norm=lambda features: make_norm(norm, features)))
+    # torch's own layer, three times as fast; a test of the package holds ours equal to it.
+    return he(MLP(widths, norm=nn.BatchNorm1d if norm == "batch" else norm))
 
 
 def matrix_lengths(model: nn.Module) -> dict[str, float]:
@@ -195,4 +190,4 @@ def rows(saved: Saved) -> dict[str, np.ndarray]:
         curvature = saved.values("fixed_curvature", hidden=DEEP, norm=norm, rate=0.1)
         return np.log10(np.median(curvature, axis=1))
 
-    return {norm: logarithm("none") - logarithm(norm) for norm in ("batch", "noisy batch")}
+    return {"batch": logarithm("none") - logarithm("batch")}

@@ -68,8 +68,10 @@ Study(
         ("BatchNorm and noise", "BatchNorm"),
     ],
     worlds=SIGNALS,
-    control="Each at its own rate; the noise alone is an arm of its own. Noise is no internal "
-    "covariate shift: that is caused by the parameters.",
+    control="Each at its own rate; the noise alone is an arm of its own. Tests have no noise, and "
+    "averages that were gathered behind noise would not fit them: before each test they are "
+    "gathered anew without it. Noise is no internal covariate shift: that is caused by the "
+    "parameters.",
 )
 
 Study(

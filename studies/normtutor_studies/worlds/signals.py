@@ -6,8 +6,9 @@ weight sharing two thirds, a convolutional one nearly all. `Greydanus and Kobak 
 stand on it: a deep perceptron and a convolutional network, under SGD with momentum.
 """
 
+import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -123,6 +124,23 @@ class Net(nn.Module):
         return self.classify(x)
 
 
+def without_noise(model: nn.Module, batches: Iterable[Tensor]) -> nn.Module:
+    """A copy whose running averages are those of training examples without noise.
+
+    Averages that were gathered behind noise do not fit the network that is tested, which has none.
+    """
+    model = copy.deepcopy(model).eval()
+    for norm in model.modules():
+        if isinstance(norm, nn.BatchNorm1d):
+            norm.reset_running_stats()
+            norm.momentum = None  # a plain mean
+            norm.train()
+    with torch.no_grad():
+        for batch in batches:
+            model(batch)
+    return model.eval()
+
+
 def run(cell: Mapping[str, Any], rate: float, seed: int) -> dict[str, Any]:
     """Train one network; record test loss and error at eight points."""
     rng = start(seed)
@@ -131,6 +149,8 @@ def run(cell: Mapping[str, Any], rate: float, seed: int) -> dict[str, Any]:
     test = list(zip(*(part.split(500) for part in data.test), strict=True))
 
     def evaluate(model: nn.Module) -> dict[str, float]:
+        if cell["noise"]:
+            model = without_noise(model, data.train.images.split(500))
         found = image_scores(model, test)
         if any(True for _ in model.buffers()):
             found["batch_loss"] = image_scores(model, test, batch_statistics=True)["loss"]
