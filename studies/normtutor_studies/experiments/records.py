@@ -236,16 +236,29 @@ def _processor() -> str:
 # --- save and load --------------------------------------------------------------------------------
 
 
+def _one_record_per_line(saved: Saved) -> str:
+    """JSON in which a changed record is one changed line."""
+
+    def text(value: Any) -> str:
+        return json.dumps(value, allow_nan=False)
+
+    runs = []
+    for run in saved.runs:
+        about = text({key: value for key, value in run.items() if key != "records"})
+        lines = ",\n".join(map(text, run["records"]))
+        runs.append(f'{about[:-1]}, "records": [\n{lines}\n]}}')
+    head, tail = text({"experiment": saved.name, "config": saved.config}), ",\n".join(runs)
+    return f'{head[:-1]}, "runs": [\n{tail}\n]}}\n'
+
+
 def save(saved: Saved, directory: Path) -> Path:
     """Write the file completely or not at all: first under another name, then moved."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{saved.name}.json"
-    content = {"experiment": saved.name, "config": saved.config, "runs": saved.runs}
     handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{saved.name}.", suffix=".json")
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1, allow_nan=False)
-            file.write("\n")
+            file.write(_one_record_per_line(saved))
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
