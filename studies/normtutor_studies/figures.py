@@ -117,7 +117,9 @@ def over(
             ax.plot(x, losses.mean(0), color=own[label], linestyle=dash, label=label)
             ax.plot(x, losses.T, "o", color=own[label], markersize=3, alpha=0.5, label="_seeds")
         ax.set_xscale("log", base=2)
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        ticks = x[:: 1 + len(x) // 6]  # labels of all would run into one another
+        ax.set_xticks(ticks, [f"{value:g}" for value in ticks])
+        ax.minorticks_off()
         ax.set_xlabel(xlabel)
         ax.set_ylabel(f"test loss ({world.unit})")
     _say_once(panels)

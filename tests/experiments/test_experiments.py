@@ -182,6 +182,14 @@ def test_a_run_is_saved_beside_the_book_and_not_in_it(toy, tmp_path, monkeypatch
     assert "show digit_rates --directory runs" in capsys.readouterr().out
 
 
+def test_a_changed_record_is_one_changed_line(toy, tmp_path):
+    saved = experiments.run_experiment("toy", directory=tmp_path, progress=False)
+    before = records.save(saved, tmp_path).read_text().splitlines()
+    saved.runs[1]["records"][0]["another"] = 1.0
+    after = records.save(saved, tmp_path).read_text().splitlines()
+    assert sum(old != new for old, new in zip(before, after, strict=True)) == 1
+
+
 def test_no_advice_replaces_the_books_own_record(toy, tmp_path, monkeypatch):
     saved = experiments.run_experiment("toy", directory=tmp_path, progress=False)
     toy.CONFIG = ToyConfig(steps=4)

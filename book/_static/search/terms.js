@@ -114,7 +114,7 @@
   const inFull = (text) => words(text.replace(/^[\d.]+\s/, "")).map(({ term }) => term).join(" ");
 
   const OPTIONS = {
-    fields: ["heading", "above", "text"],
+    fields: ["heading", "above", "asked", "text"],
     storeFields: ["address", "page", "title", "kind"],
     tokenize: tokens,
     processTerm: (term) => term,
@@ -125,7 +125,7 @@
   const WEIGHTS = { question: 1.5, guide: 1.4, chapter: 1.15, claim: 0.8, numbers: 0.7, top: 0.55, exercise: 0.4, api: 0.5, work: 0.3 };
 
   const SEARCH = {
-    boost: { heading: 3, above: 1.2 },
+    boost: { heading: 3, above: 1.2, asked: 2 },
     prefix: (term, index, terms) => index === terms.length - 1 && term.length > 2,
     weights: { prefix: 0.4 },
     boostDocument: (id, term, { kind }) => WEIGHTS[kind] ?? 1,
