@@ -26,7 +26,7 @@ function nameColumns(box) {
     note = Object.assign(document.createElement("p"), { className: "columns-follow" });
     box.before(note);
   }
-  note.textContent = names.length ? `To the right: ${names.join(", ")}` : "";
+  note.textContent = names.length ? `To the right: ${names.join("; ")}` : "";
 }
 
 const hiddenOf = (box) => ({

@@ -29,7 +29,8 @@ def refutes_with_noise(paragraph: str) -> bool:
     """
     prose = re.sub(r"\(#.*?\)", "", paragraph)
     both = NOISE.search(prose) and SHIFT.search(prose)
-    return bool(both) and "no parameter" not in prose.lower()
+    says_so = re.search(r"no parameter|parameters do not|steady inputs", prose, re.IGNORECASE)
+    return bool(both) and not says_so
 
 
 def test_noise_is_not_held_against_the_shift_that_parameters_make():

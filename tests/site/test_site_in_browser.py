@@ -572,6 +572,13 @@ def test_a_table_that_goes_on_beyond_its_edge_says_which_columns_follow(visit):
     expect(note).to_have_text("")
 
 
+def test_the_columns_of_a_table_keep_apart(visit):
+    """The rule for it once fell out of the style sheet, and three headings read as one phrase."""
+    page = visit("book/02_family_of_norms.html")
+    cell = page.locator('table[id^="T_"] td').first
+    assert cell.evaluate("cell => parseFloat(getComputedStyle(cell).paddingLeft)") > 5
+
+
 def test_no_bar_of_code_stands_above_a_figure(visit):
     page = visit("book/in_depth/09_norms_at_work")
     places = page.locator("article .cell:has(> details.above-input):has(figure)").evaluate_all(
