@@ -3,6 +3,7 @@
 from normtutor_studies.engine import Study, grid
 from normtutor_studies.worlds import SEQUENCES, SIGNALS
 
+SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the initial weights, in units of He's
 RATES = [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
 NORMS = {"no norm": "none", "BatchNorm": "batch", "LayerNorm": "layer"}
 
@@ -22,10 +23,16 @@ Study(
     arms={
         f"{label}, {scale:g}": {"norm": norm, "scale": scale, "depth": 12}
         for label, norm in NORMS.items()
-        for scale in (0.25, 0.5, 1.0, 2.0, 4.0)
+        for scale in SCALES
     },
     worlds=SIGNALS,
     control="He's weights, times a factor; each network at its own learning rate.",
+    finding="With BatchNorm every scale trains; without a norm only those near He's do.",
+    holds=lambda of: all(
+        all((of.final(world, f"BatchNorm, {scale:g}") < 2).all() for scale in SCALES)
+        and all((of.final(world, f"no norm, {scale:g}") > 2).all() for scale in (0.25, 2.0, 4.0))
+        for world in of.stores
+    ),
 )
 
 Study(
