@@ -59,7 +59,7 @@
     ["leak", "leaks", "leakage", "leaking"],
     ["covariateshift", "internal covariate shift", "covariate shift", "ics"],
     ["residual", "skip connection", "skip connections"],
-    ["batchsize", "batch size", "minibatch", "mini batch", "small batch", "small batches", "batch of"],
+    ["batchsize", "batch size", "minibatch", "mini batch", "small batch", "small batches", "small batch size", "small batch sizes", "batch of"],
     ["reinforcement", "rl", "target network", "target networks"],
     ["timeseries", "time series", "revin"],
     ["contrastive", "moco", "simclr", "siamese"],

@@ -182,9 +182,9 @@ def bias_to_the_identity() -> Evidence:
     scope="at our scale",
     answer="They vanish in the decoder of an encoder-decoder; stacks of self-attention "
     "fail without that.",
-    condition="Cross-attention leads part of the decoder's gradient into the encoder. From "
-    "such gradients Adam with warm-up still trains twelve layers. Where training "
-    "fails, our runs do not show what comes first, alike tokens or vanishing "
+    condition="Measured at the layers' outputs. Cross-attention leads part of the decoder's "
+    "gradient into the encoder. From such gradients Adam with warm-up still trains twelve layers. "
+    "Where training fails, our runs do not show what comes first, alike tokens or vanishing "
     "gradients.",
 )
 def vanish_in_post_ln() -> Evidence:

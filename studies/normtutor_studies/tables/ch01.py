@@ -4,7 +4,7 @@ from normtutor_studies.engine import Study, grid
 from normtutor_studies.worlds import SEQUENCES, SIGNALS
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the initial weights, in units of He's
-RATES = [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6]
+RATES = [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]
 NORMS = {"no norm": "none", "BatchNorm": "batch", "LayerNorm": "layer"}
 
 
