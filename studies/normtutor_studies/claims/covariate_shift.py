@@ -357,7 +357,7 @@ def works_by_reducing_shift() -> Evidence:
             form=".2f",
         ),
         Finding(
-            "its loss at the end, BatchNorm minus no norm",
+            "tanh network, loss at the end, BatchNorm minus no norm",
             change("loss", "tanh", 0.3),
             form=".4f",
         ),
@@ -367,7 +367,7 @@ def works_by_reducing_shift() -> Evidence:
             form=".2f",
         ),
         Finding(
-            "its loss at the end, BatchNorm minus no norm",
+            "deep linear network, loss at the end, BatchNorm minus no norm",
             change("loss", "linear", 0.03),
             above(0),
             "There BatchNorm has more shift; if less of it made the gain, it would end higher.",
