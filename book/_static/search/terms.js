@@ -45,7 +45,7 @@
     ["accumulation", "accumulate", "gradient accumulation", "grad accumulation", "accumulating"],
     ["checkpointing", "gradient checkpointing", "activation checkpointing"],
     ["onnx", "export", "exported", "exporting"],
-    ["adaln", "adaptive layer norm", "adain", "film", "conditional norm", "conditional normalization"],
+    ["adaln", "adaptive norm", "adaptive layer norm", "adaptive layer normalization", "adaptive instance norm", "adaptive instance normalization", "adain", "film", "conditional norm", "conditional normalization"],
     ["diffusion", "dit"],
     ["speed", "speedup", "speed up", "slow", "slower", "fast", "faster", "latency"],
     ["padding", "pad", "padded", "pads"],
