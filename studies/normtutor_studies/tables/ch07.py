@@ -19,7 +19,7 @@ Study(
     worlds=SEQUENCES,
     seeds=TUNING,
     control="The same sublayers, data and steps. Two seeds, those on which rates are chosen: the "
-    "map shows where to look, and `forgetting` has one of its cells on five others.",
+    "map shows where to look.",
 )
 
 Study(
@@ -40,24 +40,6 @@ Study(
     ],
     worlds=SEQUENCES,
     control="Each wiring at its own rate for each length of the warm-up.",
-)
-
-Study(
-    name="forgetting",
-    chapter=7,
-    question="Does Adam's memory take part in Post-LN's stall?",
-    predicts={
-        "size of the gradient": "with a shorter memory it stalls all the same",
-        "steps made of old gradients": "with a shorter memory it trains",
-    },
-    arms={
-        "Pre-LN": {"wiring": "pre", "warmup": 0.0, "rate": 4e-3},
-        "Post-LN": {"wiring": "post", "warmup": 0.0, "rate": 4e-3},
-        "Post-LN, short memory": {"wiring": "post", "warmup": 0.0, "beta2": 0.5, "rate": 4e-3},
-    },
-    pairs=[("Post-LN", "Post-LN, short memory"), ("Post-LN", "Pre-LN")],
-    worlds=SEQUENCES,
-    control="The same rate, at which Post-LN without warm-up stalls.",
 )
 
 Study(
