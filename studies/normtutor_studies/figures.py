@@ -24,6 +24,7 @@ def curves(
     key: str = "loss",
     ylabel: str | None = None,
     colours: Mapping[str, str] | None = None,
+    bottom: float | None = None,
 ) -> Figure:
     """Draw what was recorded along the run, a panel per world: means over seeds in 95% intervals.
 
@@ -38,6 +39,8 @@ def curves(
     ylabel : str, optional
         With its unit, where ``key`` is not the loss.
     colours : mapping from an arm to a colour, optional
+    bottom : float, optional
+        Where the vertical axes begin.
     """
     one = study(name)
     chosen = list(arms or one.arms)
@@ -53,6 +56,7 @@ def curves(
             colours=_colours(chosen, colours),
             ax=ax,
         )
+        ax.set_ylim(bottom=bottom)
         if legend := ax.get_legend():
             legend.remove()
     _say_once(panels)
@@ -117,7 +121,7 @@ def over(
             ax.plot(x, losses.mean(0), color=own[label], linestyle=dash, label=label)
             ax.plot(x, losses.T, "o", color=own[label], markersize=3, alpha=0.5, label="_seeds")
         ax.set_xscale("log", base=2)
-        ticks = x[:: 1 + len(x) // 6]  # labels of all would run into one another
+        ticks = x[:: 1 + len(x) // 4]  # labels of all would run into one another
         ax.set_xticks(ticks, [f"{value:g}" for value in ticks])
         ax.minorticks_off()
         ax.set_xlabel(xlabel)

@@ -574,7 +574,7 @@ def test_a_table_that_goes_on_beyond_its_edge_says_which_columns_follow(visit):
 
 def test_the_columns_of_a_table_keep_apart(visit):
     """The rule for it once fell out of the style sheet, and three headings read as one phrase."""
-    page = visit("book/02_family_of_norms.html")
+    page = visit("book/02_family_of_norms")
     cell = page.locator('table[id^="T_"] td').first
     assert cell.evaluate("cell => parseFloat(getComputedStyle(cell).paddingLeft)") > 5
 
