@@ -24,7 +24,7 @@ def curves(
     key: str = "loss",
     ylabel: str | None = None,
     colours: Mapping[str, str] | None = None,
-    bottom: float | None = None,
+    named: bool = True,
 ) -> Figure:
     """Draw what was recorded along the run, a panel per world: means over seeds in 95% intervals.
 
@@ -39,8 +39,8 @@ def curves(
     ylabel : str, optional
         With its unit, where ``key`` is not the loss.
     colours : mapping from an arm to a colour, optional
-    bottom : float, optional
-        Where the vertical axes begin.
+    named : bool
+        Whether the lines are named in the figure; otherwise its caption names them.
     """
     one = study(name)
     chosen = list(arms or one.arms)
@@ -56,11 +56,11 @@ def curves(
             colours=_colours(chosen, colours),
             ax=ax,
         )
-        ax.set_ylim(bottom=bottom)
         if legend := ax.get_legend():
             legend.remove()
     _say_once(panels)
-    plotting.label_lines(panels)
+    if named:
+        plotting.label_lines(panels)
     return figure
 
 
@@ -93,6 +93,8 @@ def over(
     name: str, setting: str, series: Mapping[str, Cell], *, xlabel: str, chance: float
 ) -> Figure:
     """Draw the test loss at the end over a setting, a line per series, a panel per world.
+
+    The first line is solid, the second dashed, the third dotted; the caption names them.
 
     Parameters
     ----------
@@ -127,7 +129,6 @@ def over(
         ax.set_xlabel(xlabel)
         ax.set_ylabel(f"test loss ({world.unit})")
     _say_once(panels)
-    plotting.label_lines(panels)
     return figure
 
 
