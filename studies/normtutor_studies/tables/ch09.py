@@ -10,7 +10,8 @@ Study(
     predicts={"an average that has not arrived": "evaluation is far worse than training mode"},
     arms={f"{momentum:g}": {"momentum": momentum} for momentum in (0.001, 0.1, 0.9)},
     worlds=SIGNALS,
-    control="Training does not depend on the average, so the same weights are evaluated.",
+    control="Each arm has its own rate. The loss with the statistics of the test batch, which no "
+    "average enters, is recorded beside that with the average.",
 )
 
 Study(
