@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if chosen.command == "run":
         folder = RECORDS if chosen.record else chosen.directory
         for one in [study(name) for name in chosen.names or STUDIES]:
-            make(one, folder, chosen.world)
+            make(replace(one, folder=folder), chosen.world)
     elif chosen.command == "report":
         print("| study | comparison | world | half | end | one sign | main line |")
         print("| --- | --- | --- | ---: | ---: | --- | --- |")
@@ -42,9 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def make(one: Study, folder: Path, world: str | None = None) -> None:
-    """Make the runs of a study that are missing in ``folder``."""
-    with tqdm(one.run(folder, world), desc=one.name, unit="run", file=sys.stderr) as bar:
+def make(one: Study, world: str | None = None) -> None:
+    """Make the runs of a study that are missing."""
+    with tqdm(one.run(world), desc=one.name, unit="run", file=sys.stderr) as bar:
         for run in bar:
             bar.set_postfix(loss=run["loss"][-1])
 
@@ -58,7 +59,8 @@ def report(one: Study) -> list[list[str]]:
             try:
                 effect = one.effect(world, label, against)
             except LookupError:
-                lines.append([*row, *["not on record"] * 2, "", ""])
+                why = "not needed" if one.settled() else "not on record"
+                lines.append([*row, *[why] * 2, "", ""])
                 continue
             try:
                 enters = "yes" if one.enters(label, against) else "no"

@@ -73,6 +73,8 @@ class Study:
     holds : function
         Whether the record bears the finding out.
     seeds, tuning : sequences of int
+    folder : path
+        Where its runs are; by default the book's own record.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Study:
     holds: Callable[["Study"], bool] | None = None
     seeds: Sequence[int] = SEEDS
     tuning: Sequence[int] = TUNING
+    folder: Path = RECORDS
 
     def __post_init__(self) -> None:
         if STUDIES.setdefault(self.name, self).question != self.question:
@@ -99,18 +102,24 @@ class Study:
 
     @cached_property
     def stores(self) -> dict[str, Store]:
-        """The book's own record of each world."""
-        return {world.name: store_of(world, RECORDS) for world in self.worlds}
+        """The runs of each world."""
+        return {world.name: store_of(world, self.folder) for world in self.worlds}
 
     # --- making runs
 
-    def run(self, folder: Path = RECORDS, world: str | None = None) -> Iterator[Run]:
-        """Make what is missing in a folder, and yield each run, new or old."""
-        stores = [store_of(w, folder) for w in self.worlds if world in (None, w.name)]
-        for store, cell in product(stores, self.arms.values()):
-            rate = self.rate_in(store, cell, Store.made)
-            for seed in self.seeds:
-                yield store.made(without_rate(cell), rate, seed)
+    def run(self, world: str | None = None) -> Iterator[Run]:
+        """Make what is missing, and yield each run, new or old.
+
+        The first world is run, and the next only where the first leaves something to confirm; see
+        :meth:`settled`. A ``world`` that is named is run in any case.
+        """
+        for name, store in self.stores.items():
+            if world not in (None, name) or (world is None and self.settled()):
+                continue
+            for cell in self.arms.values():
+                rate = self.rate_in(store, cell, Store.made)
+                for seed in self.seeds:
+                    yield store.made(without_rate(cell), rate, seed)
 
     def rate(self, world: str, label: str) -> float:
         """The learning rate of an arm on record; see :meth:`rate_in`."""
@@ -144,14 +153,28 @@ class Study:
 
         return search(loss, store.world.rate)
 
-    def complete(self) -> bool:
-        """Whether every run of this study is on record."""
+    def on_record(self) -> list[str]:
+        """The worlds of which every run is on record."""
+        return [world for world in self.stores if self._has(world)]
+
+    def _has(self, world: str) -> bool:
         try:
-            for world, label in product(self.stores, self.arms):
-                self.values(world, label, "loss")
+            for label in self.arms:
+                self.runs(world, label)
         except LookupError:
             return False
         return True
+
+    def settled(self) -> bool:
+        """Whether a world on record shows no sign in any comparison: none can enter a main line."""
+        return bool(self.pairs) and any(
+            all(self.effect(world, *pair).sign == 0 for pair in self.pairs)
+            for world in self.on_record()
+        )
+
+    def complete(self) -> bool:
+        """Whether the question is answered as far as it is going to be."""
+        return self.settled() or len(self.on_record()) == len(self.stores)
 
     # --- reading runs
 
@@ -209,9 +232,17 @@ class Study:
         )
 
     def enters(self, label: str, against: str) -> bool:
-        """Whether a difference may stand in a main line: one sign, everywhere."""
-        signs = {self.effect(world, label, against).sign for world in self.stores}
-        return len(signs) == 1 and 0 not in signs
+        """Whether a difference may stand in a main line: one sign, everywhere.
+
+        Raises
+        ------
+        LookupError
+            If a world that could bear it out is not on record.
+        """
+        signs = {self.effect(world, label, against).sign for world in self.on_record()}
+        if 0 in signs or len(signs) > 1:
+            return False
+        return {self.effect(world, label, against).sign for world in self.stores} == signs
 
 
 @cache

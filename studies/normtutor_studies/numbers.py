@@ -51,9 +51,17 @@ def written(values: np.ndarray, form: str) -> str:
 
 
 def table(one: Study) -> str:
-    """All arms of a study as a table in Markdown: rate, and test loss at half and full length."""
+    """All arms of a study as a table in Markdown, in the worlds on record.
+
+    Raises
+    ------
+    LookupError
+        If there is none.
+    """
+    if not one.on_record():
+        raise LookupError(f"{one.name} is not on record in any world.")
     lines = ["| world | arm | rate | half | end |", "| --- | --- | ---: | ---: | ---: |"]
-    for world in one.stores:
+    for world in one.on_record():
         for arm in one.arms:
             loss = one.values(world, arm, "loss")
             cells = [written(loss[:, at], "3±") for at in (loss.shape[1] // 2 - 1, -1)]

@@ -23,18 +23,17 @@ def world(**settings):
 
 
 def toy_study(name, arms, **more):
-    return Study(
-        name=name, chapter=1, question=name, arms=arms, worlds=[world()], control="-", **more
-    )
+    more = {"worlds": [world()], **more}
+    return Study(name=name, chapter=1, question=name, arms=arms, control="-", **more)
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch):
+def made(tmp_path):
     """A finished study of two arms."""
-    study = toy_study(f"made in {tmp_path}", {"low": {}, "high": {"height": 2.0, "best": 0.04}})
-    runs = list(study.run(tmp_path))
+    arms = {"low": {}, "high": {"height": 2.0, "best": 0.04}}
+    study = toy_study(f"made in {tmp_path}", arms, folder=tmp_path)
+    runs = list(study.run())
     assert len(runs) == 2 * len(study.seeds)
-    monkeypatch.setitem(study.__dict__, "stores", {"toy": Store(study.worlds[0], tmp_path)})
     return study
 
 
@@ -92,9 +91,27 @@ def test_an_effect_lasts_if_half_of_it_is_there_at_half_the_length():
 
 def test_nothing_is_run_twice(made, tmp_path):
     before = (tmp_path / "toy.jsonl").read_text()
-    study = toy_study(f"again in {tmp_path}", made.arms)
-    list(study.run(tmp_path))
+    study = toy_study(f"again in {tmp_path}", made.arms, folder=tmp_path)
+    list(study.run())
     assert (tmp_path / "toy.jsonl").read_text() == before
+
+
+@pytest.mark.parametrize(("height", "needed"), [(2.0, True), (1.0, False)])
+def test_the_second_world_is_run_where_the_first_leaves_something_to_confirm(
+    tmp_path, height, needed
+):
+    first, second = world(), dataclasses.replace(world(), name="second")
+    study = toy_study(
+        f"two worlds in {tmp_path}",
+        {"low": {}, "high": {"height": height}},
+        pairs=[("high", "low")],
+        worlds=[first, second],
+        folder=tmp_path,
+    )
+    list(study.run())
+    assert study.on_record() == (["toy", "second"] if needed else ["toy"])
+    assert study.complete()
+    assert study.enters("high", "low") == needed
 
 
 def test_a_setting_added_later_keeps_the_record_only_in_the_header(made, tmp_path):
@@ -109,18 +126,16 @@ def test_a_damaged_line_is_named(made, tmp_path):
         _ = Store(made.worlds[0], tmp_path).runs
 
 
-def test_what_is_not_on_record_says_how_to_make_it(tmp_path, monkeypatch):
-    study = toy_study(f"missing in {tmp_path}", {"low": {}})
-    monkeypatch.setitem(study.__dict__, "stores", {"toy": Store(study.worlds[0], tmp_path)})
+def test_what_is_not_on_record_says_how_to_make_it(tmp_path):
+    study = toy_study(f"missing in {tmp_path}", {"low": {}}, folder=tmp_path)
     assert not study.complete()
     with pytest.raises(LookupError, match="python -m normtutor_studies run missing"):
         study.final("toy", "low")
 
 
-def test_an_arm_with_a_rate_of_its_own_keeps_it_and_may_diverge(tmp_path, monkeypatch):
-    study = toy_study(f"fixed in {tmp_path}", {"too large": {"rate": 1.0}})
-    list(study.run(tmp_path))
-    monkeypatch.setitem(study.__dict__, "stores", {"toy": Store(study.worlds[0], tmp_path)})
+def test_an_arm_with_a_rate_of_its_own_keeps_it_and_may_diverge(tmp_path):
+    study = toy_study(f"fixed in {tmp_path}", {"too large": {"rate": 1.0}}, folder=tmp_path)
+    list(study.run())
     assert np.isinf(study.final("toy", "too large")).all()
     assert np.isnan(study.values("toy", "too large", "loss")[:, -1]).all()
 
@@ -154,7 +169,6 @@ def test_a_mark_names_a_study_a_row_and_a_format(made, monkeypatch):
     rows = {"gap of both": lambda study: study.effect("toy", "high", "low").full}
     study = dataclasses.replace(made, name="with_rows", rows=rows)
     monkeypatch.setitem(STUDIES, "with_rows", study)
-    monkeypatch.setitem(study.__dict__, "stores", made.stores)
     assert numbers.said("with_rows / gap of both / 2") == "1.00"
     with pytest.raises(KeyError, match="has no row 'gap'; it has gap of both"):
         numbers.said("with_rows / gap / 2")
@@ -162,10 +176,10 @@ def test_a_mark_names_a_study_a_row_and_a_format(made, monkeypatch):
         numbers.said("with_rows, gap")
 
 
-def test_a_table_has_every_arm_and_says_what_diverged(tmp_path, monkeypatch):
-    study = toy_study(f"table in {tmp_path}", {"low": {}, "too large": {"rate": 1.0}})
-    list(study.run(tmp_path))
-    monkeypatch.setitem(study.__dict__, "stores", {"toy": Store(study.worlds[0], tmp_path)})
+def test_a_table_has_every_arm_and_says_what_diverged(tmp_path):
+    arms = {"low": {}, "too large": {"rate": 1.0}}
+    study = toy_study(f"table in {tmp_path}", arms, folder=tmp_path)
+    list(study.run())
     lines = numbers.table(study).splitlines()
     assert lines[2].startswith("| toy | low | 0.02 | 1.402 ± ")
     assert lines[3] == "| toy | too large | 1 | diverged | diverged |"

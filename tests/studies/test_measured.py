@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from normtutor_studies.engine import STUDIES, Study
-from normtutor_studies.store import Store, World
+from normtutor_studies.store import World
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
@@ -20,7 +20,7 @@ It falls by {measured}`seen / fall / 1` nats.
 
 
 @pytest.fixture
-def record(tmp_path, monkeypatch):
+def record(tmp_path):
     world = World("page", lambda cell, rate, seed: {"loss": [2.0] * 7 + [1.5]}, {}, rate=1.0)
     study = Study(
         name="seen",
@@ -30,10 +30,10 @@ def record(tmp_path, monkeypatch):
         worlds=[world],
         control="Nothing else differs.",
         predicts={"it learns": "it falls"},
+        folder=tmp_path,
         rows={"fall": lambda study: 2.0 - study.final("page", "only")},
     )
-    list(study.run(tmp_path))
-    monkeypatch.setitem(study.__dict__, "stores", {"page": Store(world, tmp_path)})
+    list(study.run())
     yield tmp_path
     del STUDIES["seen"]
 

@@ -6,5 +6,5 @@ from normtutor_studies.worlds.formulas import FORMULAS
 from normtutor_studies.worlds.signals import CONVOLUTIONS, PERCEPTRON
 
 WORLDS: dict[str, World] = {w.name: w for w in (CODE, FORMULAS, PERCEPTRON, CONVOLUTIONS)}
-SEQUENCES = (CODE, FORMULAS)
+SEQUENCES = (FORMULAS, CODE)  # in the order in which they are run: the quicker one first
 SIGNALS = (PERCEPTRON, CONVOLUTIONS)
