@@ -74,7 +74,7 @@ PICTURES = {
     "padding": (
         "Six real tokens and six padding tokens on a number line. Padding pulls the mean of all "
         "tokens towards 0, so BatchNorm puts the same real tokens elsewhere. With a mask, the "
-        "statistics are those of the real tokens, and nothing moves."
+        "statistics are those of the real tokens."
     ),
     "triangle": (
         "A weight vector w, a gradient step perpendicular to it, and the vector after the step: "

@@ -624,9 +624,8 @@ def _error_over(norm: str, other: str, view: str) -> Interval:
     recorded="false",
     answer="A norm at each pixel commutes with every shift.",
     condition="On shifted digits BatchNorm makes fewer errors than LayerNorm. But so it does "
-    "against a network without a norm and against one that normalizes the whole "
-    "image at once, so the norm at each pixel is not the reason. In ConvNeXt it "
-    "replaces BatchNorm without loss {cite:p}`liu2022`.",
+    "against a network that normalizes the whole image at once, so the norm at each pixel "
+    "is not the reason. In ConvNeXt it replaces BatchNorm without loss {cite:p}`liu2022`.",
 )
 def layer_norm_at_each_pixel() -> Evidence:
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 6, 8, 8)))

@@ -5,7 +5,7 @@ import torch
 
 from normtutor import layers, norms
 from normtutor.training import train
-from normtutor_studies import experiments
+from normtutor_studies import experiments, study
 from normtutor_studies.claims.ledger import (
     EXPLANATION,
     REVIEW,
@@ -217,7 +217,8 @@ def text_fluctuates_more() -> Evidence:
     recorded="open",
     answer="One group reports it; a user could not reproduce it.",
     condition="Reported on two translation tasks and two language models, with a code that also "
-    "divides each token by its own root mean square.",
+    "divides each token by its own root mean square. With that code a user "
+    "[could not reproduce it](https://github.com/sIncerass/powernorm/issues/7).",
 )
 def better_than_layer_norm() -> Evidence:
     return [
@@ -245,17 +246,55 @@ def better_than_layer_norm() -> Evidence:
     "BatchNorm's trouble on text is that training and evaluation disagree.",
     met=f"{EXPLANATION}, {REVIEW}, and {{cite:t}}`wang2022bn`",
     place=Place("03_batch_norm_vs_layer_norm", "What is reported", in_depth=True),
-    recorded="open",
-    answer="One group finds so; how much is lost in training already depends on the batches.",
-    condition="The running averages miss what lies between batches ({prf:ref}`cor-seq-running`). "
-    "In training, too, BatchNorm subtracts what the tokens of a batch have in common.",
+    recorded="partly",
+    scope="at our scale",
+    answer="True of batches of equal length; with mixed batches the two modes agreed.",
+    condition="{cite:t}`wang2022bn` find it the leading cause. The running averages miss what lies "
+    "between batches ({prf:ref}`cor-seq-running`); between mixed batches that is little.",
 )
 def trouble_of_batch_norm() -> Evidence:
+    alike, mixed = experiments.load("company"), study("company")
+    batch, layer = ("BatchNorm, varied lengths", "LayerNorm, varied lengths")
+    evaluated = mixed.final("code", batch)
+    by_batch = mixed.values("code", batch, "batch_loss")[:, -1]
+    reference = mixed.final("code", layer)
+    docstrings = "docstrings, trained and tested on batches of equal length"
+    code = "source code, trained and tested on mixed batches of varied lengths"
+    why = "If that were the trouble, evaluation would have the higher loss."
+
+    def loss(norm: str, mode: str) -> np.ndarray:
+        return alike.values(f"loss_{mode}", norm=norm)
+
     return [
-        Unsettled(
-            "Two losses have to be told apart: with the batch's statistics, and with the averages.",
-            "Train BatchNorm and LayerNorm on batches of equal length, of one topic and mixed, "
-            "each at its own rate, and compare the losses in both modes paired by seed.",
+        Finding(
+            f"{docstrings}: BatchNorm's loss in evaluation minus in training mode (nats per token)",
+            over_seeds(loss("batch", "in_evaluation") - loss("batch", "by_batch")),
+            above(0),
+            why,
+            form=".2f",
+        ),
+        Finding(
+            "the same models: BatchNorm's loss in training mode minus LayerNorm's",
+            over_seeds(loss("batch", "by_batch") - loss("layer", "by_batch")),
+            form=".2f",
+        ),
+        Finding(
+            f"{code}: BatchNorm's test loss in evaluation minus with the statistics of the batch "
+            "(nats per character)",
+            over_seeds(evaluated - by_batch),
+            above(0),
+            why,
+            form=".4f",
+        ),
+        Finding(
+            "the same models: BatchNorm's test loss in evaluation minus LayerNorm's",
+            over_seeds(evaluated - reference),
+            form=".4f",
+        ),
+        Finding(
+            "the same with the statistics of the batch",
+            over_seeds(by_batch - reference),
+            form=".4f",
         ),
     ]
 

@@ -182,10 +182,8 @@ def bias_to_the_identity() -> Evidence:
     scope="at our scale",
     answer="They vanish in the decoder of an encoder-decoder; stacks of self-attention "
     "fail without that.",
-    condition="Measured at the layers' outputs. Cross-attention leads part of the decoder's "
-    "gradient into the encoder. From such gradients Adam with warm-up still trains twelve layers. "
-    "Where training fails, our runs do not show what comes first, alike tokens or vanishing "
-    "gradients.",
+    condition="Cross-attention leads part of the decoder's gradient into the encoder. Where "
+    "training fails, our runs do not show what comes first, alike tokens or vanishing gradients.",
 )
 def vanish_in_post_ln() -> Evidence:
     why = "To vanish is to lose a factor of ten or more, −3.3 in log2."
@@ -282,7 +280,7 @@ def weakened_identity() -> Evidence:
     scope="at our scale",
     answer="Its upper layers change less and cost less to swap than Post-LN's, yet their "
     "order counts.",
-    condition="Reversing the upper half costs Pre-LN accuracy, though less than Post-LN.",
+    condition="Reversing the upper half costs Pre-LN accuracy.",
 )
 def wide_and_shallow() -> Evidence:
     saved = experiments.load("wide_and_shallow")
@@ -349,7 +347,7 @@ TRAINED = 1.15  # nats a digit: half of chance
     recorded="partly",
     scope="at our scale",
     answer="True at large learning rates; at a small one ours trained without.",
-    condition="The deeper the model, the smaller the rate from which on it fails.",
+    condition="Twelve layers fail from a smaller rate on than six.",
 )
 def warm_up_for_post_ln() -> Evidence:
     def loss(rate: float) -> Interval:

@@ -282,7 +282,7 @@ def as_good() -> Evidence:
     met=GUIDE,
     place=Place(CHAPTER, "How the test of equality was made", in_depth=True),
     recorded="open",
-    answer="No difference shows in our models; at half length the seeds do not exclude one.",
+    answer="No difference shows in our Transformers; at half length the seeds do not exclude one.",
     condition="The margin is 2% of perplexity, fixed beforehand. The source shows it for one "
     "translation model, as two curves without intervals.",
 )

@@ -2,6 +2,7 @@
 
 from normtutor_studies.engine import TUNING, Study
 from normtutor_studies.worlds import SEQUENCES
+from normtutor_studies.worlds.formulas import FORMULAS
 
 WIRINGS = {"Pre-LN": "pre", "Post-LN": "post"}
 
@@ -16,10 +17,10 @@ Study(
         for warmup in (0.0, 0.1)
         for rate in (1e-3, 2e-3, 4e-3, 8e-3, 16e-3)
     },
-    worlds=SEQUENCES,
+    worlds=[FORMULAS],
     seeds=TUNING,
-    control="The same sublayers, data and steps. Two seeds, those on which rates are chosen: the "
-    "map shows where to look.",
+    control="The same sublayers, data and steps. Two seeds, those on which rates are chosen: it is "
+    "held beside the map of sorting, which has five.",
 )
 
 Study(
@@ -40,24 +41,4 @@ Study(
     ],
     worlds=SEQUENCES,
     control="Each wiring at its own rate for each length of the warm-up.",
-)
-
-Study(
-    name="remedies",
-    chapter=7,
-    question="What trains Post-LN without warm-up?",
-    predicts={"small branches": "every remedy that starts with small branches trains"},
-    arms={
-        label: {"wiring": wiring, "warmup": 0.0}
-        for label, wiring in {
-            "Post-LN": "post",
-            "Pre-LN": "pre",
-            "DeepNorm": "deepnorm",
-            "Admin": "admin",
-            "ReZero": "rezero",
-        }.items()
-    },
-    pairs=[("Post-LN", label) for label in ("DeepNorm", "Admin", "ReZero", "Pre-LN")],
-    worlds=SEQUENCES,
-    control="None has warm-up; each has its own rate.",
 )

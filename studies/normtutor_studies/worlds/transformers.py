@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from normtutor import layers
-from normtutor.models import TransformerLM, admin_initialise, make_norm
-from normtutor.moments import mean, mean_square
+from normtutor.models import TransformerLM, make_norm
 from normtutor.training import History, evaluation_mode, start, train
-from normtutor.wiring import WIRINGS, NormFactory, mix_ln
+from normtutor.wiring import WIRINGS, NormFactory
 
 POINTS = 8  # at which the test loss is measured
 SHARE = 64  # test sequences that pass at once
@@ -56,36 +55,11 @@ class Batch(NamedTuple):
     counted: Tensor
 
 
-class DetachedNorm(nn.Module):
-    """LayerNorm whose centring or scale is left out, or is a constant to the backward pass.
-
-    ``centre`` and ``scale`` are "off", "detached" or "on", after the DetachNorm of
-    Xu et al. (2019).
-    """
-
-    def __init__(self, features: int, centre: str, scale: str, eps: float = 1e-5) -> None:
-        super().__init__()
-        self.centre, self.scale, self.eps = centre, scale, eps
-        self.weight = nn.Parameter(torch.ones(features))
-        self.bias = nn.Parameter(torch.zeros(features))
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.centre != "off":
-            mu = mean(x, (-1,))
-            x = x - (mu.detach() if self.centre == "detached" else mu)
-        if self.scale != "off":
-            root = torch.sqrt(mean_square(x, (-1,)) + self.eps)
-            x = x / (root.detach() if self.scale == "detached" else root)
-        return self.weight * x + self.bias
-
-
 def norm_of(cell: Mapping[str, Any]) -> NormFactory:
     """From a cell to a function that makes its norms."""
     norm = cell["norm"]
 
     def make(features: int) -> nn.Module:
-        if norm.startswith("detach"):  # "detach:centre:scale"
-            return DetachedNorm(features, *norm.split(":")[1:])
         if norm == "layer":
             made: nn.Module = nn.LayerNorm(features)  # torch's own: fused, equal to ours
         elif norm == "tanh":
@@ -104,7 +78,6 @@ def norm_of(cell: Mapping[str, Any]) -> NormFactory:
 
 def model_of(cell: Mapping[str, Any], vocabulary: int, max_length: int) -> TransformerLM:
     """An untrained model."""
-    wiring = mix_ln(cell["depth"]) if cell["wiring"] == "mix" else cell["wiring"]
     model = TransformerLM(
         vocabulary,
         width=cell["width"],
@@ -112,7 +85,7 @@ def model_of(cell: Mapping[str, Any], vocabulary: int, max_length: int) -> Trans
         heads=cell["heads"],
         max_length=max_length,
         norm=norm_of(cell),
-        wiring=WIRINGS["pre"] if cell["depth"] == 0 else wiring,
+        wiring=WIRINGS["pre" if cell["depth"] == 0 else cell["wiring"]],
         dropout=0.0,
         mask_norms=cell["mask"],
         qk_norm=cell["qk_norm"],
@@ -159,8 +132,6 @@ def run(
     rng = start(seed)
     model = model_of(cell, vocabulary, test.inputs.shape[1])
     stream = batches(rng)
-    if cell["wiring"] == "admin":
-        admin_initialise(model, next(stream).inputs)
     found: dict[str, Any] = {}
     steps = cell["steps"]
     if cell["then"]:
