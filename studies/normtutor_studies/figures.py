@@ -24,7 +24,7 @@ def curves(
     key: str = "loss",
     ylabel: str | None = None,
     colours: Mapping[str, str] | None = None,
-    named: bool = True,
+    beside: bool = True,
 ) -> Figure:
     """Draw what was recorded along the run, a panel per world: means over seeds in 95% intervals.
 
@@ -39,8 +39,8 @@ def curves(
     ylabel : str, optional
         With its unit, where ``key`` is not the loss.
     colours : mapping from an arm to a colour, optional
-    named : bool
-        Whether the lines are named in the figure; otherwise its caption names them.
+    beside : bool
+        Whether the lines are named beside them; otherwise in a legend below the panels.
     """
     one = study(name)
     chosen = list(arms or one.arms)
@@ -59,8 +59,10 @@ def curves(
         if legend := ax.get_legend():
             legend.remove()
     _say_once(panels)
-    if named:
+    if beside:
         plotting.label_lines(panels)
+    else:
+        _legend(figure, panels)
     return figure
 
 
@@ -94,7 +96,7 @@ def over(
 ) -> Figure:
     """Draw the test loss at the end over a setting, a line per series, a panel per world.
 
-    The first line is solid, the second dashed, the third dotted; the caption names them.
+    The first line is solid, the second dashed, the third dotted.
 
     Parameters
     ----------
@@ -129,6 +131,7 @@ def over(
         ax.set_xlabel(xlabel)
         ax.set_ylabel(f"test loss ({world.unit})")
     _say_once(panels)
+    _legend(figure, panels)
     return figure
 
 
@@ -189,6 +192,11 @@ def _say_once(panels: Sequence[Axes]) -> None:
     if len({ax.get_ylabel() for ax in panels}) == 1:
         for ax in panels[1:]:
             ax.set_ylabel("")
+
+
+def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    handles, names = panels[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside lower center", ncols=2, handlelength=2.6)
 
 
 def _along(full: Mapping[str, Any], points: int = 8) -> tuple[np.ndarray, str]:

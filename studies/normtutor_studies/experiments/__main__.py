@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from normtutor_studies.experiments.fresh import run_again
 from normtutor_studies.experiments.records import (
     RUNS,
     Saved,
@@ -45,10 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument(
         "--text-file", type=Path, help="a UTF-8 text in place of the book's, for language models"
     )
-    again = commands.add_parser("again", help="run a fresh seed: is it where the record says?")
-    again.add_argument("name", choices=names())
-    again.add_argument("--seed", type=int, default=40, help="one that is not on record")
-    again.add_argument("--directory", type=Path, default=Path("again"), help="default: again")
     show = commands.add_parser("show", help="draw the figure of a saved experiment")
     show.add_argument("name", choices=names())
     show.add_argument("--output", type=Path, help="image file; by default NAME.png")
@@ -73,8 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif chosen.command == "show":
             output = chosen.output or Path(f"{chosen.name}.png")
             _show(chosen.name, chosen.directory, output)
-        elif chosen.command == "again":
-            _again(chosen.name, chosen.seed, chosen.directory)
         else:
             _list()
     except (OSError, ValueError) as error:
@@ -115,15 +108,6 @@ def _list() -> None:
         print(f"  {(inspect.getdoc(module) or '').splitlines()[0]}")
         print(f"  chapter {module.CHAPTER}, figure {module.FIGURE}; {cost}")
         print(f"  finding: {module.FINDING}")
-
-
-def _again(name: str, seed: int, directory: Path) -> None:
-    rows = run_again(name, seed, directory)
-    for row in rows:
-        place = "inside " if row.inside else "OUTSIDE"
-        print(f"{place} {row.value:9.4f} in {row.low:9.4f} to {row.high:9.4f}  {row.name}")
-    inside = sum(row.inside for row in rows)
-    print(f"{inside} of {len(rows)} rows inside; 95 % are expected.")
 
 
 def _show(name: str, directory: Path | None, output: Path) -> None:

@@ -6,8 +6,7 @@ and one with LayerNorm. Then the same sentences, of about 20 tokens, are put amo
 think that it ends here? Both use the statistics of the batch, as in training.
 
 Control: the sentences, their tokens and their positions are the same in both batches. LayerNorm
-cannot see the company and must give the same probability twice. A sixth seed, 40, run afterwards
-and not on record, lies where the five expect it in both rows. Not checked: longer training.
+cannot see the company and must give the same probability twice. Not checked: longer training.
 """
 
 import itertools

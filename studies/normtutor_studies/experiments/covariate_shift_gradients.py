@@ -9,7 +9,6 @@ is the largest of each grid, so that it might gain more from a larger one.
 Control: a network that does not learn has a gradient that does not shift, which would look like
 success. Each network starts with the weights that its activation calls for. The sigmoid network
 does not learn without a norm all the same, so it is also trained with weights four times as large.
-A seventh seed, 40, run afterwards and not on record, lies where the six expect it in all five rows.
 """
 
 import math

@@ -5,9 +5,8 @@ root mean square of the residual stream, and the norm of the loss's gradient wit
 
 Control: a profile could come from the initial weights, so it is also measured before training. And
 a gradient with respect to a larger stream is smaller for that reason alone, so the size of the
-stream is recorded beside it. The four wirings share the rate, the warm-up and the sequences. A
-sixth seed, 40, run afterwards and not on record, lies where the five expect it in all four rows.
-Not checked: a rate tuned for each wiring, and other tasks than sorting.
+stream is recorded beside it. The four wirings share the rate, the warm-up and the sequences. Not
+checked: a rate tuned for each wiring, and other tasks than sorting.
 """
 
 from dataclasses import dataclass, field

@@ -9,9 +9,8 @@ learning rates.
 Control: a failure could come from a rate that does not suit, so all nine norms are trained at four
 rates, a factor of 64 apart, and the best of each lies inside the grid. Detaching a statistic leaves
 the forward pass exactly as it was, so what changes is the backward pass and nothing else; initial
-weights and sequences are the same. A seventh seed, 40, run afterwards and not on record, lies where
-the six expect it in all eight rows. Not checked: Pre-LN, text, and other weights than
-Xavier's for the network without a norm.
+weights and sequences are the same. Not checked: Pre-LN, text, and other weights than Xavier's for
+the network without a norm.
 """
 
 from collections.abc import Iterator

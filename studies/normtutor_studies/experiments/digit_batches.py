@@ -4,21 +4,11 @@ Every run sees the same number of images, so a smaller batch means more steps. T
 each norm at each batch size was chosen by :mod:`normtutor_studies.experiments.digit_rates` on other seeds
 and on the validation images; what is recorded here is measured on the test images.
 
-Tried and dropped: torch's own initial weights, which are 0.41 of He's.
-
 Control: BatchNorm could lead because its rate suits it better, so every norm is tuned at every
 batch size; or because it sees more, so every run sees the same number of images. A smaller batch
 then means more steps, which is why norms are compared at one batch size and never across them. A
-network without a norm runs alongside; all start from He's weights, which it needs with ReLU. Those
-could hold the norms back, which also train from torch's. From torch's, five seeds, each at a rate
-of its own and no longer on record, BatchNorm's losses could not be told from those here, and with
-one and two images GroupNorm and LayerNorm ended higher. With 32, at the same rate and with torch's
-output layer, not on record, GroupNorm ended lower on all five seeds, still far behind BatchNorm,
-and the network without a norm may be held back as well, so there none of the three is compared with
-another. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in all
-twelve rows. After fifteen epochs at the same rates, on two seeds and not on record, BatchNorm still
-leads with 8 images; with 2 it is undecided. Not checked: that output layer with rates of its own,
-and longer training with 32.
+network without a norm runs alongside; all start from He's weights, which it needs with ReLU. Not
+checked: longer training.
 """
 
 from dataclasses import dataclass

@@ -12,7 +12,7 @@ rate of its own in every condition, so that nothing but the normalized layers di
 Control: the predicted length is computed from the gradients of the same run, so agreement there
 could be circular. The predicted angle is not; it needs the rate and the weight decay alone. Correct
 labels are the case in which the assumption of steady gradients fails. Not checked: more hidden
-layers, and other products of rate and decay. A sixth seed, 40, run afterwards and not on record, lies where the five expect it in all nine rows.
+layers, and other products of rate and decay.
 """
 
 from collections.abc import Callable, Iterator

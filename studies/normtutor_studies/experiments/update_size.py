@@ -9,8 +9,7 @@ has moved, and how alike the tokens have become.
 Control: a large first update could simply reflect a large gradient, so the gradient's norm is
 recorded too. Post-LN with small initial weights is the control: its norms stand where Post-LN's do,
 its top gradient is large and its update small. The traces differ from one another in the wiring,
-the rate or the warm-up alone. A sixth seed, 40, run afterwards and not on record, lies where the
-five expect it in all five rows. At larger rates the output no longer moves in proportion. Not
+the rate or the warm-up alone. At larger rates the output no longer moves in proportion. Not
 checked: plain SGD, and other tasks than sorting.
 """
 

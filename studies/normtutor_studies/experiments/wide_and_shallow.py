@@ -6,8 +6,7 @@ neighbouring states. Then layers are taken out or exchanged, without any further
 
 Control: layers might be expendable because the model has not learned, so the loss of the whole
 model is recorded; or because the task needs few layers, for which the other wirings, trained on the
-same task, are the control. All of them share one rate. A sixth seed, 40, run afterwards and not on
-record, lies where the five expect it in all four rows. Not checked: a rate tuned for each wiring,
+same task, are the control. All of them share one rate. Not checked: a rate tuned for each wiring,
 and models of half the depth trained from the start.
 """
 
