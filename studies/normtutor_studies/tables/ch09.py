@@ -23,9 +23,8 @@ Study(
         "kept": {"then": "keep"},
         "RMSNorm": {"then": "rms"},
         "BatchNorm": {"then": "batch"},
-        "PowerNorm": {"then": "power"},
     },
-    pairs=[(label, "kept") for label in ("RMSNorm", "BatchNorm", "PowerNorm")],
+    pairs=[(label, "kept") for label in ("RMSNorm", "BatchNorm")],
     worlds=SEQUENCES,
     control="The same trained models, and the same second training, a fourth as long, for the "
     "model that keeps LayerNorm. Each arm has its own rate in it.",

@@ -217,7 +217,7 @@ def changed(
 ) -> Iterator[Batch]:
     """Change a trained model as ``then`` says, and pass its batches on.
 
-    "keep": not at all. "rms", "batch", "power": that norm in LayerNorm's place, with its γ and,
+    "keep": not at all. "rms", "batch": that norm in LayerNorm's place, with its γ and,
     where there is one, its β. "fix": each LayerNorm divides by the constant that its input's
     standard deviation is on average, all at once; "fix one by one": from the first to the last,
     over the first half of the steps.
