@@ -20,8 +20,6 @@ import inspect
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -191,22 +189,6 @@ class Corpus:
     note: str = ""
 
 
-_own_text: ContextVar[Path | None] = ContextVar("_own_text", default=None)
-
-
-@contextmanager
-def own_text(path: str | Path | None) -> Iterator[None]:
-    """Let :func:`load_corpus` read the file ``path`` wherever it is not given one.
-
-    So an experiment that was written for Python's text runs on any other; None changes nothing.
-    """
-    token = _own_text.set(None if path is None else Path(path))
-    try:
-        yield
-    finally:
-        _own_text.reset(token)
-
-
 def load_corpus(
     path: str | Path | None = None,
     *,
@@ -221,8 +203,8 @@ def load_corpus(
     Parameters
     ----------
     path : path of a UTF-8 text file, optional
-        With one: the file, in documents of about 5000 characters. Without one: that of
-        :func:`own_text`, or else the docstrings of the installed packages.
+        With one: the file, in documents of about 5000 characters. Without one: the docstrings of
+        the installed packages.
     level : "piece", "word" or "character"
         Pieces of words (:class:`normtutor.pieces.Pieces`), learned from the training part; or
         words, numbers and punctuation marks; or characters. Words and pieces are lower-cased.
@@ -246,10 +228,9 @@ def load_corpus(
         raise ValueError(
             f"1 <= shortest <= longest must hold; got shortest={shortest} and longest={longest}."
         )
-    path = _own_text.get() if path is None else Path(path)
     settings = (level, pieces, min_count, shortest, longest)
     if path is not None:
-        return _cut_inside(*_text_file(path), *settings)
+        return _cut_inside(*_text_file(Path(path)), *settings)
     return _of_packages(*settings)
 
 

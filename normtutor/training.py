@@ -6,7 +6,6 @@ one model; :func:`train_together` trains several that are built alike: faster, w
 """
 
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,40 +35,6 @@ def start(seed: int, *, order_seed: int | None = None) -> np.random.Generator:
     torch.use_deterministic_algorithms(True, warn_only=not on_cpu)
     torch.manual_seed(seed)
     return np.random.default_rng(seed if order_seed is None else order_seed)
-
-
-@contextmanager
-def on_device(name: str) -> Iterator[None]:
-    """Make the device called ``name`` torch's default: models, data and everything else go there.
-
-    Raises
-    ------
-    ValueError
-        If torch does not know the device or finds none here.
-    """
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(f'the device must be "cpu", "cuda" or "cuda:N"; got {name!r}.') from error
-    if device.type == "cpu":
-        yield  # the default device as it is, because setting one slows every call down
-        return
-    if device.type != "cuda":
-        raise ValueError(f'the device must be "cpu", "cuda" or "cuda:N"; got {name!r}.')
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if (device.index or 0) >= count:
-        raise ValueError(
-            f"the device {name!r} is not there: torch {torch.__version__} finds {count} CUDA "
-            "devices. It needs an NVIDIA GPU with its driver, and a torch that was built for CUDA "
-            "(the version of a CPU build ends in +cpu). Without --device all runs on the processor."
-        )
-    # Else matrix products are not repeatable; CUDA reads this when it starts.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.set_default_device(device)
-    try:
-        yield
-    finally:
-        torch.set_default_device(None)
 
 
 def warmup_cosine(step: int, *, steps: int, warmup: int) -> float:

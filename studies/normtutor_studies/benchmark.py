@@ -28,6 +28,7 @@ replace, and the table names it.
 """
 
 import argparse
+import os
 import platform
 import statistics
 import sys
@@ -44,7 +45,6 @@ from torch.nn.utils import parametrizations
 
 from normtutor import layers
 from normtutor.layers import by_hand
-from normtutor.training import on_device
 
 SHAPES = ((8, 512, 768), (32, 128, 256), (16, 1024, 64))
 GROUPS = 8
@@ -318,6 +318,40 @@ def benchmark(
                             contest, measure(contest, shape, repeats=repeats, **options)
                         )
                 yield printed(rows, header)
+
+
+@contextmanager
+def on_device(name: str) -> Iterator[None]:
+    """Make the device called ``name`` torch's default: models, data and everything else go there.
+
+    Raises
+    ------
+    ValueError
+        If torch does not know the device or finds none here.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f'the device must be "cpu", "cuda" or "cuda:N"; got {name!r}.') from error
+    if device.type == "cpu":
+        yield  # the default device as it is, because setting one slows every call down
+        return
+    if device.type != "cuda":
+        raise ValueError(f'the device must be "cpu", "cuda" or "cuda:N"; got {name!r}.')
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (device.index or 0) >= count:
+        raise ValueError(
+            f"the device {name!r} is not there: torch {torch.__version__} finds {count} CUDA "
+            "devices. It needs an NVIDIA GPU with its driver, and a torch that was built for CUDA "
+            "(the version of a CPU build ends in +cpu). Without --device all runs on the processor."
+        )
+    # Else matrix products are not repeatable; CUDA reads this when it starts.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -114,10 +114,14 @@ def test_a_missing_file_is_refused(tmp_path):
         data.load_corpus(tmp_path)
 
 
-def test_a_file_that_is_not_text_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(b"hello \xff\xfe world", "not UTF-8: byte 6"), (bytes(range(32)) * 100, "zero bytes")],
+)
+def test_a_file_that_is_not_text_is_refused(content, message, tmp_path):
     path = tmp_path / "picture.png"
-    path.write_bytes(b"hello \xff\xfe world")
-    with pytest.raises(ValueError, match=r"not UTF-8: byte 6"):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
         data.load_corpus(path)
 
 

@@ -38,12 +38,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     run.add_argument("--seeds", type=int, nargs="+", help="other seeds than the book's")
     run.add_argument("--restart", action="store_true", help="forget what is saved")
-    run.add_argument(
-        "--device", default="cpu", help="cpu, cuda or cuda:N, for language models (default: cpu)"
-    )
-    run.add_argument(
-        "--text-file", type=Path, help="a UTF-8 text in place of the book's, for language models"
-    )
     show = commands.add_parser("show", help="draw the figure of a saved experiment")
     show.add_argument("name", choices=names())
     show.add_argument("--output", type=Path, help="image file; by default NAME.png")
@@ -59,11 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 jobs=chosen.jobs,
                 directory=directory,
                 restart=chosen.restart,
-                device=chosen.device,
-                text_file=chosen.text_file,
             )
             print(saved.provenance())
-            print(_about_the_text(saved), end="")
             print(f"Saved in {directory}; show {chosen.name} --directory {directory} draws it")
         elif chosen.command == "show":
             output = chosen.output or Path(f"{chosen.name}.png")
@@ -76,21 +67,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _about_the_text(saved: Saved) -> str:
-    """A line for a run on another text than the book's own record; none where there is none."""
-    digest = saved.runs[0]["environment"]["data"].get("text_sha256")
-    try:
-        of_the_book = read(saved.name, results_directory()).runs[0]["environment"]["data"]
-    except FileNotFoundError:
-        return ""
-    if digest == of_the_book.get("text_sha256"):
-        return ""
-    return (
-        "This text is not that of the book's record (another file, or other versions of the "
-        "packages): compare effects with it, not digits.\n"
-    )
-
-
 def _list() -> None:
     for name in names():
         module = module_of(name)
@@ -98,8 +74,6 @@ def _list() -> None:
             runs = read(name, results_directory()).runs
             cost = f"{sum(run['cpu_seconds'] for run in runs) / 60:.0f} CPU minutes"
             cost += f" for {len(runs)} seeds"
-            if "text_sha256" in runs[0]["environment"]["data"]:
-                cost += "; takes --device and --text-file"
         except FileNotFoundError:
             cost = "not run yet"
         except ValueError as error:

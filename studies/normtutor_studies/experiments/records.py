@@ -1,13 +1,12 @@
 """Run an experiment seed by seed, save what comes out, and load it again.
 
 A saved file says everything that is needed to judge or repeat it: the configuration, and for each
-seed the records, the wall and CPU time, the versions of Python and the packages, the processor and
-the GPU, and the fingerprint of the data. It names no machine and no path.
+seed the records, the wall and CPU time, the versions of Python and the packages, the processor, and
+the fingerprint of the data. It names no machine and no path.
 """
 
 import dataclasses
 import functools
-import hashlib
 import importlib
 import inspect
 import json
@@ -17,9 +16,8 @@ import platform
 import re
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -178,39 +176,27 @@ class Saved:
 
     def provenance(self) -> str:
         """What was run, on what, how long, and the command that runs it again, as plain text."""
-        environment, options = self.runs[0]["environment"], ""
+        data = self.runs[0]["environment"]["data"]
         places = dict.fromkeys(_place(run["environment"]) for run in self.runs)
-        if "gpu" in environment:
-            options += " --device cuda"
-        if "text_file" in environment:
-            options += f" --text-file {environment['text_file']}"
         minutes = sum(run["cpu_seconds"] for run in self.runs) / 60
         lines = [
             f"Saved run {self.name}: {len(self.runs)} seeds "
             f"({', '.join(map(str, self.seeds))}), {minutes:.0f} CPU minutes",
             *places,
-            *(f"{k} {v[:16]}" for k, v in environment["data"].items()),
-            f"Rerun: python -m normtutor_studies.experiments run {self.name}{options}",
+            *(f"{k} {v[:16]}" for k, v in data.items()),
+            f"Rerun: python -m normtutor_studies.experiments run {self.name}",
         ]
         return "\n".join(lines)
 
 
 def _place(environment: dict[str, Any]) -> str:
     """On what a seed was run, as a line."""
-    devices = [environment[key] for key in ("gpu", "processor") if key in environment]
     versions = ", ".join(f"{k} {v}" for k, v in environment["versions"].items())
-    return f"on {' and '.join(devices)}; {versions}"
+    return f"on {environment['processor']}; {versions}"
 
 
-def environment(
-    fingerprint: dict[str, str], *, device: str = "cpu", text_file: str | Path | None = None
-) -> dict[str, Any]:
+def environment(fingerprint: dict[str, str]) -> dict[str, Any]:
     """Versions, processor and data of this run; nothing that tells whose machine it was."""
-    import torch
-
-    own: dict[str, Any] = {} if device == "cpu" else {"gpu": torch.cuda.get_device_name(device)}
-    if text_file is not None:
-        own["text_file"] = Path(text_file).name
     packages = ("torch", "numpy", "scikit-learn")
     return {
         "versions": {
@@ -218,7 +204,6 @@ def environment(
             **{package: metadata.version(package) for package in packages},
         },
         "processor": _processor(),
-        **own,
         "data": fingerprint,
     }
 
@@ -352,17 +337,13 @@ def _refuse_other_config(saved: Saved, config: dict[str, Any], directory: Path) 
         )
 
 
-def _refuse_other_data(saved: Saved, fingerprint: dict[str, str], device: str) -> None:
-    for run in saved.runs:
-        was = run["environment"]
-        if was["data"] != fingerprint or ("gpu" in was) != (device != "cpu"):
-            raise ValueError(
-                f"the saved seeds of {saved.name!r} were run on other data, or on another kind of "
-                "device, than this run would be; seeds of both in one file could not be compared. "
-                f"They had {was['data'] or 'no text'} on {was.get('gpu', was['processor'])}; now "
-                f"there is {fingerprint or 'no text'} on {device}. Name another place with "
-                "--directory, or forget the saved seeds with --restart."
-            )
+def _refuse_other_data(saved: Saved, fingerprint: dict[str, str]) -> None:
+    if any(run["environment"]["data"] != fingerprint for run in saved.runs):
+        raise ValueError(
+            f"the saved seeds of {saved.name!r} were run on other data than this run would be; "
+            "seeds of both in one file could not be compared. Name another place with "
+            "--directory, or forget the saved seeds with --restart."
+        )
 
 
 # --- run ------------------------------------------------------------------------------------------
@@ -373,23 +354,14 @@ def run_experiment(
     *,
     seeds: Iterable[int] | None = None,
     config: Any = None,
-    jobs: int | None = None,
+    jobs: int = 1,
     directory: str | Path | None = None,
     restart: bool = False,
     progress: bool = True,
-    device: str = "cpu",
-    text_file: str | Path | None = None,
 ) -> Saved:
     """Run the seeds that are not saved yet, and save each as soon as it is finished.
 
     An interrupted run continues where it stopped: finished seeds are neither lost nor repeated.
-    Seeds run in parallel through joblib, so joblib's own configuration says where. One line moves
-    a run onto a cluster, here of Dask:
-
-    .. code-block:: python
-
-        with joblib.parallel_config(backend="dask"):
-            experiments.run_experiment("company")
 
     Parameters
     ----------
@@ -397,39 +369,29 @@ def run_experiment(
         One of :func:`names`.
     seeds, config : optional
         By default the ``SEEDS`` and the ``CONFIG`` of the experiment.
-    jobs : int, optional
-        Seeds that run at the same time, -1 for one per core. By default what joblib is configured
-        for, and else one. An experiment that measures time runs one after the other.
+    jobs : int
+        Seeds that run at the same time, -1 for one per core. An experiment that measures time runs
+        one after the other.
     directory : path, optional
         By default ``runs`` in the working directory; the book's own record stays as it is.
     restart : bool
-        Forget what is saved. Without it a file made with another configuration, other data or
-        another kind of device is refused.
+        Forget what is saved. Without it a file made with another configuration or on other data is
+        refused.
     progress : bool
         Show a bar with the time left.
-    device : str
-        "cpu", "cuda" or "cuda:N". Experiments with language models only.
-    text_file : path, optional
-        A UTF-8 text in place of the book's; on a cluster, under the same path on every machine.
-        Experiments with language models only. The learning rates stay those of the configuration,
-        which were chosen on the book's text.
 
     Raises
     ------
     ValueError
-        If what is saved must not be mixed with this run; if a device or a text does not exist, is
-        none, or is too short.
+        If what is saved must not be mixed with this run.
     """
-    from joblib import delayed, effective_n_jobs
+    from joblib import Parallel, delayed
     from tqdm import tqdm
 
     module = module_of(name)
     config = module.CONFIG if config is None else config
     wanted = list(module.SEEDS if seeds is None else seeds)
-    plain = as_plain(config)
-    fingerprint = _fingerprint(name, config, text_file)
-    if device != "cpu" or text_file is not None:
-        _check_own_run(name, fingerprint, text_file)
+    plain, fingerprint = as_plain(config), module.fingerprint(config)
     directory = RUNS if directory is None else Path(directory)
     done: dict[int, dict[str, Any]] = {}
 
@@ -437,78 +399,28 @@ def run_experiment(
         if (directory / f"{name}.json").is_file():
             saved = read(name, directory)
             _refuse_other_config(saved, plain, directory)
-            _refuse_other_data(saved, fingerprint, device)
+            _refuse_other_data(saved, fingerprint)
             done.update({run["seed"]: run for run in saved.runs})
 
     if not restart:
         take_in_what_is_saved()
     missing = [seed for seed in wanted if seed not in done]
-    if not missing:
-        if progress:
-            print(
-                f"All seeds are saved in {directory / name}.json already. To run them again: "
-                "--directory ELSEWHERE, or --restart to replace them.",
-                file=sys.stderr,
-            )
-        return Saved(name, plain, tuple(done[seed] for seed in sorted(done)))
-    if getattr(module, "ALONE", False):
-        jobs = 1
-    groups = [[seed] for seed in missing]
-    if hasattr(module, "run_seeds"):
-        parts = min(len(missing), effective_n_jobs(jobs))
-        groups = [missing[part::parts] for part in range(parts)]
-    if jobs is not None and len(groups) == 1:
-        jobs = 1  # starting another process would take longer
-    calls = [
-        delayed(_run_seeds)(name, config, group, device, text_file, fingerprint) for group in groups
-    ]
-    with tqdm(total=len(missing), desc=name, unit="seed", disable=not progress) as bar:
-        for runs in _as_finished(calls, jobs):
-            if not restart:
-                take_in_what_is_saved()  # another process may run other seeds meanwhile
-            restart = False
-            done.update({run["seed"]: run for run in runs})
-            save(Saved(name, plain, tuple(done[seed] for seed in sorted(done))), directory)
-            bar.update(len(runs))
-    return Saved(name, plain, tuple(done[seed] for seed in sorted(done)))
-
-
-def _as_finished(calls: list[Any], jobs: int | None) -> Iterator[list[dict[str, Any]]]:
-    """What joblib's delayed ``calls`` return, each as soon as the backend hands it over."""
-    from joblib import Parallel, effective_n_jobs
-
-    try:
-        parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
-    except ValueError:
-        # Some backends, Ray's among them, return all or nothing: one call a worker, then save.
-        parallel, workers = Parallel(n_jobs=jobs), effective_n_jobs(jobs)
-        for first in range(0, len(calls), workers):
-            yield from parallel(calls[first : first + workers])
-    else:
-        yield from parallel(calls)
-
-
-def _fingerprint(name: str, config: Any, text_file: str | Path | None) -> dict[str, str]:
-    from normtutor.data import own_text
-
-    with own_text(text_file):
-        return module_of(name).fingerprint(config)
-
-
-def _check_own_run(name: str, fingerprint: dict[str, str], text_file: str | Path | None) -> None:
-    """Refuse a device or a text of one's own where it means nothing."""
-    if "text_sha256" not in fingerprint:
-        raise ValueError(
-            f"{name!r} trains no language model on the text, so --device and --text-file do not "
-            "apply to it; the list of the experiments says which ones they apply to."
+    if not missing and progress:
+        print(
+            f"All seeds are saved in {directory / name}.json already. To run them again: "
+            "--directory ELSEWHERE, or --restart to replace them.",
+            file=sys.stderr,
         )
-    if text_file is not None:
-        digest = hashlib.sha256(Path(text_file).read_bytes()).hexdigest()
-        if fingerprint["text_sha256"] != digest:
-            raise ValueError(
-                f"{name!r} keeps a text that it has read before, and would not read {text_file}. "
-                "Let its module call load_corpus each time, without a cache of its own."
-            )
+    alone = getattr(module, "ALONE", False) or len(missing) == 1
+    parallel = Parallel(n_jobs=1 if alone else jobs, return_as="generator_unordered")
+    calls = (delayed(_run_seed)(name, config, seed) for seed in missing)
+    for run in tqdm(parallel(calls), name, len(missing), unit="seed", disable=not progress):
+        if not restart:
+            take_in_what_is_saved()  # another process may run other seeds meanwhile
+        restart = False
+        done[run["seed"]] = run
+        save(Saved(name, plain, tuple(done[seed] for seed in sorted(done))), directory)
+    return Saved(name, plain, tuple(done[seed] for seed in sorted(done)))
 
 
 def _without_nan(value: Any) -> Any:
@@ -522,45 +434,16 @@ def _without_nan(value: Any) -> Any:
     return value
 
 
-# Some clusters run several threads in a process, which would share torch's random numbers.
-_TURN = threading.RLock()
-
-
-def _run_seeds(
-    name: str,
-    config: Any,
-    seeds: list[int],
-    device: str,
-    text_file: str | Path | None,
-    fingerprint: dict[str, str],
-) -> list[dict[str, Any]]:
-    """Run some seeds in this process; one after the other unless the experiment can do better."""
-    from normtutor.data import own_text
-    from normtutor.training import on_device
-
+def _run_seed(name: str, config: Any, seed: int) -> dict[str, Any]:
     module = module_of(name)
-    with _TURN, own_text(text_file), on_device(device):
-        if module.fingerprint(config) != fingerprint:
-            raise ValueError(
-                f"{name!r} finds other data here than where it was started: {fingerprint} there, "
-                f"{module.fingerprint(config)} here. On a cluster, all machines need the same "
-                "Python and, under the same path, the same text file."
-            )
-        wall, cpu = time.perf_counter(), time.process_time()
-        if hasattr(module, "run_seeds"):
-            results = module.run_seeds(config, seeds)
-        else:
-            results = [module.run(config, seed) for seed in seeds]
-        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        where = environment(fingerprint, device=device, text_file=text_file)
-    return [
-        {
-            "seed": seed,
-            "wall_seconds": round(wall / len(seeds), 1),
-            # The shortest experiments take hundredths.
-            "cpu_seconds": float(f"{max(cpu / len(seeds), 1e-3):.3g}"),
-            "environment": where,
-            "records": _without_nan(records),
-        }
-        for seed, records in zip(seeds, results, strict=True)
-    ]
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = module.run(config, seed)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    return {
+        "seed": seed,
+        "wall_seconds": round(wall, 1),
+        # The shortest experiments take hundredths.
+        "cpu_seconds": float(f"{max(cpu, 1e-3):.3g}"),
+        "environment": environment(module.fingerprint(config)),
+        "records": _without_nan(found),
+    }

@@ -75,8 +75,8 @@ Study(
     },
     pairs=[(start, "LayerNorm, learned scale") for start in ("0.5", "0.8")],
     worlds=SEQUENCES,
-    control="Its authors' recipe: a learned factor on the embeddings, and α's start chosen; 2 is too large, "
-    "and no comparison is asked of it. LayerNorm gets the factor, too.",
+    control="Its authors' recipe: a learned factor on the embeddings, and α's start chosen; 2 is "
+    "too large, and no comparison is asked of it. LayerNorm gets the factor, too.",
 )
 
 Study(
