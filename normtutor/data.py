@@ -3,10 +3,9 @@ r"""Seeded data. Nothing is downloaded.
 - :func:`load_digits`: 1797 images of handwritten digits, 8 by 8, that scikit-learn ships.
 - :func:`load_corpus`: the prose in the docstrings of installed packages
   (:mod:`normtutor.package_text`), or any UTF-8 text file, cut into documents, sentences and tokens.
-- :func:`sentence_batches` and :func:`chunk_batches`: the same corpus as padded sentences with a
+- :func:`sentence_stream` and :func:`chunk_batches`: the same corpus as padded sentences with a
   mask, or as chunks of equal length without padding; in shuffled order, in the order of the
   documents, or grouped by length.
-- :func:`topic_batches`: padded sentences, a chosen share of the batches of one topic.
 - :func:`correlated_tokens`: synthetic tokens with a chosen correlation inside each sequence.
 
 The text differs between versions of the packages. A corpus therefore carries the SHA-256 of its
@@ -472,15 +471,13 @@ def pad(sentences: Sequence[Sentence], *, length: int | None = None) -> TokenBat
     return TokenBatch(*(part.to(torch.get_default_device()) for part in parts))
 
 
-def sentence_batches(
+def sentence_stream(
     documents: Sequence[Sequence[Sentence]],
     batch_size: int,
     order: Order,
     rng: np.random.Generator,
-) -> list[TokenBatch]:
-    """One epoch of padded sentences, the batches in random order.
-
-    :func:`sentence_stream` makes the same batches one at a time.
+) -> Iterator[TokenBatch]:
+    """One epoch of padded sentences, the batches in random order, each made when it is asked for.
 
     ``order`` says which sentences meet in a batch:
 
@@ -490,19 +487,6 @@ def sentence_batches(
       translation systems save padding.
 
     The sentences left over after the last full batch are skipped.
-    """
-    return list(sentence_stream(documents, batch_size, order, rng))
-
-
-def sentence_stream(
-    documents: Sequence[Sequence[Sentence]],
-    batch_size: int,
-    order: Order,
-    rng: np.random.Generator,
-) -> Iterator[TokenBatch]:
-    """The batches of :func:`sentence_batches`, each made when it is asked for.
-
-    A run that is shorter than an epoch does not pay for the rest of it.
     """
     everything = [sentence for document in documents for sentence in document]
     if not 1 <= batch_size <= len(everything):
@@ -534,7 +518,7 @@ def chunk_batches(
 ) -> list[TokenBatch]:
     """One epoch of chunks of exactly ``length`` tokens, without padding, batches in random order.
 
-    ``order`` is ``"shuffled"`` or ``"document"``, as in :func:`sentence_batches`.
+    ``order`` is ``"shuffled"`` or ``"document"``, as in :func:`sentence_stream`.
     """
     if order not in ("shuffled", "document"):
         raise ValueError(
@@ -559,60 +543,6 @@ def chunk_batches(
         TokenBatch(inputs[chosen], targets[chosen], mask)
         for chosen in (_tensor(indices[s : s + batch_size]) for s in starts)
     ]
-
-
-def topic_batches(
-    documents: Sequence[Sequence[Sentence]],
-    topics: Sequence[str],
-    batch_size: int,
-    share: float,
-    rng: np.random.Generator,
-) -> Iterator[TokenBatch]:
-    """Batches of padded sentences for ever, the given share of them of one topic.
-
-    A one-topic batch takes a topic with a probability in proportion to its number of sentences and
-    draws from it; any other batch draws from all topics. So every sentence is drawn equally often,
-    whatever the share: what changes is who shares a batch. No sentence is twice in a batch.
-    Topics with fewer than ``batch_size`` sentences cannot fill a batch and are left out at every
-    share.
-
-    Parameters
-    ----------
-    documents, topics : sequences of equal length
-        A part of a :class:`Corpus` and its entry of ``Corpus.topics``.
-    batch_size : int
-    share : float
-        The probability that a batch is of one topic, from 0 to 1.
-    rng : Generator
-    """
-    if not 0 <= share <= 1:
-        raise ValueError(f"share must lie between 0 and 1; got {share}.")
-    if len(documents) != len(topics):
-        raise ValueError(
-            "there must be one topic per document; got "
-            f"{len(documents)} documents and {len(topics)} topics."
-        )
-    of_topic: dict[str, list[Sentence]] = {}
-    for document, topic in zip(documents, topics, strict=True):
-        of_topic.setdefault(topic, []).extend(document)
-    pools = [of_topic[topic] for topic in sorted(of_topic) if len(of_topic[topic]) >= batch_size]
-    if not pools:
-        raise ValueError(
-            f"no topic has {batch_size} sentences, so there is no one-topic batch; the largest of "
-            f"{len(of_topic)} topics has {max(map(len, of_topic.values()), default=0)}. Use a "
-            "smaller batch or a longer text."
-        )
-    sizes = np.array([len(pool) for pool in pools])
-    everything = [sentence for pool in pools for sentence in pool]
-
-    def stream() -> Iterator[TokenBatch]:
-        while True:
-            pool = everything
-            if rng.random() < share:
-                pool = pools[int(rng.choice(len(pools), p=sizes / sizes.sum()))]
-            yield pad([pool[i] for i in rng.choice(len(pool), size=batch_size, replace=False)])
-
-    return stream()
 
 
 def cut_chunks(

@@ -45,12 +45,19 @@ def interval(samples: ArrayLike, form: str = ".3f") -> str:
 def holds_numbers(cells: Iterable[object]) -> bool:
     """Say whether cells are to be read as numbers: each has one, and some begin with theirs.
 
+    A cell without anything, or with a dash, says that there is no number.
+
     >>> holds_numbers(["below 1e-12", "−0.1 ± 0.2"]), holds_numbers(["BatchNorm 1", "LayerNorm 2"])
     (True, False)
+    >>> holds_numbers(["0.2", "–", ""])
+    True
     """
-    texts = [str(cell) for cell in cells]
+    texts = [text for cell in cells if (text := str(cell)) not in ("", "-", "–", "—")]
     each_has_one = all(any(sign.isdigit() for sign in text) for text in texts)
     return each_has_one and any(re.match(r"[-−+±<>≤≥≈]?\d", text) for text in texts)
+
+
+NUMBERS = "text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap"
 
 
 class Table:
@@ -113,7 +120,7 @@ def table(
             heads_of_numbers.append(f"th.col{place}")
     classes.loc[marked] += " marked"
     head = [
-        {"selector": "td.number", "props": "text-align: right; font-variant-numeric: tabular-nums"},
+        {"selector": "td.number", "props": NUMBERS},
         {"selector": "td.text, th", "props": "text-align: left"},
         {"selector": "td.marked", "props": "font-weight: 700"},
     ]

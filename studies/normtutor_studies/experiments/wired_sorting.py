@@ -173,52 +173,6 @@ def run_rates(
     return records
 
 
-def run_all_seeds(
-    task: Task,
-    rates: Sequence[float],
-    seeds: Sequence[int],
-    *,
-    wiring: str,
-    depth: int,
-    steps: int,
-    warmup: int,
-    norm: str = "layer",
-    optimizer: str = "adamw",
-) -> list[list[dict[str, Any]]]:
-    """Train a wiring with every learning rate and seed at once; one list of records a seed.
-
-    As :func:`run_rates`, in a fraction of its time, without gradients and changes of the output.
-    """
-    pairs = [(seed, rate) for seed in seeds for rate in rates]
-    models = [model_of(task, wiring, depth, seed, norm) for seed, _ in pairs]
-    histories = train_together(
-        models,
-        [stream_of(task, np.random.default_rng(seed)) for seed, _ in pairs],
-        masked_language_model_loss,
-        steps=steps,
-        learning_rate=[rate for _, rate in pairs],
-        warmup=warmup,
-        optimizer=optimizer,
-    )
-    found: dict[int, list[dict[str, Any]]] = {seed: [] for seed in seeds}
-    for (seed, rate), model, history in zip(pairs, models, histories, strict=True):
-        measured = score(model, test_batch(task, seed))
-        points = range(0, len(history.loss) - EVERY + 1, EVERY)
-        found[seed].append(
-            {
-                "wiring": wiring,
-                "depth": depth,
-                "warmup": warmup,
-                "learning_rate": rate,
-                "loss": short(measured["loss"]),
-                "accuracy": short(measured["accuracy"]),
-                "diverged": history.diverged or measured["loss"] is None,
-                "curve": [short(float(np.mean(history.loss[i : i + EVERY]))) for i in points],
-            }
-        )
-    return list(found.values())
-
-
 def score(model: nn.Module, batch: TokenBatch) -> dict[str, float | None]:
     """Mean loss in nats a digit, and the share of digits that are right; None if not finite."""
     with torch.no_grad():
