@@ -23,7 +23,6 @@ _NAMES = {
     "normtutor_studies.plotting.covariate_shift": [
         "dots",
         "drift_figure",
-        "rate_panels_figure",
         "spreads_figure",
         "training_curves_figure",
         "training_map_figure",

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from normtutor.intervals import t_interval
 from normtutor_studies.plotting.general import grid_map
-from normtutor_studies.plotting.labels import label_lines
 from normtutor_studies.plotting.style import INK, norm_colour
 
 
