@@ -12,7 +12,6 @@ from normtutor.invariance import (
     NORMS,
     SIGN,
     TRANSFORMATIONS,
-    UP_TO_EPS,
     YES,
     Dice,
     Setup,
@@ -381,11 +380,6 @@ def test_without_positions_group_norm_is_layer_norm_within_groups():
     assert letters(audit(NORMS["GroupNorm"].norm, positions=1)) == TYPED["LayerNorm"]
 
 
-def test_a_frozen_norm_is_not_a_following_one():
-    frozen = NORMS["PowerNorm, frozen"]
-    assert letters(audit(lambda z: frozen.norm(z)(z))) == TYPED["PowerNorm-V"]
-
-
 def test_an_input_shift_is_a_transformation_of_ones_own():
     def shift_bias(setup, dice):
         return setup._replace(bias=setup.bias + dice.shift(1, setup.bias)), 1
@@ -396,8 +390,11 @@ def test_an_input_shift_is_a_transformation_of_ones_own():
         assert row["input shifted"].verdict == verdict
 
 
-def noisy(z, rng=np.random.default_rng(0)):  # noqa: B008
-    return norms.layer_norm(z, eps=0.0)[0] + 8e-3 * rng.standard_normal(z.shape)
+NOISE = np.random.default_rng(0)
+
+
+def noisy(z):
+    return norms.layer_norm(z, eps=0.0)[0] + 8e-3 * NOISE.standard_normal(z.shape)
 
 
 @pytest.mark.parametrize(
@@ -478,12 +475,6 @@ def test_an_epsilon_is_recognised(norm, expected):
     row = audit(norm)
     assert letters(row) == expected
     assert all((c.counterexample is None) == (c.verdict != NO) for c in row.values())
-
-
-def test_a_bias_is_not_taken_for_an_epsilon():
-    row = audit(NORMS["LayerNorm"].norm, bias=True)
-    assert row["weight matrix rescaled"].verdict == NO
-    assert UP_TO_EPS not in {cell.verdict for cell in row.values()}
 
 
 @given(delta=st.floats(0.05, 20), alpha=st.floats(0, 0.99), seed=seeds)

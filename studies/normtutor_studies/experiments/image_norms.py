@@ -10,8 +10,7 @@ training. The learning rate of each norm was chosen by
 :mod:`normtutor_studies.experiments.image_rates` on other seeds and on the validation images;
 initial weights, which are He's for every norm and for none, order of the images and number of
 parameters are the same for all norms of a seed, except that the network without a norm has no gains
-and biases. Not checked: other rates on these seeds. BatchNorm's is the largest of the grid at which
-it trains, and three seeds chose it.
+and biases. Not checked: other rates on these seeds.
 """
 
 from dataclasses import dataclass
