@@ -62,13 +62,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert "normtutor/py.typed" in names
     tops = {name.split("/")[0] for name in names}
     assert tops == {"normtutor", "normtutor-0.3.0.dist-info"}
-
-
-def test_the_wheel_is_small(wheel):
     assert wheel.stat().st_size < 400_000
-    names = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".py")]
-    lines = sum(len((ROOT / name).read_text("utf-8").splitlines()) for name in names)
-    assert lines <= 19_000
 
 
 def test_the_wheel_needs_two_packages(wheel):
@@ -98,11 +92,6 @@ assert np.allclose((y * y).mean(axis=-1), 1)
 print(normtutor.__version__)
 """
     assert run(bare_python, "-I", "-c", code, cwd=tmp_path) == "0.3.0\n"
-
-
-def test_a_package_that_is_not_there_is_missed(bare_python, tmp_path):
-    with pytest.raises(AssertionError, match="No module named 'torch'"):
-        run(bare_python, "-I", "-c", "import torch", cwd=tmp_path)
 
 
 def test_the_version_is_stated_once_and_the_same():
