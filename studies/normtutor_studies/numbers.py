@@ -60,7 +60,8 @@ def table(one: Study) -> str:
     """
     if not one.on_record():
         raise LookupError(f"{one.name} is not on record in any world.")
-    lines = ["| world | arm | rate | half | end |", "| --- | --- | ---: | ---: | ---: |"]
+    lines = ["| world | arm | rate | test loss, halfway | test loss, end |"]
+    lines.append("| --- | --- | ---: | ---: | ---: |")
     for world in one.on_record():
         for arm in one.arms:
             loss = one.values(world, arm, "loss")
