@@ -10,7 +10,7 @@ from normtutor_studies.tables import study
 
 MARK = re.compile(r"(?P<study>\w+)\s*/\s*(?P<row>[^/]+?)\s*/\s*(?P<form>[^/]+)")
 FORM = re.compile(r"(?P<of>min |max |abs )?(?P<digits>\d)(?P<unit>%?)(?P<spread>±?)")
-MINUS = "\N{MINUS SIGN}"
+MINUS, NO_BREAK = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
 
 
 def said(mark: str) -> str:
@@ -66,7 +66,7 @@ def table(one: Study) -> str:
         for arm in one.arms:
             loss = one.values(world, arm, "loss")
             cells = [written(loss[:, at], "3±") for at in (loss.shape[1] // 2 - 1, -1)]
-            cells = ["diverged" if "nan" in cell else cell for cell in cells]
+            cells = ["diverged" if "nan" in cell else cell.replace(" ", NO_BREAK) for cell in cells]
             rate = f"{one.rate(world, arm):g}"
             lines.append(f"| {world} | {arm} | {rate} | {cells[0]} | {cells[1]} |")
     return "\n".join(lines)

@@ -181,5 +181,5 @@ def test_a_table_has_every_arm_and_says_what_diverged(tmp_path):
     study = toy_study(f"table in {tmp_path}", arms, folder=tmp_path)
     list(study.run())
     lines = numbers.table(study).splitlines()
-    assert lines[2].startswith("| toy | low | 0.02 | 1.402 ± ")
+    assert lines[2].startswith("| toy | low | 0.02 | 1.402\N{NO-BREAK SPACE}±")
     assert lines[3] == "| toy | too large | 1 | diverged | diverged |"

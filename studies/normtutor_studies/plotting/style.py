@@ -27,7 +27,7 @@ NORM_COLOURS = {name: row.light for name, row in norms.TABLE.items()}
 NO_NORM = norms.NO_NORM[0]  # its lines are dashed
 
 # Five colours for anything else, none of which a norm wears. They keep 4.5:1 contrast on white and
-# stay apart under the three kinds of dichromacy (tests/core/test_plotting.py computes both).
+# stay apart under the three kinds of dichromacy (tests/core/test_plotting_style.py computes both).
 PALETTE = {name: light for name, (light, _) in norms.OTHERS.items()}
 # What has one of them for itself, in all figures.
 OTHER_COLOURS = {
