@@ -62,7 +62,7 @@ def test_marks_become_numbers_and_tables(record, monkeypatch):
         "Does it fall?",
         "If it learns: it falls.",
         "Nothing else differs.",
-        "1.500 ± 0.000",
+        "1.500\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}0.000",
     ):
         assert part in text
 
