@@ -163,29 +163,22 @@ def test_prose_captions_and_tags_execute_nothing_and_are_seen(repository):
 
 
 def test_a_comment_in_a_module_executes_nothing(tmp_path):
-    module = tmp_path / "module.py"
-
-    def digest(text: str) -> str:
-        module.write_text(text)
-        return chapters.digest_behind(["module.py"], [], tmp_path)
+    def digest(text: str, name: str = "module.py") -> str:
+        (tmp_path / name).write_text(text)
+        return chapters.digest_behind([name], [], tmp_path)
 
     assert digest("a = 1\n") == digest("# Why one?\n\na = 1  # for one\n")
     assert digest("a = 1\n") != digest("a = 2\n")
     assert digest("a =") != digest("a = =")  # no module, but still a file
-    other = tmp_path / "data.txt"
-    other.write_text("# 1")
-    before = chapters.digest_behind(["data.txt"], [], tmp_path)
-    other.write_text("# 2")
-    assert chapters.digest_behind(["data.txt"], [], tmp_path) != before
+    assert digest("# 1", "data.txt") != digest("# 2", "data.txt")
 
 
 def test_another_version_of_a_package_executes_what_imports_it(monkeypatch):
-    monkeypatch.setattr(chapters, "versions", lambda: {"numpy": "numpy 2.0", "torch": "torch 2.9"})
-    before = chapters.digest_behind([], ["numpy"])
-    monkeypatch.setattr(chapters, "versions", lambda: {"numpy": "numpy 2.0", "torch": "torch 3.0"})
-    assert chapters.digest_behind([], ["numpy"]) == before
-    monkeypatch.setattr(chapters, "versions", lambda: {"numpy": "numpy 2.1", "torch": "torch 3.0"})
-    assert chapters.digest_behind([], ["numpy"]) != before
+    def digest(numpy: str, torch: str) -> str:
+        monkeypatch.setattr(chapters, "versions", lambda: {"numpy": numpy, "torch": torch})
+        return chapters.digest_behind([], ["numpy"])
+
+    assert digest("2.0", "2.9") == digest("2.0", "3.0") != digest("2.1", "3.0")
 
 
 def test_the_cpu_seconds_of_each_kernel_are_on_record(repository):
@@ -208,36 +201,31 @@ def test_a_chapter_that_fails_is_named_briefly_and_the_others_are_kept(repositor
     assert chapters.is_fresh(good, repository / "_build", repository)
 
 
-def test_the_build_executes_the_notebooks_of_the_table_of_contents():
-    folders = (ROOT / "book", ROOT / "book" / "in_depth")
-    assert set(chapters.notebooks_in_toc()) == {
-        path for folder in folders for path in folder.glob("*.ipynb")
-    }
-
-
-def test_a_change_in_any_source_builds_the_site_again(tmp_path):
-    names = (
-        *("normtutor/norms/x.py", "book/prose.md", "book/_static/x.css"),
-        *("studies/normtutor_studies/results/x.json", "_config.yml", "_toc.yml", "book/02.ipynb"),
-        *("studies/normtutor_studies/x.py", "studies/normtutor_studies/records/x.jsonl"),
-    )
-    digests = [build.digest_of(build.BEHIND_SITE, tmp_path)]
-    for name in names:
+@pytest.mark.parametrize(
+    ("globs", "behind", "not_behind"),
+    [
+        (
+            build.BEHIND_SITE,
+            [
+                *("normtutor/norms/x.py", "book/prose.md", "book/_static/x.css", "book/02.ipynb"),
+                *("_config.yml", "_toc.yml", "studies/normtutor_studies/results/x.json"),
+                *("studies/normtutor_studies/x.py", "studies/normtutor_studies/records/x.jsonl"),
+            ],
+            "README.md",
+        ),
+        (  # Sphinx itself reads the pages that show a record again
+            build.BEHIND_EVERY_PAGE,
+            [f"studies/normtutor_studies/{name}" for name in ("numbers.py", "tables/x.py")],
+            "studies/normtutor_studies/records/x.jsonl",
+        ),
+    ],
+    ids=["the site", "every page"],
+)
+def test_a_change_in_any_source_builds_again(tmp_path, globs, behind, not_behind):
+    digests = [build.digest_of(globs, tmp_path)]
+    for name in (*behind, not_behind):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("1")
-        digests.append(build.digest_of(build.BEHIND_SITE, tmp_path))
-    (tmp_path / "README.md").write_text("1")
-    assert len(set(digests)) == len(digests)
-    assert build.digest_of(build.BEHIND_SITE, tmp_path) == digests[-1]
-
-
-def test_code_that_makes_numbers_of_records_reads_all_pages_again_and_a_record_does_not(tmp_path):
-    """Sphinx itself reads the pages that show a record again."""
-    digests = [build.digest_of(build.BEHIND_EVERY_PAGE, tmp_path)]
-    for name in ("numbers.py", "tables/x.py", "records/x.jsonl"):
-        path = tmp_path / "studies" / "normtutor_studies" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("1")
-        digests.append(build.digest_of(build.BEHIND_EVERY_PAGE, tmp_path))
-    assert len(set(digests[:3])) == 3 and digests[3] == digests[2]
+        digests.append(build.digest_of(globs, tmp_path))
+    assert len(set(digests)) == 1 + len(behind) and digests[-1] == digests[-2]

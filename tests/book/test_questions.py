@@ -1,23 +1,165 @@
-"""The page of questions: its answers keep their form and lead to their evidence, its code runs."""
+"""The page of questions and the guide: answers keep their form and lead to evidence; code runs.
 
+The form of an answer: a bold sentence to follow, why in a few words, a link to the evidence.
+Evidence and code may be folded behind it. A row of the guide also names its kind of evidence.
+"""
+
+import posixpath
 import re
+from pathlib import Path
 
+import nbformat
 import pytest
 import torch
-from answers import BOOK, code_of, entries_of, headings_beside, places, problems
+from myst_parser.mdit_to_docutils.base import default_slugify
+from normtutor_studies import claims
 from torch import nn
 
+BOOK = Path(__file__).resolve().parents[2] / "book"
+MOST_WORDS = 70
+MOST_LINES = 12
+
+
+def entries_of(page: str) -> dict[str, str]:
+    """The text below each heading of the third level."""
+    return dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
+
+
+def before_the_fold(answer: str) -> str:
+    """An answer without what is folded, without the label of the next group."""
+    shown = re.sub(r"^(`{3,})\{dropdown\}.*?^\1$", "", answer, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^\(\S+\)=$", "", shown, flags=re.MULTILINE)
+
+
+def prose_of(answer: str) -> str:
+    """What a reader reads before the fold: no code, no tables, of a link its words."""
+    prose = re.sub(r"```.*?```", "", before_the_fold(answer), flags=re.DOTALL)
+    prose = re.sub(r"^\|.*$", "", prose, flags=re.MULTILINE)
+    prose = re.sub(r"\{[\w:]+\}`(?:([^`<]*) <[^`]*>|[^`]*)`", lambda m: m[1] or "link", prose)
+    return re.sub(r"\]\([^)]*\)", "]", prose).strip()
+
+
+def code_of(answer: str) -> list[str]:
+    """The pieces of code of an answer, folded or not."""
+    return re.findall(r"```python\n(.*?)```", answer, re.DOTALL)
+
+
+def problems(answer: str) -> list[str]:
+    """Say where an answer leaves the form."""
+    prose, code = prose_of(answer), code_of(answer)
+    bold = re.match(r"\*\*([^*]+[.!?])\*\*(?=\s|$)", prose)
+    sentences = re.sub(r"`[^`]*`", "X", bold[1]) if bold else ""
+    other_code = re.sub(r"```python\n.*?```", "", before_the_fold(answer), flags=re.DOTALL)
+    longest = max((sum(map(bool, block.splitlines())) for block in code), default=0)
+    cases = {
+        "does not begin with a bold sentence": not bold,
+        "more than one sentence is bold": re.search(r"[.!?]\s+[A-ZÀ-Þ]", sentences),
+        f"more than {MOST_WORDS} words before the fold": len(prose.split()) > MOST_WORDS,
+        "an interval before the fold": "±" in prose,
+        f"more than {MOST_LINES} lines of code": longest > MOST_LINES,
+        "more than one piece of code, or code that does not run": len(code) > 1
+        or "```" in other_code,
+    }
+    return [words for words, holds in cases.items() if holds]
+
+
+def words_of(path: Path) -> str:
+    """The words of a page of the book, and its figures' names."""
+    if path.suffix == ".md":
+        return path.read_text(encoding="utf-8")
+    words = []
+    for cell in nbformat.read(path, as_version=4).cells:
+        figure = cell.metadata.get("mystnb", {}).get("figure", {})
+        words.append(cell.source if cell.cell_type == "markdown" else "")
+        words.append(f":name: {figure['name']}" if "name" in figure else "")
+    return "\n\n".join(words)
+
+
+SOURCES = {
+    path.relative_to(BOOK).as_posix(): words_of(path)
+    for pattern in ("*.md", "*.ipynb", "in_depth/*.ipynb")
+    for path in BOOK.glob(pattern)
+}
+LABELS = {
+    name or anchor
+    for text in SOURCES.values()
+    for name, anchor in re.findall(r"^ *:(?:label|name): *(\S+)|^\((\S+)\)=$", text, re.MULTILINE)
+} | {f"claim-{claim.name}" for claim in claims.CLAIMS}
+HEADINGS = {
+    page: {default_slugify(head) for head in re.findall(r"^##+ (.*)$", text, re.MULTILINE)}
+    for page, text in SOURCES.items()
+}
+
+
+def places(answer: str) -> tuple[list[str], list[str]]:
+    """The places of the book to which an answer leads: those that exist, those that do not."""
+    shown = re.sub(r"```.*?```", "", before_the_fold(answer), flags=re.DOTALL)
+    labels = re.findall(r"\{(?:prf:ref|numref|eq|ref)\}`(?:[^`<]*<)?([\w-]+)>?`", shown)
+    links = re.findall(r"\]\((?!https?:)([\w./]*)#([^)]+)\)", shown)
+    labels += [anchor for page, anchor in links if not page]
+    found = [(label, label in LABELS) for label in labels]
+    found += [
+        (f"{page}#{anchor}", anchor in HEADINGS.get(posixpath.normpath(page), ()))
+        for page, anchor in links
+        if page
+    ]
+    return [name for name, good in found if good], [name for name, good in found if not good]
+
+
 PAGE = (BOOK / "questions.md").read_text(encoding="utf-8")
-ENTRIES = entries_of(PAGE)
-CODE = {question: code for question, text in ENTRIES.items() for code in code_of(text)}
+QUESTIONS = entries_of(PAGE)
+GUIDE = entries_of((BOOK / "which_norm.md").read_text(encoding="utf-8"))
+ENTRIES = QUESTIONS | GUIDE
+CODE = {question: code for question, text in QUESTIONS.items() for code in code_of(text)}
 
 
-def test_there_are_enough_questions_and_each_stands_once():
-    assert len(ENTRIES) == PAGE.count("\n### ") >= 90
-    deeper = re.findall(r"^####+ .*", PAGE, re.MULTILINE)
-    assert not deeper, f"a question is a heading with ###: {deeper}"
+def test_each_question_stands_once_below_a_group():
+    assert len(QUESTIONS) == PAGE.count("\n### ")
+    assert not re.findall(r"^####+ .*", PAGE, re.MULTILINE)
     empty = re.findall(r"^## (.*)\n+(?!### )(?=\S)", PAGE, re.MULTILINE)
     assert not empty, f"{empty}: a question is a heading with ###, under a group with ##"
+
+
+@pytest.mark.parametrize("question", ENTRIES)
+def test_an_answer_keeps_the_form(question):
+    assert problems(ENTRIES[question]) == []
+
+
+def test_an_answer_of_another_form_is_noticed():
+    good = "**Use `a. B`.** Because it is fine (see [there](a.md#b)).\n"
+    folded = "````{dropdown} More\n" + 70 * "word " + "0.2 ± 0.1\n```python\nx = 1\n```\n````\n"
+    assert problems(good + folded) == []
+    assert len(problems("Use it. **Because** it is fine." + 70 * " word")) == 2
+    assert len(problems(good + "0.2 ± 0.1\n```\nx = 1\n```\n")) == 2
+
+
+@pytest.mark.parametrize("question", ENTRIES)
+def test_an_answer_leads_to_the_place_with_the_evidence(question):
+    good, gone = places(ENTRIES[question])
+    assert gone == [], f"no such label or heading: {gone}"
+    reported = question in GUIDE and "{cite" in GUIDE[question]
+    assert good or reported, (
+        "link the section with the evidence, as in "
+        "[words](02_family_of_norms.ipynb#heading-of-the-section)"
+    )
+
+
+@pytest.mark.parametrize("row", GUIDE)
+def test_a_row_of_the_guide_names_its_kind_of_evidence(row):
+    assert re.search(r"\*(measured|proved|reported|opinion)\b", GUIDE[row], re.IGNORECASE)
+
+
+def test_a_link_to_a_page_or_to_a_place_that_is_gone_is_no_evidence():
+    assert places("[a](03_batch_norm_vs_layer_norm.ipynb), [b](https://a.org/b#c)") == ([], [])
+    good, gone = places(
+        "{prf:ref}`thm-rms-convert` and {ref}`so <ex-no-such>`, [see](#claim-unit-sphere), "
+        "[a](questions.md#theory), [b](02_family_of_norms.ipynb#no-such-heading)"
+    )
+    assert good == ["thm-rms-convert", "claim-unit-sphere", "questions.md#theory"]
+    assert gone == ["ex-no-such", "02_family_of_norms.ipynb#no-such-heading"]
+
+
+# --- code and messages ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("question", CODE)
@@ -60,55 +202,6 @@ def test_the_new_group_norm_keeps_mean_and_spread_of_each_channel():
     assert torch.equal(new.weight.sign(), norm.weight.sign())
 
 
-@pytest.mark.parametrize("question", ENTRIES)
-def test_an_answer_keeps_the_form(question):
-    assert problems(ENTRIES[question]) == []
-
-
-def test_an_answer_of_another_form_is_noticed():
-    good = "**Use `a. B`.** Because it is fine (see [there](a.md#b)).\n"
-    fold = "````{{dropdown}} See it run\n```python\n{}```\n````\n"
-    assert problems(good) == problems(good + fold.format("x = 1\n")) == []
-    assert problems(good + "```python\nx = 1\n```\n") == []
-    for bad in (
-        "Use it. **Because** it is fine.",
-        "**Use it** because it is fine.",
-        "**Use it. Then stop.** Because it is fine.",
-        good + "It lost 0.20 ± 0.19.",
-        good + 70 * "word ",
-        good + "```python\n" + 13 * "x = 1\n" + "```\n",
-        good + fold.format(13 * "x = 1\n"),
-        good + fold.format(f"x = {101 * '1'}\n"),
-        good + 2 * "```python\nx = 1\n```\n",
-        good + "```\nx = 1\n```\n",
-    ):
-        assert len(problems(bad)) == 1, bad
-    folded = "```{dropdown} More\n" + 70 * "word " + "0.20 ± 0.19\n```\n"
-    assert problems(good + folded) == []
-
-
-@pytest.mark.parametrize("question", ENTRIES)
-def test_an_answer_leads_to_the_place_with_the_evidence(question):
-    good, gone = places(ENTRIES[question])
-    assert gone == [], f"no such label or heading; the headings are {headings_beside(gone)}"
-    assert good != [], (
-        "link the section with the evidence, as in "
-        "[words](02_family_of_norms.ipynb#heading-of-the-section)"
-    )
-
-
-def test_a_link_to_a_page_or_to_a_place_that_is_gone_is_no_evidence():
-    assert places("See [chapter 3](03_batch_norm_vs_layer_norm.ipynb).") == ([], [])
-    assert places("(Asked at [a](https://a.org/b#c).)") == ([], [])
-    assert places("```{dropdown} More\n[a](#claim-unit-sphere)\n```\n") == ([], [])
-    good, gone = places(
-        "{prf:ref}`thm-rms-convert` and {ref}`so <ex-no-such>`, [see](#claim-unit-sphere), "
-        "[a](questions.md#theory), [b](02_family_of_norms.ipynb#no-such-heading)"
-    )
-    assert good == ["thm-rms-convert", "claim-unit-sphere", "questions.md#theory"]
-    assert gone == ["ex-no-such", "02_family_of_norms.ipynb#no-such-heading"]
-
-
 MESSAGES = {
     "Expected more than 1 value per channel when training, got input size torch.Size([1, 64])": (
         lambda: nn.BatchNorm1d(64)(torch.randn(1, 64))
@@ -130,19 +223,6 @@ MESSAGES = {
 }
 
 
-DEPRECATED = (
-    "torch.nn.utils.weight_norm is deprecated in favor of "
-    "torch.nn.utils.parametrizations.weight_norm"
-)
-
-
-def test_the_warning_stands_on_the_page_as_torch_writes_it():
-    assert f'### "FutureWarning: {DEPRECATED}"' in PAGE
-    with pytest.warns(FutureWarning) as caught:
-        nn.utils.weight_norm(nn.Linear(2, 2))
-    assert str(caught[0].message).replace("`", "") == f"{DEPRECATED}."
-
-
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_stands_on_the_page_as_torch_writes_it(message):
     assert message in PAGE
@@ -151,18 +231,26 @@ def test_a_message_stands_on_the_page_as_torch_writes_it(message):
     assert message in str(caught.value)
 
 
-NOT_FUSED = (
-    "Mismatch dtype between input and weight: input dtype = c10::BFloat16, weight dtype = float, "
-    "Cannot dispatch to fused implementation."
-)
+WARNINGS = {
+    "FutureWarning: torch.nn.utils.weight_norm is deprecated in favor of "
+    "torch.nn.utils.parametrizations.weight_norm": lambda: nn.utils.weight_norm(nn.Linear(2, 2)),
+    "UserWarning: Mismatch dtype between input and weight: input dtype = c10::BFloat16, "
+    "weight dtype = float, Cannot dispatch to fused implementation.": lambda: nn.RMSNorm(4)(
+        torch.randn(2, 4).bfloat16()
+    ),
+}
 
 
-def test_the_warning_of_rms_norm_stands_on_the_page_as_torch_writes_it():
-    assert f'### "UserWarning: {NOT_FUSED}"' in PAGE
+@pytest.mark.parametrize("warning", WARNINGS)
+def test_a_warning_stands_on_the_page_as_torch_writes_it(warning):
+    assert f'### "{warning}"' in PAGE
     before = torch.is_warn_always_enabled()
     torch.set_warn_always(True)  # otherwise once per process
     try:
-        with pytest.warns(UserWarning, match=re.escape(NOT_FUSED)):
-            nn.RMSNorm(4)(torch.randn(2, 4).bfloat16())
+        with pytest.warns(Warning) as caught:
+            WARNINGS[warning]()
     finally:
         torch.set_warn_always(before)
+    kind, words = warning.split(": ", 1)
+    said = caught[0]
+    assert type(said.message).__name__ == kind and words in str(said.message).replace("`", "")

@@ -1,14 +1,65 @@
-"""What the tests of the layers share: measure a layer completely, and compare two of them."""
+"""What the tests of the layers share: the layers, a complete measurement, and a comparison."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from normtutor import layers
+
 # Relative and absolute. Both sides round, and their sums run in another order.
 TOLERANCE = {torch.float64: (1e-9, 1e-10), torch.float32: (2e-4, 2e-5)}
 SECOND_ORDER = {torch.float64: (1e-8, 1e-9), torch.float32: (2e-3, 2e-3)}
+
+# Each takes x of shape (3, 5, 4).
+LAYERS: dict[str, Callable[..., nn.Module]] = {
+    "BatchNorm": partial(layers.BatchNorm, 5),
+    "InstanceNorm": partial(layers.InstanceNorm, 5, affine=True),
+    "GroupNorm": partial(layers.GroupNorm, 1, 5),
+    "LayerNorm": partial(layers.LayerNorm, 4),
+    "LayerNorm over channels": partial(layers.LayerNorm, 5, feature_axis=1),
+    "RMSNorm": partial(layers.RMSNorm, 4),
+    "RMSNorm, as in Gemma": partial(layers.RMSNorm, 4, add_unit_offset=True),
+    "PartialRMSNorm": partial(layers.PartialRMSNorm, 4, 0.5),
+    "ScaleNorm": partial(layers.ScaleNorm, 4),
+    "DynamicTanh": partial(layers.DynamicTanh, 4),
+    "PowerNorm": partial(layers.PowerNorm, 4, warmup_steps=2),
+    "PowerNorm-V": partial(layers.PowerNorm, 4, variant="pn-v"),
+    "PowerNorm, authors' code": partial(
+        layers.PowerNorm, 4, variant="authors-code", groups=2, warmup_steps=2
+    ),
+}
+APPROXIMATE = ["PowerNorm", "PowerNorm, authors' code"]  # gradients that are no derivatives
+# The same, but they need a condition: two numbers for each example.
+CONDITIONAL: dict[str, Callable[..., nn.Module]] = {
+    "FiLM": partial(layers.FiLM, 4, 2),
+    "AdaLN": partial(layers.AdaptiveLayerNorm, 4, 2),
+    "AdaLN-Zero": lambda **options: layers.AdaptiveLayerNormZero(nn.Tanh(), 4, 2, **options),
+}
+
+
+class Conditioned(nn.Module):
+    """A conditional layer whose condition is taken from x, so that x is all that it needs."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def reset_parameters(self) -> None:
+        self.layer.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x, x[:, 0, :2])
+
+
+def conditioned(make: Callable[..., nn.Module], **options: Any) -> nn.Module:
+    return Conditioned(make(**options))
+
+
+# Every layer, called with x alone.
+ALL = LAYERS | {name: partial(conditioned, make) for name, make in CONDITIONAL.items()}
 
 
 def randn(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -47,9 +98,12 @@ def results(
         cotangent = randn(*y.shape, seed=1, dtype=y.dtype)
     cotangent = cotangent.detach().requires_grad_()
     leaves = {"x": x, **dict(layer.named_parameters())}
-    first = torch.autograd.grad((y * cotangent).sum(), list(leaves.values()), create_graph=second)
+    gradient = partial(torch.autograd.grad, (y * cotangent).sum(), list(leaves.values()))
+    first = gradient(retain_graph=second)
     found = {"y": y} | {f"grad of {n}": g for n, g in zip(leaves, first, strict=True)}
     if second:
+        first = gradient(create_graph=True)  # which may take another way
+        found |= {f"recorded grad of {n}": g for n, g in zip(leaves, first, strict=True)}
         total = sum(
             (g * randn(*g.shape, seed=2 + i, dtype=g.dtype)).sum() for i, g in enumerate(first)
         )
@@ -57,13 +111,16 @@ def results(
         again = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
         for (name, leaf), g in zip(leaves.items(), again, strict=True):
             found[f"second grad of {name}"] = torch.zeros_like(leaf) if g is None else g
-    found |= {f"buffer {name}": b.clone() for name, b in layer.named_buffers()}
+    found |= buffers(layer)
     return {name: value.detach() for name, value in found.items()}
 
 
-def assert_same(
-    ours: dict[str, Tensor], theirs: dict[str, Tensor], factor: float = 1.0, **options: Any
-) -> None:
+def buffers(layer: nn.Module) -> dict[str, Tensor]:
+    """The running statistics as they are now, by name."""
+    return {f"buffer {name}": buffer.clone() for name, buffer in layer.named_buffers()}
+
+
+def assert_same(ours: dict[str, Tensor], theirs: dict[str, Tensor], factor: float = 1.0) -> None:
     """Raise AssertionError unless all named tensors agree within the stated tolerance."""
     assert list(ours) == list(theirs)
     for name, expected in theirs.items():
@@ -74,37 +131,9 @@ def assert_same(
             expected,
             rtol=factor * rtol,
             atol=factor * atol,
-            msg=lambda text, name=name: f"{name}: {text}",
-            **options,
-        )
-
-
-def assert_equal(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> None:
-    """Raise AssertionError unless all named tensors agree in every bit."""
-    assert list(ours) == list(theirs)
-    for name, expected in theirs.items():
-        torch.testing.assert_close(
-            ours[name],
-            expected,
-            rtol=0,
-            atol=0,
-            equal_nan=True,
+            equal_nan=factor == 0,
             msg=lambda text, name=name: f"{name}: {text}",
         )
 
 
-def strip_class_names(text: str, names: Iterable[str]) -> str:
-    """A repr without the names of the classes."""
-    for name in sorted(names, key=len, reverse=True):
-        text = text.replace(name + "(", "(")
-    return text
-
-
-# Ways to lay the same numbers out in memory.
-LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "contiguous": lambda x: x.contiguous(),
-    "last axes swapped": lambda x: x.transpose(-1, -2).contiguous().transpose(-1, -2),
-    "features last": lambda x: x.movedim(1, -1).contiguous().movedim(-1, 1),
-    "every second of a larger array": lambda x: torch.stack([x, -x], dim=-1)[..., 0],
-    "within a larger array": lambda x: nn.functional.pad(x, (3, 2), value=7.0)[..., 3:-2],
-}
+assert_equal = partial(assert_same, factor=0.0)  # in every bit

@@ -1,187 +1,209 @@
-"""The norms as rows of one table, so that each test runs over all of them.
-
-A row says how to call the formula, its backward pass, and torch's function for the same thing.
-"""
+"""The formulas as rows of one table, so that each test runs over all of them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from array_api_compat import array_namespace
 from torch.nn import functional as F
 
 from normtutor import norms
 
-FEATURES = 6
+B, L, H = SHAPE = (3, 5, 6)
+EPS = 0.01
+RAMP = np.linspace(0.5, 3.0, H)  # running statistics that differ by feature
+MASK = np.arange(L) < np.asarray([5, 3, 2])[:, None]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A norm whose formula maps (x, weight, bias) to (y, cache, ...)."""
+    """A formula on x of shape (B, L, H) with the features last.
 
-    name: str
-    shape: tuple[int, ...]
-    forward: Callable[..., Any]
-    backward: Callable[..., Any]
-    torch_function: Callable[..., torch.Tensor] | None = None
-    token_only: bool = False  # no statistic crosses tokens
+    ``parameters`` are the shapes of the arrays that have a gradient, beside x. ``expected`` is the
+    same in torch's functions: None for PowerNorm in training, whose gradient is approximate.
+    A number of x reaches the outputs of its own token, of its example, or of the batch.
+    """
 
-    @property
-    def parameter_shape(self) -> tuple[int, ...]:
-        return (FEATURES,)
+    formula: str
+    parameters: dict[str, tuple[int, ...]]
+    expected: Callable[..., torch.Tensor] | None
+    options: dict[str, Any] = field(default_factory=dict)
+    running: dict[str, np.ndarray] = field(default_factory=dict)
+    reaches: str = "token"
+    note: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name}-{len(self.shape)}d"
+        return f"{self.formula}-{self.note}".rstrip("-")
+
+    @property
+    def takes_mask(self) -> bool:
+        return self.formula in ("batch_norm", "instance_norm", "group_norm", "power_norm_v") or (
+            self.takes_nu
+        )
+
+    @property
+    def takes_nu(self) -> bool:
+        return self.formula in ("power_norm", "power_norm_authors_code")
+
+    def forward(self, x, *parameters, **more):
+        """Return y, the cache, and the running statistics where there are some."""
+        xp = array_namespace(x)
+        running = {n: xp.asarray(value, dtype=x.dtype) for n, value in self.running.items()}
+        named = dict(zip(self.parameters, parameters, strict=False))
+        return getattr(norms, self.formula)(x, **{**running, **self.options, **named, **more})
+
+    def backward(self, grad_y, cache):
+        """Return the gradients; where ν follows them, without it."""
+        backward = getattr(norms, f"{self.formula}_backward")
+        if not self.takes_nu:
+            return backward(grad_y, cache)
+        return backward(grad_y, cache, array_namespace(grad_y).asarray(RAMP, dtype=grad_y.dtype))[0]
 
 
-def power_norm_frozen(x, weight=None, bias=None, **options):
-    """PowerNorm in evaluation, with a running mean square that differs by feature."""
-    like = weight if weight is not None else x
-    ramp = norms_ramp(like)
-    return norms.power_norm(x, weight, bias, ramp, training=False, **options)
-
-
-def norms_ramp(like):
-    from array_api_compat import array_namespace
-
-    xp = array_namespace(like)
-    return xp.asarray(np.linspace(0.5, 3.0, FEATURES), dtype=like.dtype)
-
-
-def power_norm_frozen_backward(grad_y, cache):
-    grads, _ = norms.power_norm_backward(grad_y, cache, norms_ramp(grad_y))
-    return grads
-
-
-def batch_norm_frozen(x, weight=None, bias=None, **options):
-    ramp = norms_ramp(x)
-    return norms.batch_norm(x, weight, bias, ramp - 1, ramp, training=False, **options)
-
-
-def layer_norm_torch(x, weight, bias, eps=1e-5):
-    return F.layer_norm(x, (FEATURES,), weight, bias, eps)
-
-
-def rms_norm_torch(x, weight, bias, eps=None):
-    y = F.rms_norm(x, (FEATURES,), weight, eps)
+def affine(x_hat, weight, bias):
+    y = x_hat if weight is None else weight * x_hat
     return y if bias is None else y + bias
 
 
-def batch_norm_torch(x, weight, bias, eps=1e-5):
-    return F.batch_norm(x, None, None, weight, bias, True, 0.1, eps)
+def batch_norm(x, weight, bias, *running):
+    running = running or (None, None)
+    training = running[0] is None
+    return F.batch_norm(x.mT, *running, weight, bias, training, eps=EPS).mT
 
 
-def batch_norm_frozen_torch(x, weight, bias, eps=1e-5):
-    ramp = norms_ramp(x)
-    return F.batch_norm(x, ramp - 1, ramp, weight, bias, False, 0.1, eps)
+def rms_norm(x, weight, bias=None):
+    return affine(F.rms_norm(x, (H,), weight, eps=EPS), None, bias)
 
 
-def group_norm_torch(groups, x, weight, bias, eps=1e-5):
-    return F.group_norm(x, groups, weight, bias, eps)
+def quadratic(x, weight, bias):
+    return affine(x / (x.square().mean((0, 1)) + EPS).sqrt(), weight, bias)
 
 
-def instance_norm_torch(x, weight, bias, eps=1e-5):
-    return F.instance_norm(x, None, None, weight, bias, True, 0.1, eps)
+def quadratic_average(x, weight, bias):
+    return affine(x / (torch.asarray(RAMP) + EPS).sqrt(), weight, bias)
 
 
-LAYER_LIKE = [(5, FEATURES), (2, 3, FEATURES)]
-IMAGE_LIKE = [(5, FEATURES), (3, FEATURES, 4), (2, FEATURES, 3, 2)]
-
-CASES = (
-    [
-        Case("layer_norm", s, norms.layer_norm, norms.layer_norm_backward, layer_norm_torch, True)
-        for s in LAYER_LIKE
-    ]
-    + [
-        Case("rms_norm", s, norms.rms_norm, norms.rms_norm_backward, rms_norm_torch, True)
-        for s in LAYER_LIKE
-    ]
-    + [
-        Case(
-            "partial_rms_norm",
-            s,
-            partial(norms.partial_rms_norm, p=0.5),
-            norms.partial_rms_norm_backward,
-            None,
-            True,
-        )
-        for s in LAYER_LIKE
-    ]
-    + [
-        Case("batch_norm", s, norms.batch_norm, norms.batch_norm_backward, batch_norm_torch)
-        for s in IMAGE_LIKE
-    ]
-    + [
-        Case(
-            "batch_norm_evaluation",
-            s,
-            batch_norm_frozen,
-            norms.batch_norm_backward,
-            batch_norm_frozen_torch,
-            True,
-        )
-        for s in IMAGE_LIKE
-    ]
-    + [
-        Case(
-            f"group_norm_{g}",
-            s,
-            partial(norms.group_norm, num_groups=g),
-            norms.group_norm_backward,
-            partial(group_norm_torch, g),
-        )
-        for g in (1, 3)
-        for s in IMAGE_LIKE
-    ]
-    + [
-        Case(
-            "instance_norm",
-            s,
-            norms.instance_norm,
-            norms.instance_norm_backward,
-            instance_norm_torch,
-        )
-        for s in IMAGE_LIKE[1:]
-    ]
-    + [
-        Case(
-            "power_norm_v",
-            s,
-            partial(norms.power_norm_v, feature_axis=1),
-            norms.power_norm_v_backward,
-        )
-        for s in IMAGE_LIKE
-    ]
-    + [
-        Case(
-            "power_norm_evaluation",
-            s,
-            partial(power_norm_frozen, feature_axis=1),
-            power_norm_frozen_backward,
-            None,
-            True,
-        )
-        for s in IMAGE_LIKE
-    ]
-)
-
-# Norms that take a mask, called on (B, L, H).
-MASKED: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "batch_norm": (norms.batch_norm, norms.batch_norm_backward),
-    "batch_norm_evaluation": (batch_norm_frozen, norms.batch_norm_backward),
-    "group_norm": (partial(norms.group_norm, num_groups=2), norms.group_norm_backward),
-    "instance_norm": (norms.instance_norm, norms.instance_norm_backward),
-    "power_norm_v": (norms.power_norm_v, norms.power_norm_v_backward),
-    "power_norm_evaluation": (power_norm_frozen, power_norm_frozen_backward),
-}
+def quadratic_average_of_scaled_tokens(x, weight, bias):
+    groups = x.unflatten(-1, (2, 3))
+    scaled = groups / (groups.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+    return quadratic_average(scaled.flatten(-2), weight, bias)
 
 
-def draw(case: Case, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """x, weight, bias and an upstream gradient for ``case``, in float64."""
+def partial_rms_norm(x, weight, bias):
+    return affine(x / (x[..., :3].square().mean(-1, keepdim=True).sqrt() + EPS), weight, bias)
+
+
+AFFINE = {"weight": (H,), "bias": (H,)}
+MODULATION = {"scale": (B, H), "shift": (B, H)}
+OPTIONS = {"eps": EPS}
+LAST = OPTIONS | {"feature_axis": -1}
+EVALUATION = OPTIONS | {"training": False}
+RUNNING = {"running_mean": RAMP - 1, "running_var": RAMP}
+SQUARE = {"running_mean_square": RAMP}
+AVERAGES = tuple(torch.asarray(value) for value in RUNNING.values())
+
+CASES = [
+    Case("layer_norm", AFFINE, lambda x, w, b: F.layer_norm(x, (H,), w, b, EPS), OPTIONS),
+    Case("rms_norm", AFFINE, rms_norm, OPTIONS),
+    Case("partial_rms_norm", AFFINE, partial_rms_norm, OPTIONS | {"p": 0.6}),
+    Case("batch_norm", AFFINE, batch_norm, LAST, RUNNING, "batch"),
+    Case(
+        "batch_norm",
+        AFFINE,
+        lambda *arrays: batch_norm(*arrays, *AVERAGES),
+        LAST | EVALUATION,
+        RUNNING,
+        note="evaluation",
+    ),
+    Case(
+        "group_norm",
+        AFFINE,
+        lambda x, w, b: F.group_norm(x.mT, 2, w, b, EPS).mT,
+        LAST | {"num_groups": 2},
+        reaches="example",
+    ),
+    Case(
+        "instance_norm",
+        AFFINE,
+        lambda x, w, b: F.instance_norm(x.mT, None, None, w, b, eps=EPS).mT,
+        LAST,
+        RUNNING,
+        "example",
+    ),
+    Case(
+        "instance_norm",
+        AFFINE,
+        lambda *arrays: batch_norm(*arrays, *AVERAGES),
+        LAST | EVALUATION,
+        RUNNING,
+        note="evaluation",
+    ),
+    Case("power_norm_v", AFFINE, quadratic, OPTIONS, reaches="batch"),
+    Case("power_norm", AFFINE, None, OPTIONS, SQUARE, "batch"),
+    Case(
+        "power_norm",
+        AFFINE,
+        quadratic,
+        OPTIONS | {"step": 1, "warmup_steps": 1},
+        SQUARE,
+        "batch",
+        note="warm-up",
+    ),
+    Case("power_norm", AFFINE, quadratic_average, EVALUATION, SQUARE, note="evaluation"),
+    Case("power_norm_authors_code", AFFINE, None, OPTIONS | {"groups": 2}, SQUARE, "batch"),
+    Case(
+        "power_norm_authors_code",
+        AFFINE,
+        quadratic_average_of_scaled_tokens,
+        EVALUATION | {"groups": 2},
+        SQUARE,
+        note="evaluation",
+    ),
+]
+# Beside x they take other arrays than γ and β.
+OTHERS = [
+    Case(
+        "rms_norm",
+        {"weight": (H,)},
+        lambda x, w: rms_norm(x, None if w is None else 1 + w),
+        OPTIONS | {"add_unit_offset": True, "cast_before_weight": True},
+        note="of Llama and Gemma",
+    ),
+    Case(
+        "scale_norm",
+        {"g": (1,)},
+        lambda x, g: g * x / (x.square().sum(-1, keepdim=True) + EPS).sqrt(),
+        OPTIONS,
+    ),
+    Case(
+        "dynamic_tanh",
+        {"alpha": (1,), **AFFINE},
+        lambda x, a, w, b: affine(torch.tanh(a * x), w, b),
+    ),
+    Case(
+        "weight_norm",
+        {"g": (B, 1, 1)},
+        lambda v, g: torch._weight_norm(v, g, 0),
+        reaches="example",
+    ),
+    Case("film", MODULATION, lambda x, s, t: x * (1 + s[:, None]) + t[:, None]),
+    Case(
+        "adaptive_layer_norm",
+        MODULATION,
+        lambda x, s, t: F.layer_norm(x, (H,), eps=EPS) * (1 + s[:, None]) + t[:, None],
+        OPTIONS,
+    ),
+    Case("gated_residual", {"branch": SHAPE, "gate": (B, H)}, lambda x, f, g: x + g[:, None] * f),
+]
+EVERY = CASES + OTHERS
+MASKED = [case for case in CASES if case.takes_mask]
+
+
+def draw(case: Case, seed: int = 0) -> tuple[np.ndarray, ...]:
+    """x, the parameters and an upstream gradient for ``case``, in float64."""
     generator = np.random.default_rng(seed)
-    x = generator.standard_normal(case.shape) * 2 + 0.7
-    weight = generator.standard_normal(case.parameter_shape)
-    bias = generator.standard_normal(case.parameter_shape)
-    return x, weight, bias, generator.standard_normal(case.shape)
+    x = generator.standard_normal(SHAPE) * 2 + 0.7
+    parameters = [generator.standard_normal(shape) for shape in case.parameters.values()]
+    return x, *parameters, generator.standard_normal(SHAPE)

@@ -2,79 +2,21 @@
 
 import re
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from layer_checks import CONDITIONAL, LAYERS, randn
+from norm_cases import EVERY, MASK, RAMP, draw
 from torch import nn
 
 from normtutor import layers, norms
 
-X = np.random.default_rng(0).standard_normal((4, 5, 6))
+X = np.random.default_rng(0).standard_normal((3, 5, 6))
 T = torch.as_tensor(X)
 W, B = np.ones(6), np.zeros(6)
-CONDITION = torch.zeros(4, 2)
-MEAN, VARIANCE = np.zeros(6), np.ones(6)
-
-
-def with_momentum(layer: nn.Module, momentum: float) -> nn.Module:
-    layer.momentum = momentum
-    return layer
-
-
-def older_weight_norm(module: nn.Module) -> nn.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        return nn.utils.weight_norm(module)
-
-
-# name: (call, backward, further arguments of the backward pass)
-FORWARD = {
-    "batch_norm": (lambda x: norms.batch_norm(x, feature_axis=-1), norms.batch_norm_backward, ()),
-    "layer_norm": (norms.layer_norm, norms.layer_norm_backward, ()),
-    "rms_norm": (norms.rms_norm, norms.rms_norm_backward, ()),
-    "partial_rms_norm": (
-        lambda x: norms.partial_rms_norm(x, p=0.5),
-        norms.partial_rms_norm_backward,
-        (),
-    ),
-    "group_norm": (lambda x: norms.group_norm(x, num_groups=1), norms.group_norm_backward, ()),
-    "instance_norm": (norms.instance_norm, norms.instance_norm_backward, ()),
-    "power_norm_v": (norms.power_norm_v, norms.power_norm_v_backward, ()),
-    "power_norm": (
-        lambda x: norms.power_norm(x, None, None, np.ones(6)),
-        norms.power_norm_backward,
-        (np.zeros(6),),
-    ),
-    "power_norm_authors_code": (
-        lambda x: norms.power_norm_authors_code(x, None, None, np.ones(6)),
-        norms.power_norm_authors_code_backward,
-        (np.zeros(6),),
-    ),
-    "dynamic_tanh": (
-        lambda x: norms.dynamic_tanh(x, np.ones(1)),
-        norms.dynamic_tanh_backward,
-        (),
-    ),
-    "weight_norm": (norms.weight_norm, norms.weight_norm_backward, ()),
-    "scale_norm": (lambda x: norms.scale_norm(x, np.ones(1)), norms.scale_norm_backward, ()),
-    "adaptive_layer_norm": (
-        lambda x: norms.adaptive_layer_norm(x, np.zeros((4, 6)), np.zeros((4, 6))),
-        norms.adaptive_layer_norm_backward,
-        (),
-    ),
-    "gated_residual": (
-        lambda x: norms.gated_residual(x, x, np.zeros((4, 6))),
-        norms.gated_residual_backward,
-        (),
-    ),
-    "film": (
-        lambda x: norms.film(x, np.zeros((4, 6)), np.zeros((4, 6))),
-        norms.film_backward,
-        (),
-    ),
-}
+FORMULAS = {case.formula: case for case in reversed(EVERY)}  # the first case of each
+every_formula = pytest.mark.parametrize("formula", FORMULAS)
 # Caches that more than one backward pass may have.
 FITS = {
     ("batch_norm", "instance_norm"),  # instance_norm in evaluation with running statistics
@@ -84,324 +26,221 @@ FITS = {
 }
 
 
-@pytest.mark.parametrize("name", FORWARD)
-def test_a_cache_of_another_norm_is_refused(name):
-    _, backward, rest = FORWARD[name]
-    for other, (forward, _, _) in FORWARD.items():
-        _, cache, *_ = forward(X)
-        if other == name or (other, name) in FITS:
-            backward(np.ones_like(X), cache, *rest)
-            continue
-        with pytest.raises((TypeError, ValueError), match=f"needs the cache of {name}"):
-            backward(np.ones_like(X), cache, *rest)
+def forward(formula):
+    *arrays, _ = draw(FORMULAS[formula])
+    return FORMULAS[formula].forward(*arrays)
 
 
-@pytest.mark.parametrize("name", FORWARD)
-def test_what_is_no_cache_is_refused(name):
-    forward, backward, rest = FORWARD[name]
-    y, cache, *more = forward(X)
-    with pytest.raises(
-        TypeError, match=rf"got numpy\.ndarray. That is an array, perhaps y.*{name}"
+def backward(formula, grad_y, cache):
+    nu = [RAMP] if FORMULAS[formula].takes_nu else []
+    return getattr(norms, f"{formula}_backward")(grad_y, cache, *nu)
+
+
+@every_formula
+def test_only_its_own_cache_is_taken(formula):
+    y, cache, *more = forward(formula)
+    for other in FORMULAS:
+        if other == formula or (other, formula) in FITS:
+            backward(formula, X, forward(other)[1])
+        else:
+            with pytest.raises((TypeError, ValueError), match=f"needs the cache of {formula}"):
+                backward(formula, X, forward(other)[1])
+    for wrong, says in (
+        (y, "an array, perhaps y"),
+        ((y, cache, *more), "all that the forward pass returned"),
+        (None, "got NoneType"),
     ):
-        backward(np.ones_like(X), y, *rest)
-    with pytest.raises(TypeError, match="all that the forward pass returned"):
-        backward(np.ones_like(X), (y, cache, *more), *rest)
-    with pytest.raises(TypeError, match="got NoneType"):
-        backward(np.ones_like(X), None, *rest)
+        with pytest.raises(TypeError, match=says):
+            backward(formula, X, wrong)
 
 
-@pytest.mark.parametrize("name", FORWARD)
-def test_a_gradient_of_another_shape_than_y_is_refused(name):
-    forward, backward, rest = FORWARD[name]
-    cache = forward(X)[1]
-    for wrong in (np.ones(6), np.ones((1, 5, 6)), np.ones((4, 5, 1)), np.asarray(1.0)):
-        with pytest.raises(ValueError, match=r"grad_y must have y's shape \(4, 5, 6\)"):
-            backward(wrong, cache, *rest)
-    with pytest.raises(TypeError, match="grad_y must hold real floating-point numbers"):
-        backward(np.ones(X.shape, dtype=int), cache, *rest)
-    with pytest.raises(TypeError, match="grad_y must be an array"):
-        backward(1.0, cache, *rest)
+@every_formula
+def test_a_gradient_that_is_not_like_y_is_refused(formula):
+    cache = forward(formula)[1]
+    for wrong, error, says in (
+        (np.ones(6), ValueError, r"grad_y must have y's shape \(3, 5, 6\)"),
+        (np.ones((3, 5, 1)), ValueError, "grad_y must have y's shape"),
+        (np.ones(X.shape, dtype=int), TypeError, "grad_y must hold real floating-point numbers"),
+        (1.0, TypeError, "grad_y must be an array"),
+        (torch.ones(3, 5, 6), TypeError, "grad_y must come from the same library as y"),
+    ):
+        with pytest.raises(error, match=says):
+            backward(formula, wrong, cache)
 
 
-@pytest.mark.parametrize("name", FORWARD)
-def test_a_list_and_a_gradient_of_another_library_are_refused(name):
-    forward, backward, rest = FORWARD[name]
-    first = "v" if name == "weight_norm" else "x"
-    says = rf"{first} must be an array.*got list. Convert it first.*np.asarray\({first}"
-    with pytest.raises(TypeError, match=says):
-        forward(X.tolist())
-    cache = forward(X)[1]
-    with pytest.raises(TypeError, match="grad_y must come from the same library as y; got torch"):
-        backward(torch.ones(4, 5, 6), cache, *rest)
+@every_formula
+def test_x_must_be_an_array_of_floating_point_numbers(formula):
+    case = FORMULAS[formula]
+    x, *parameters, _ = draw(case)
+    for wrong, says in (
+        (x.tolist(), "must be an array.*got list. Convert it first"),
+        (x.astype(np.int32), "must hold real floating-point numbers.*int32"),
+    ):
+        with pytest.raises(TypeError, match=says):
+            getattr(norms, formula)(wrong, *parameters, **case.options)
 
 
-# Every array that goes with x, where x is torch's and the rest NumPy's.
-MIXED = {
-    "batch_norm": (norms.batch_norm, {"weight": W, "bias": B, "mask": (4, 5)}),
-    "batch_norm in evaluation": (
-        lambda x, **k: norms.batch_norm(
-            x, training=False, **{"running_mean": T[0, 0], "running_var": T[0, 0] ** 2} | k
-        ),
-        {"running_mean": B, "running_var": W},
-    ),
-    "layer_norm": (norms.layer_norm, {"weight": W, "bias": B}),
-    "rms_norm": (norms.rms_norm, {"weight": W, "bias": B}),
-    "partial_rms_norm": (
-        lambda x, **k: norms.partial_rms_norm(x, p=0.5, **k),
-        {"weight": W, "bias": B},
-    ),
-    "group_norm": (
-        lambda x, **k: norms.group_norm(x, num_groups=2, **k),
-        {"weight": W, "bias": B, "mask": (4, 5)},
-    ),
-    "instance_norm": (norms.instance_norm, {"weight": W, "bias": B, "mask": (4, 5)}),
-    "power_norm_v": (norms.power_norm_v, {"weight": W, "bias": B, "mask": (4, 5)}),
-    "power_norm": (
-        lambda x, **k: norms.power_norm(x, **{"running_mean_square": T[0, 0] ** 2} | k),
-        {"weight": W, "bias": B, "running_mean_square": W, "mask": (4, 5)},
-    ),
-    "power_norm_authors_code": (
-        lambda x, **k: norms.power_norm_authors_code(
-            x, **{"running_mean_square": T[0, 0] ** 2} | k
-        ),
-        {"weight": W, "bias": B, "running_mean_square": W, "mask": (4, 5)},
-    ),
-    "dynamic_tanh": (
-        lambda x, **k: norms.dynamic_tanh(x, **{"alpha": T[0, 0, :1]} | k),
-        {"alpha": W[:1], "weight": W, "bias": B},
-    ),
-    "weight_norm": (norms.weight_norm, {"g": np.ones((4, 1, 1))}),
-    "scale_norm": (norms.scale_norm, {"g": W[:1]}),
-    "film": (
-        lambda x, **k: norms.film(x, **{"scale": T[:, 0], "shift": T[:, 0]} | k),
-        {"scale": X[:, 0], "shift": X[:, 0]},
-    ),
-    "adaptive_layer_norm": (
-        lambda x, **k: norms.adaptive_layer_norm(x, **{"scale": T[:, 0], "shift": T[:, 0]} | k),
-        {"scale": X[:, 0], "shift": X[:, 0]},
-    ),
-    "gated_residual": (
-        lambda x, **k: norms.gated_residual(x, **{"branch": T, "gate": T[:, 0]} | k),
-        {"branch": X, "gate": X[:, 0]},
-    ),
-}
-PER_FEATURE = ("batch_norm", "batch_norm in evaluation", "group_norm", "instance_norm")
-
-
-def test_arrays_of_all_formulas_are_tried():
-    assert {name.partition(" ")[0] for name in MIXED} == set(FORWARD)
-
-
-@pytest.mark.parametrize("name, argument", [(n, a) for n, (_, all_) in MIXED.items() for a in all_])
-def test_an_array_of_numpy_beside_a_torch_x_is_refused(name, argument):
-    forward, given = MIXED[name]
-    value = given[argument]
-    axis = {"feature_axis": -1} if name in PER_FEATURE else {}
-    if argument == "mask":
-        value = np.ones(value, dtype=bool)
+@pytest.mark.parametrize("case", EVERY, ids=str)
+def test_an_array_of_numpy_beside_a_torch_x_is_refused(case):
+    *arrays, _ = draw(case)
+    tensors = [torch.as_tensor(a) for a in arrays]
+    beside = dict(zip(case.parameters, arrays[1:], strict=True)) | case.running
+    if case.takes_mask:
+        beside["mask"] = MASK
         with pytest.raises(TypeError, match=r"mask must be a boolean array.*got list.*np.asarray"):
-            forward(T, mask=value.tolist(), **axis)
-    beside = "v" if name == "weight_norm" else "x"
-    says = (
-        f"{argument} must come from the same library as {beside}; got numpy.ndarray beside "
-        f"{beside} of torch.Tensor. Convert one of them.*torch.from_numpy"
-    )
-    with pytest.raises(TypeError, match=says):
-        forward(T, **{argument: value}, **axis)
-    forward(T, **{argument: torch.as_tensor(value)}, **axis)  # and converted it is right
+            case.forward(*tensors, mask=MASK.tolist())
+    for name, array in beside.items():
+        says = f"{name} must come from the same library as [xv]; got numpy.ndarray beside"
+        with pytest.raises(TypeError, match=says):
+            case.forward(*tensors, **{name: array})
 
 
-CALLS = {
-    "a ν of NumPy beside a torch cache": (
+def older_weight_norm(module: nn.Module) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return nn.utils.weight_norm(module)
+
+
+def with_momentum(layer: nn.Module, momentum: float) -> nn.Module:
+    layer.momentum = momentum
+    return layer
+
+
+TORCHS = {name: getattr(nn.BatchNorm1d(5), name) for name in ("running_mean", "weight")}
+LAST = {"feature_axis": -1}
+VALUE_ERRORS = [
+    # shapes
+    (lambda: norms.layer_norm(X, np.ones(7)), "weight must have the shape of the trailing axes"),
+    (lambda: norms.rms_norm(X, np.ones(())), "weight must have the shape of the trailing axes"),
+    (lambda: norms.layer_norm(X, W, np.ones(7)), r"bias must have shape \(6,\)"),
+    (lambda: norms.layer_norm(X, normalized_shape=7), r"normalized_shape=\(7,\) must equal"),
+    (lambda: norms.layer_norm(X, normalized_shape=()), "at least one axis"),
+    (lambda: norms.batch_norm(X, W), r"weight must have shape \(5,\)"),
+    (lambda: norms.batch_norm(X, None, None, W), r"running_mean must have shape \(5,\)"),
+    (lambda: norms.batch_norm(X[0, 0]), "at least 2 axes"),
+    (lambda: norms.batch_norm(X, feature_axis=3), "feature_axis=3 does not exist"),
+    (lambda: norms.batch_norm(X, feature_axis=0), "batch axis"),
+    (lambda: norms.instance_norm(X[:, :, 0]), "at least 3 axes"),
+    (lambda: norms.weight_norm(X, axis=3), "axis=3"),
+    (lambda: norms.weight_norm(X, np.ones(3)), r"\(3, 1, 1\)"),
+    (lambda: norms.power_norm(X, W[:5], None, W), r"weight must have shape \(6,\)"),
+    (lambda: norms.power_norm(X, None, None, W[:5]), "running_mean_square must have shape"),
+    (lambda: norms.scale_norm(X, W), r"g must have shape \(1,\)"),
+    (lambda: norms.dynamic_tanh(X, W), r"alpha must have shape \(1,\)"),
+    (lambda: norms.film(X, X[:2, 0], X[:, 0]), r"scale must have shape \(3, 6\)"),
+    (lambda: norms.film(X, X[:, 0], X[:, 0, :2]), r"shift must have shape \(3, 6\)"),
+    (lambda: norms.gated_residual(X, X[:2], X[:, 0]), "branch must have shape"),
+    (lambda: layers.FiLM(4, 2)(randn(3, 5, 4), randn(2, 2)), r"condition must have shape \(3, 2"),
+    (lambda: layers.AdaptiveLayerNorm(4, 2).double()(T, randn(3, 2)), "must have 4 features"),
+    # statistics and settings
+    (lambda: norms.batch_norm(X[:1, :, :1]), "more than one value"),
+    (lambda: norms.batch_norm(X, eps=0.0), "eps must be positive"),
+    (lambda: norms.batch_norm(X, training=False), "running_mean and running_var"),
+    (lambda: norms.instance_norm(X, None, None, W[:5]), "together"),
+    (lambda: norms.instance_norm(X[:, :, :1]), "more than one position"),
+    (lambda: norms.group_norm(X, num_groups=4), "divide"),
+    (lambda: layers.GroupNorm(0, 6), "got 0 groups for 6 features"),
+    (lambda: norms.partial_rms_norm(X[0, 0, 0], p=0.5), "at least one axis"),
+    (lambda: norms.partial_rms_norm(X, p=0.0), r"p must lie in \(0, 1\]"),
+    (lambda: layers.PartialRMSNorm(8, 1.1), r"p must lie in \(0, 1\]"),
+    (lambda: norms.partial_rms_norm(X, p=0.1), "at least 1"),
+    (lambda: norms.power_norm(X), "Start with ones"),
+    (lambda: norms.power_norm(X, None, None, W, warmup_steps=5), "step=None"),
+    (lambda: norms.power_norm_authors_code(X, None, None, W, groups=4), "divide"),
+    (
+        lambda: norms.power_norm_v_backward(X, forward("power_norm")[1]),
+        "one of power_norm, whose gradient also needs ν",
+    ),
+    (
+        lambda: norms.instance_norm(X, None, None, B[:5], W[:5], momentum=1.5),
+        r"momentum must lie in \[0, 1\].*got 1.5",
+    ),
+    (
+        lambda: with_momentum(layers.BatchNorm(6), 1.5)(torch.randn(3, 6)),
+        r"momentum must lie in \[0, 1\]",
+    ),
+    (lambda: layers.BatchNorm(6, momentum=1.5), "momentum must lie in"),
+    (lambda: layers.InstanceNorm(6, momentum=-0.1), "momentum must lie in"),
+    # torch's order of arguments
+    (
+        lambda: norms.batch_norm(X, B, W, W, B - 0.1, training=False, **LAST),
+        r"running_var must not be negative.*got -0.1.*\(x, running_mean, running_var, weight",
+    ),
+    (
+        lambda: norms.batch_norm(T.float(), *2 * [TORCHS["running_mean"]], *2 * [TORCHS["weight"]]),
+        "must be averages, not parameters.*Pass them by name",
+    ),
+    # WeightNorm
+    (
+        lambda: layers.weight_norm(older_weight_norm(nn.Linear(3, 3))),
+        "sets anew before each call.*remove_weight_norm",
+    ),
+    (
+        lambda: layers.weight_norm(layers.weight_norm(nn.Linear(3, 3))),
+        "computed already, by WeightNorm.*remove_parametrizations",
+    ),
+    (
+        lambda: layers.weight_norm(nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3))),
+        "computed already, by SpectralNorm",
+    ),
+]
+TYPE_ERRORS = [
+    (lambda: norms.layer_norm(X, (6,)), r"got tuple.*normalized_shape=\(6,\)"),
+    (lambda: norms.rms_norm(X, 6), "got int.*normalized_shape=6"),
+    (
+        lambda: norms.layer_norm(X, (6,), W, B),
+        r"layer_norm takes x, weight, bias by position and the rest by name; got \(numpy.ndarray, "
+        r"tuple, numpy.ndarray, numpy.ndarray\).*write layer_norm\(x, weight, bias, normalized_sh",
+    ),
+    (lambda: norms.rms_norm(X, (6,), W, 1e-6), r"write rms_norm\(x, weight, normalized_shape"),
+    (lambda: norms.group_norm(X, 1), r"write group_norm\(x, weight, bias, num_groups=2"),
+    (lambda: norms.batch_norm(X, B, W, W, B, True), "batch_norm takes x, weight.*training=True"),
+    (lambda: norms.instance_norm(X, B, W, W, B, True), "instance_norm takes x.*training=True"),
+    (
         lambda: norms.power_norm_backward(
             T, norms.power_norm(T, None, None, T.new_ones(6))[1], np.zeros(6)
         ),
-        TypeError,
         "nu must come from the same library as y; got numpy.ndarray",
     ),
-    "a momentum above one, in instance_norm": (
-        lambda: norms.instance_norm(X, None, None, MEAN[:5], VARIANCE[:5], momentum=1.5),
-        ValueError,
-        r"momentum must lie in \[0, 1\].*got 1.5",
-    ),
-    "a momentum above one, set afterwards": (
-        lambda: with_momentum(layers.BatchNorm(6), 1.5)(torch.randn(3, 6)),
-        ValueError,
-        r"momentum must lie in \[0, 1\].*got 1.5",
-    ),
-    "a NumPy condition": (
-        lambda: layers.FiLM(6, 2)(T, np.zeros((4, 2))),
-        TypeError,
+    (
+        lambda: layers.FiLM(6, 2)(T, np.zeros((3, 2))),
         "condition must be a torch tensor; got numpy.ndarray.*torch.as_tensor",
     ),
-    "weight_norm after torch's older one": (
-        lambda: layers.weight_norm(older_weight_norm(nn.Linear(3, 3))),
-        ValueError,
-        "sets anew before each call.*remove_weight_norm",
-    ),
-    "a weight of PowerNorm of another length": (
-        lambda: norms.power_norm(X, np.ones(5), None, np.ones(6)),
-        ValueError,
-        r"weight must have shape \(6,\)",
-    ),
-    "a running mean square of another length": (
-        lambda: norms.power_norm(X, None, None, np.ones(5)),
-        ValueError,
-        r"running_mean_square must have shape \(6,\)",
-    ),
-    "a list": (
-        lambda: norms.layer_norm([1.0, 2.0]),
-        TypeError,
-        "x must be an array.*got list. Convert it first.*np.asarray",
-    ),
-    "a NumPy weight beside a torch x": (
-        lambda: norms.rms_norm(T, W),
-        TypeError,
-        "weight must come from the same library as x; got numpy.ndarray beside x of torch.Tensor",
-    ),
-    "a torch bias beside a NumPy x": (
-        lambda: norms.batch_norm(X, None, torch.zeros(6), feature_axis=-1),
-        TypeError,
-        "bias must come from the same library as x; got torch.Tensor",
-    ),
-    "torch's second argument": (
-        lambda: norms.layer_norm(X, (6,)),
-        TypeError,
-        r"weight must be an array.*got tuple.*normalized_shape=\(6,\)",
-    ),
-    "torch's second argument, a number": (
-        lambda: norms.rms_norm(X, 6),
-        TypeError,
-        "weight must be an array.*got int.*normalized_shape=6",
-    ),
-    "torch's order, layer_norm": (
-        lambda: norms.layer_norm(X, (6,), W, B),
-        TypeError,
-        r"layer_norm takes x, weight, bias by position and the rest by name; got \(numpy.ndarray, "
-        r"tuple, numpy.ndarray, numpy.ndarray\).*torch's order, layer_norm\(x, normalized_shape, "
-        r"weight, bias, eps\), write layer_norm\(x, weight, bias, normalized_shape=\(8,\)",
-    ),
-    "torch's order, rms_norm": (
-        lambda: norms.rms_norm(X, (6,), W, 1e-6),
-        TypeError,
-        r"rms_norm takes x, weight, bias by position.*write rms_norm\(x, weight, normalized_shape",
-    ),
-    "torch's order, group_norm": (
-        lambda: norms.group_norm(X, 1, W, B),
-        TypeError,
-        r"group_norm takes x, weight, bias by position.*got \(numpy.ndarray, int, numpy.ndarray, "
-        r"numpy.ndarray\).*write group_norm\(x, weight, bias, num_groups=2",
-    ),
-    "torch's order, group_norm without parameters": (
-        lambda: norms.group_norm(X, 1),
-        TypeError,
-        r"got \(numpy.ndarray, int\).*write group_norm\(x, weight, bias, num_groups=2",
-    ),
-    "torch's order, batch_norm with training": (
-        lambda: norms.batch_norm(X, MEAN, VARIANCE, W, B, True),
-        TypeError,
-        r"batch_norm takes x, weight, bias, running_mean, running_var by position.*training=True",
-    ),
-    "torch's order, instance_norm with use_input_stats": (
-        lambda: norms.instance_norm(X, MEAN, VARIANCE, W, B, True),
-        TypeError,
-        r"instance_norm takes x, weight, bias, running_mean, running_var by pos.*training=True",
-    ),
-    "torch's order, in NumPy": (
-        lambda: norms.batch_norm(X, MEAN, VARIANCE, W, B - 0.1, training=False, feature_axis=-1),
-        ValueError,
-        r"running_var must not be negative.*got -0.1.*\(x, running_mean, running_var, weight",
-    ),
-    "torch's order, of a layer": (
-        lambda: norms.batch_norm(
-            T.mT.float(),
-            *[getattr(nn.BatchNorm1d(6), n) for n in ("running_mean", "running_var")],
-            *[getattr(nn.BatchNorm1d(6), n) for n in ("weight", "bias")],
-        ),
-        ValueError,
-        "must be averages, not parameters.*Pass them by name",
-    ),
-    "torch's order, InstanceNorm": (
-        lambda: norms.instance_norm(X, MEAN, VARIANCE, W, B - 1, feature_axis=-1),
-        ValueError,
-        "running_var must not be negative",
-    ),
-    "the cache of power_norm": (
-        lambda: norms.power_norm_v_backward(X, FORWARD["power_norm"][0](X)[1]),
-        ValueError,
-        "got one of power_norm, whose gradient also needs ν",
-    ),
-    "a momentum above one": (
-        lambda: norms.batch_norm(X, None, None, MEAN, VARIANCE, momentum=1.5, feature_axis=-1),
-        ValueError,
-        r"momentum must lie in \[0, 1\].*got 1.5.*Keras and Flax write as 0.9",
-    ),
-    "a momentum above one, in a layer": (
-        lambda: layers.BatchNorm(6, momentum=1.5),
-        ValueError,
-        "momentum must lie in",
-    ),
-    "a momentum below zero, in a layer": (
-        lambda: layers.InstanceNorm(6, momentum=-0.1),
-        ValueError,
-        "momentum must lie in",
-    ),
-    "NumPy x to LayerNorm": (
-        lambda: layers.LayerNorm(6)(X),
-        TypeError,
-        r"x must be a torch tensor; got numpy.ndarray.*torch.as_tensor.*normtutor.norms",
-    ),
-    "weight_norm twice": (
-        lambda: layers.weight_norm(layers.weight_norm(nn.Linear(3, 3))),
-        ValueError,
-        "computed already, by WeightNorm.*remove_parametrizations",
-    ),
-    "weight_norm after spectral_norm": (
-        lambda: layers.weight_norm(nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3))),
-        ValueError,
-        "computed already, by SpectralNorm",
-    ),
-}
+]
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_a_mistake_is_named_with_its_fix(name):
-    call, error, says = CALLS[name]
+@pytest.mark.parametrize(
+    "call, says, error",
+    [(*row, ValueError) for row in VALUE_ERRORS] + [(*row, TypeError) for row in TYPE_ERRORS],
+)
+def test_a_mistake_is_named_with_its_fix(call, says, error):
     with pytest.raises(error, match=re.compile(says, re.S)):
         call()
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: layers.BatchNorm(5),
-        lambda: layers.InstanceNorm(5),
-        lambda: layers.GroupNorm(1, 5),
-        lambda: layers.RMSNorm(6),
-        lambda: layers.PartialRMSNorm(6, 0.5),
-        lambda: layers.DynamicTanh(6),
-        lambda: layers.PowerNorm(6),
-        lambda: layers.ScaleNorm(6),
-        lambda: layers.LayerNorm(6),
-        lambda: partial(layers.FiLM(6, 2), condition=CONDITION),
-        lambda: partial(layers.AdaptiveLayerNorm(6, 2), condition=CONDITION),
-        lambda: partial(layers.AdaptiveLayerNormZero(nn.Tanh(), 6, 2), condition=CONDITION),
-    ],
-)
-def test_a_layer_refuses_what_is_no_tensor(make):
+@pytest.mark.parametrize("name", LAYERS | CONDITIONAL)
+def test_a_layer_refuses_what_is_no_tensor(name):
+    condition = [torch.zeros(3, 2)] if name in CONDITIONAL else []
     for wrong in (X, X.tolist(), None):
         with pytest.raises(TypeError, match=r"x must be a torch tensor; got .*torch\.as_tensor"):
-            make()(wrong)
+            (LAYERS | CONDITIONAL)[name]()(wrong, *condition)
+
+
+@pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm", "ScaleNorm"])
+def test_a_layer_with_a_parameter_of_a_wrong_shape_says_which(name):
+    layer, parameter = LAYERS[name](), "g" if name == "ScaleNorm" else "weight"
+    for wrong in (1, 3):  # of which one would broadcast
+        setattr(layer, parameter, nn.Parameter(torch.ones(wrong, wrong)))
+        with pytest.raises(ValueError, match=rf"^{parameter} must have .*got \({wrong}, {wrong}\)"):
+            layer(torch.randn(3, 5, 4))
 
 
 def test_right_calls_are_not_refused():
-    """Statistics may hold zeros, and parameters may be frozen."""
-    norms.batch_norm(X, W, B, MEAN, np.zeros(6), training=False, feature_axis=-1)
-    theirs = nn.BatchNorm1d(6).requires_grad_(False)
-    norms.batch_norm(
-        T.mT.float(), theirs.weight, theirs.bias, theirs.running_mean, theirs.running_var
-    )
-    norms.batch_norm(X, None, None, MEAN, VARIANCE, momentum=1.0, feature_axis=-1)
+    """Statistics may hold zeros or need a gradient, and parameters may be frozen."""
+    norms.batch_norm(X, W, B, B, np.zeros(6), training=False, **LAST)
+    theirs = nn.BatchNorm1d(5).requires_grad_(False)
+    averages = (theirs.running_mean, theirs.running_var)
+    norms.batch_norm(T.float(), theirs.weight, theirs.bias, *averages, momentum=1.0)
     layers.BatchNorm(3, momentum=None)
     statistics = torch.ones(6, dtype=torch.float64, requires_grad=True)
-    norms.batch_norm(T, None, None, statistics, statistics, training=False, feature_axis=-1)
+    norms.batch_norm(T, None, None, statistics, statistics, training=False, **LAST)

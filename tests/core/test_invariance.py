@@ -108,14 +108,6 @@ def test_the_rule_predicts_what_the_audit_of_a_row_finds(name):
     assert found == "".join("y" if rule(row, t) else "n" for t in TRANSFORMATIONS.values())
 
 
-def test_the_linear_map_of_weight_norm_divides_each_row_by_its_length():
-    rng = np.random.default_rng(0)
-    x, weight, bias = rng.normal(size=(2, 3, 4)), rng.normal(size=(5, 4)), rng.normal(size=5)
-    unit = weight / np.linalg.norm(weight, axis=1, keepdims=True)
-    np.testing.assert_allclose(invariance.weight_normalized(x, weight, bias), x @ unit.T + bias)
-    np.testing.assert_allclose(invariance.weight_normalized(x, weight, None), x @ unit.T)
-
-
 # --- each theorem, on shapes and values that hypothesis chooses -----------------------------------
 
 INVARIANT = [
@@ -164,24 +156,14 @@ def test_every_no_comes_with_whole_numbers_that_anyone_can_recompute(table):
                 assert cell.counterexample is None
                 continue
             before, after, y_before, y_after, place = cell.counterexample
-            for setup in (before, after):
-                assert np.array_equal(setup.x, np.round(setup.x))
-                assert np.array_equal(setup.weight, np.round(setup.weight))
+            assert before.x.shape == (2, 3, 2) and before.weight.shape == (4, 2)
+            for part in (before.x, before.weight, after.x, after.weight):
+                assert np.array_equal(part, np.round(part)) and abs(part).max() <= 9
             recomputed = outputs(NORMS[name], before, after)
             np.testing.assert_array_equal(recomputed, (y_before, y_after))
             moved = abs(y_after - y_before)
             assert moved.max() > 0.1, (name, transformation)
             assert moved[place] == pytest.approx(moved.max()), (name, transformation)
-
-
-@pytest.mark.parametrize("positions", [None, 1])
-@pytest.mark.parametrize("bias", [True, False])
-def test_a_counterexample_is_small(positions, bias):
-    for cell in audit(np.tanh, bias=bias, positions=positions, draws=2).values():
-        before = cell.counterexample.before
-        assert before.x.shape == (2, positions or 3, 2) and before.weight.shape == (4, 2)
-        assert (before.bias is None) != bias
-        assert all(abs(part).max() <= 3 for part in before if part is not None)
 
 
 @pytest.mark.parametrize("name", NORMS)
@@ -236,21 +218,15 @@ def test_factors_keep_away_from_one_and_units_differ(sign):
     sizes = np.array([sign * dice.factor() for _ in range(400)])
     assert 0.25 <= sizes.min() < 0.26 and 3.9 < sizes.max() <= 4
     assert not ((0.5 < sizes) & (sizes < 2)).any() and 0.4 < (sizes < 1).mean() < 0.6
-    of_units = np.stack([dice.factors(4) for _ in range(400)])
-    assert ((of_units < 0).sum(axis=1) == (0 if sign == 1 else 2)).all()
+    assert (dice.factors(4) < 0).sum() == (0 if sign == 1 else 2)
     whole = Dice(np.random.default_rng(0), sign, whole=True)
-    assert {sign * whole.factor() for _ in range(400)} == {2.0, 3.0}
     assert sorted(abs(whole.factors(4))) == [1, 1, 2, 3]
 
 
 def test_shifts_are_as_large_as_what_they_are_added_to():
-    like = np.full((7, 3), -50.0)
+    like = np.full((7, 3), -5000, np.float16)  # its squares overflow
     shift = Dice(np.random.default_rng(0)).shift(4000, like)
-    assert abs(shift.std() / 50 - 1) < 0.05 and abs(shift.mean()) < 3
-    large = like.astype(np.float16) * 100  # squares would overflow
-    assert Dice(np.random.default_rng(0)).shift(9, large).std() > 1000
-    whole = Dice(np.random.default_rng(0), whole=True).shift(400, like)
-    assert set(whole) == {-3, -2, -1, 0, 1, 2, 3}
+    assert abs(shift.std() / 5000 - 1) < 0.05 and abs(shift.mean()) < 300
 
 
 def test_a_seed_draws_what_it_always_drew():
@@ -261,43 +237,24 @@ def test_a_seed_draws_what_it_always_drew():
     np.testing.assert_allclose([part.sum() for part in setup], sums, rtol=1e-9)
 
 
-@given(seed=seeds, bias=st.booleans(), positions=st.sampled_from([None, 1, 4]))
-def test_a_draw_has_the_shapes_it_promises(seed, bias, positions):
-    x, weight, shift = draw(np.random.default_rng(seed), np.float32, bias=bias, positions=positions)
-    assert 2 <= x.shape[0] <= 5 and 2 <= x.shape[2] <= 5
-    assert x.shape[1] == positions or (positions is None and 3 <= x.shape[1] <= 6)
-    assert weight.shape[0] in (4, 8, 12)
-    assert (shift is None) != bias
-    z = linear(x, weight, shift)
-    assert z.shape == (*x.shape[:2], weight.shape[0])
-    assert z.dtype == x.dtype == weight.dtype == np.float32
-
-
 def test_what_is_frozen_comes_from_the_data_before():
     z = 3 + np.random.default_rng(0).standard_normal((4, 5, 6))
     for name in ("BatchNorm, eval", "PowerNorm, frozen", "PowerNorm, settled", "PowerNorm, scaled"):
         y = NORMS[name].norm(z)(z)
         np.testing.assert_allclose(np.square(y).mean((0, 1)), 1, rtol=1e-9)
         assert (abs(y.mean((0, 1))).max() < 1e-9) == (name == "BatchNorm, eval")
-    # PowerNorm with a running statistic follows the new data; what is frozen does not.
-    for name, follows in (("PowerNorm, settled", True), ("PowerNorm, frozen", False)):
-        found = NORMS[name].norm(z)(2 * z)
-        np.testing.assert_allclose(np.square(found).mean((0, 1)), 1 if follows else 4, rtol=1e-9)
 
 
 # --- what an audit gives --------------------------------------------------------------------------
 
 
 def test_a_cell_keeps_the_largest_change_of_each_dtype():
-    fewer, more = (audit(np.tanh, draws=draws)["data set rescaled"] for draws in (2, 6))
-    for cell in (fewer, more):
-        assert list(cell.by_dtype) == ["float64", "float32", "float16"]
-        assert cell.change == cell.by_dtype["float64"]
-        assert cell.excess > 1e9
-    assert more.change >= fewer.change > 0.01
+    cell = audit(np.tanh, draws=2)["data set rescaled"]
+    assert list(cell.by_dtype) == ["float64", "float32", "float16"]
+    assert cell.change == cell.by_dtype["float64"] > 0.01
+    assert cell.excess > 1e9
+    assert audit(np.tanh, draws=6)["data set rescaled"].change >= cell.change
     assert {cell.excess for cell in audit(np.ones_like, draws=1).values()} == {0.0}
-    low = audit(np.tanh, draws=2, dtypes=[np.float16, np.float64])["data set rescaled"]
-    assert low.change == low.by_dtype["float16"]
 
 
 def test_tables_and_counterexamples_are_printed_as_they_always_were():
@@ -378,6 +335,11 @@ def test_a_norm_of_ones_own_has_its_row(name):
 
 def test_without_positions_group_norm_is_layer_norm_within_groups():
     assert letters(audit(NORMS["GroupNorm"].norm, positions=1)) == TYPED["LayerNorm"]
+
+
+def test_a_norm_of_weights_comes_with_a_linear_map_of_its_own():
+    row = audit(lambda z: z, linear=invariance.weight_normalized)
+    assert letters(row) == TYPED["WeightNorm"]
 
 
 def test_an_input_shift_is_a_transformation_of_ones_own():

@@ -10,14 +10,22 @@ from typing import Any
 import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
-from layer_checks import LAYOUTS, assert_equal, assert_same, randn, random_mask, randomize, results
+from layer_checks import (
+    Conditioned,
+    assert_equal,
+    assert_same,
+    randn,
+    random_mask,
+    randomize,
+    results,
+)
 from normtutor_studies import benchmark
 from torch import Tensor, nn
-from torch.func import functional_call, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from torch.func import functional_call, grad, hessian, jacrev, jvp, vjp, vmap
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from normtutor import layers, norms
+from normtutor import layers
 from normtutor.layers import by_hand
 
 # Each takes x of shape (3, 6, 4); its statistics are of x alone, and no buffer is moved.
@@ -29,7 +37,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "RMSNorm": lambda: layers.RMSNorm(4, eps=1e-3),
     "RMSNorm, as in Gemma": lambda: layers.RMSNorm(4, add_unit_offset=True),
     "ScaleNorm": lambda: layers.ScaleNorm(4),
-    "AdaLN": lambda: _Conditioned(layers.AdaptiveLayerNorm(4, 2)),
+    "AdaLN": lambda: Conditioned(layers.AdaptiveLayerNorm(4, 2)),
     "GroupNorm": lambda: layers.GroupNorm(2, 6),
     "GroupNorm, features last": lambda: layers.GroupNorm(2, 4, feature_axis=-1),
     "InstanceNorm": lambda: layers.InstanceNorm(6, affine=True),
@@ -40,17 +48,15 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
 }
 EVERY = pytest.mark.parametrize("name", LAYERS)
 PARTS = pytest.mark.parametrize("part", [by_hand.PART, 10], ids=["one part", "many parts"])
-
-
-class _Conditioned(nn.Module):
-    """A conditional layer with a condition of its own, one for all examples."""
-
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x, torch.ones(x.shape[0], 2, dtype=x.dtype))
+# Ways to lay numbers out in memory.
+LAYOUTS: list[Callable[[Tensor], Tensor]] = [
+    lambda x: x,
+    lambda x: x.mT.contiguous().mT,
+    lambda x: x.movedim(1, -1).contiguous().movedim(-1, 1),
+    lambda x: torch.stack([x, -x], dim=-1)[..., 0],  # every second of a larger array
+    lambda x: nn.functional.pad(x, (3, 2), value=7.0)[..., 3:-2],  # within a larger array
+    lambda x: x[:1].expand(x.shape),
+]
 
 
 def build(name: str, dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -86,14 +92,12 @@ def calls(monkeypatch):
 def test_it_is_the_formula_with_all_its_derivatives(name, part, formula, calls, monkeypatch):
     monkeypatch.setattr(by_hand, "PART", part)
     layer = build(name)
-    for layout in LAYOUTS.values():
+    for layout in LAYOUTS:
         x = layout(randn(3, 6, 4))
         calls.clear()
         found = results(layer, x)
         assert calls
-        calls.clear()
         assert_same(found, formula(lambda x=x: results(layer, x)))
-        assert not calls
 
 
 @pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm", "AdaLN"])
@@ -109,17 +113,15 @@ def test_forward_it_is_the_formula_in_every_bit(name, formula):
 @EVERY
 def test_half_precision_is_as_good_as_the_formulas(name, wide, dtype, part, formula, monkeypatch):
     monkeypatch.setattr(by_hand, "PART", part)
-    x, c = randn(3, 6, 4).to(dtype), randn(3, 6, 4, seed=1)
+    x, c = randn(3, 6, 4).to(dtype), randn(3, 6, 4, seed=1).to(dtype)
     layer = build(name, torch.float32 if wide and name != "AdaLN" else dtype)
-    found, expected = (
-        run(partial(results, layer, x, second=False, cotangent=c.to(dtype)))
-        for run in (lambda work: work(), formula)
-    )
+    measure = partial(results, layer, x, second=False, cotangent=c)
+    found, expected = measure(), formula(measure)
     for key, value in expected.items():
         assert found[key].dtype == value.dtype, key
-        tolerance = 3 * torch.finfo(value.dtype if value.dtype == dtype else torch.float32).eps
-        scale = float(value.double().abs().max())
-        assert float((found[key].double() - value.double()).abs().max()) <= 3 * tolerance * scale
+        unit = torch.finfo(value.dtype if value.dtype == dtype else torch.float32).eps
+        limit = 9 * unit * value.double().abs().max()
+        assert (found[key].double() - value.double()).abs().max() <= limit, key
 
 
 def test_g_of_scale_norm_is_divided_before_it_is_rounded_to_half_precision():
@@ -135,13 +137,16 @@ def ways(layer: nn.Module, x: Tensor) -> dict[str, Callable[[], Any]]:
     given = {n: p.detach() for n, p in layer.named_parameters()}
     tangents = {n: randn(*p.shape, seed=6) for n, p in given.items()}
     stacked = {n: torch.stack([p, 2 * p]) for n, p in given.items()}
-    lots = (v, 2 * v, v + 1)
+    cotangents = torch.stack([v, 2 * v, v + 1])
 
     def f(given: dict[str, Tensor], x: Tensor) -> Tensor:
         return functional_call(layer, given, (x,))
 
     def loss(given: dict[str, Tensor], x: Tensor) -> Tensor:
         return f(given, x).sin().sum()
+
+    def push(given: dict[str, Tensor], x: Tensor) -> Tensor:
+        return jvp(f, (given, x), (tangents, v))[1]
 
     def leaves() -> tuple[dict[str, Tensor], Tensor]:
         return {n: p.clone().requires_grad_() for n, p in given.items()}, x.clone().requires_grad_()
@@ -150,17 +155,14 @@ def ways(layer: nn.Module, x: Tensor) -> dict[str, Callable[[], Any]]:
         parameters, leaf = leaves()
         y, sources = f(parameters, leaf), [leaf, *parameters.values()]
         if batched:
-            return torch.autograd.grad(y, sources, torch.stack(lots), is_grads_batched=True)
-        one = partial(torch.autograd.grad, y, sources, retain_graph=True)
-        return vmap(one)(torch.stack(lots))
+            return torch.autograd.grad(y, sources, cotangents, is_grads_batched=True)
+        return vmap(partial(torch.autograd.grad, y, sources, retain_graph=True))(cotangents)
 
-    def dual(*, reverse: bool) -> Any:
+    def dual() -> Any:
         with forward_ad.dual_level():
-            leaf = forward_ad.make_dual(x.clone().requires_grad_(reverse), v)
+            leaf = forward_ad.make_dual(x.clone().requires_grad_(), v)
             y = f({n: forward_ad.make_dual(p, tangents[n]) for n, p in given.items()}, leaf)
-            if reverse:
-                y = torch.autograd.grad(y.sin().sum(), leaf)[0]
-            return forward_ad.unpack_dual(y).tangent
+            return forward_ad.unpack_dual(torch.autograd.grad(y.sin().sum(), leaf)[0]).tangent
 
     def dual_cotangent() -> Any:
         parameters, leaf = leaves()
@@ -170,17 +172,12 @@ def ways(layer: nn.Module, x: Tensor) -> dict[str, Callable[[], Any]]:
             return forward_ad.unpack_dual(grads[0]).tangent
 
     both = grad(loss, argnums=(0, 1))
-    push = lambda given, x: jvp(f, (given, x), (tangents, v))[1]  # noqa: E731
     return {
         "jvp": lambda: push(given, x),
-        "jvp of jvp": lambda: jvp(push, (given, x), (tangents, v))[1],
         "jvp of grad": lambda: jvp(both, (given, x), (tangents, v))[1],
         "grad of jvp": lambda: grad(lambda g, x: push(g, x).sin().sum(), (0, 1))(given, x),
         "grad of grad": lambda: grad(lambda x: both(given, x)[1].sin().sum())(x),
-        "vjp": lambda: vjp(f, given, x)[1](v),
         "vjp without gradients": lambda: torch.no_grad()(vjp(f, given, x)[1])(v),
-        "jacfwd": lambda: jacfwd(f, 1)(given, x),
-        "jacrev": lambda: jacrev(f, 1)(given, x),
         "hessian": lambda: hessian(loss, 1)(given, x),
         "vmap": lambda: vmap(partial(f, given), 1, 1)(xs.movedim(0, 1)),
         "vmap of jvp": lambda: vmap(partial(push, given))(xs),
@@ -192,8 +189,7 @@ def ways(layer: nn.Module, x: Tensor) -> dict[str, Callable[[], Any]]:
         "vmap over parameters": lambda: vmap(both, (0, None))(stacked, x),
         "gradients of a batch": partial(each_gradient, batched=True),
         "vmap of a gradient": partial(each_gradient, batched=False),
-        "dual numbers": partial(dual, reverse=False),
-        "dual numbers, then backward": partial(dual, reverse=True),
+        "dual numbers, then backward": dual,
         "a cotangent of dual numbers": dual_cotangent,
         "functionalize": lambda: torch.func.functionalize(partial(f, given))(x),
     }
@@ -206,10 +202,10 @@ def ways(layer: nn.Module, x: Tensor) -> dict[str, Callable[[], Any]]:
 def test_every_transform_gives_what_it_gives_of_the_formula(name, part, formula, monkeypatch):
     monkeypatch.setattr(by_hand, "PART", part)
     layer, x = build(name), randn(2, 6, 4)
-    if name.startswith("LayerNorm, no affine"):
+    if name == "LayerNorm, no affine":  # something must have a parameter
         layer = nn.Sequential(layer, nn.Linear(4, 4).double())
     for way, work in ways(layer, x).items():
-        found, expected = (_pytree.tree_leaves(run(work)) for run in (lambda w: w(), formula))
+        found, expected = (_pytree.tree_leaves(result) for result in (work(), formula(work)))
         for ours, theirs in zip(found, expected, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9, msg=way)
 
@@ -243,22 +239,11 @@ def test_it_keeps_x_and_one_number_for_each_statistic(name):
     assert sum(t.numel() for t in others) < x.numel()
 
 
-LARGE = {
-    "BatchNorm": (lambda: layers.BatchNorm(64), (16, 64, 1024)),
-    "BatchNorm, features last": (lambda: layers.BatchNorm(64, feature_axis=-1), (16, 1024, 64)),
-    "InstanceNorm": (lambda: layers.InstanceNorm(64, affine=True), (16, 64, 1024)),
-    "GroupNorm": (lambda: layers.GroupNorm(8, 64), (16, 64, 1024)),
-    "LayerNorm": (lambda: layers.LayerNorm(64), (16, 1024, 64)),
-    "RMSNorm": (lambda: layers.RMSNorm(64), (16, 1024, 64)),
-    "PowerNorm-V": (lambda: layers.PowerNorm(64, variant="pn-v"), (16, 1024, 64)),
-}
-
-
-@pytest.mark.parametrize("name", LARGE)
-def test_a_step_holds_at_most_three_times_the_memory_of_x(name):
-    make, shape = LARGE[name]
-    x = torch.randn(shape)
-    runner = benchmark.Runner(make(), x, torch.randn(shape), compiled=False)
+@pytest.mark.parametrize(
+    "layer", [layers.BatchNorm(64), layers.GroupNorm(8, 64), layers.LayerNorm(1024)], ids=str
+)
+def test_a_step_holds_at_most_three_times_the_memory_of_x(layer):
+    runner = benchmark.Runner(layer, *torch.randn(2, 16, 64, 1024), compiled=False)
     runner.step()
     assert runner.memory() < 3.01
 
@@ -286,25 +271,6 @@ def test_the_formula_is_for_what_is_not_plain(calls):
     torch.compile(layer, backend="eager", fullgraph=True)(x)
     layer.eval()(x)
     assert len(calls) == 1
-    wrong = layers.LayerNorm(4)
-    wrong.weight = nn.Parameter(torch.ones(1))  # which would broadcast
-    with pytest.raises(ValueError, match=r"weight must have shape \(4,\).*got \(1,\)"):
-        wrong(x)
-    assert len(calls) == 1
-
-
-def test_parts_lie_one_after_the_other_in_memory_where_they_can():
-    x = torch.randn(4, 6, 8)
-    cut = partial(by_hand._parts, x)
-    by_hand_part = by_hand.PART
-    try:
-        by_hand.PART = 16
-        assert [p.shape for (p,) in cut((-1,), x)] == [(2, 8)] * 12
-        assert [p.shape for (p,) in cut((-2, -1), x)] == [(1, 6, 8)] * 4
-        assert [p.shape for (p,) in cut((-3, -1), x)] == [(4, 1, 8)] * 6
-        assert [p.shape for (p,) in cut((-3, -2), x)] == [(4, 6, 8)]  # neighbours stay together
-    finally:
-        by_hand.PART = by_hand_part
 
 
 def test_numbers_whose_squares_overflow_give_0_and_no_gradient():
@@ -323,6 +289,9 @@ def test_numbers_whose_squares_overflow_give_0_and_no_gradient():
         torch.testing.assert_close(exact[1], layer(x.double())[1], rtol=1e-3, atol=1e-3)
 
 
+# --- torch's own kernels --------------------------------------------------------------------------
+
+
 @pytest.fixture
 def fused():
     layers.set_fused(True)
@@ -330,17 +299,12 @@ def fused():
     layers.set_fused(False)
 
 
-FUSED = {
-    "LayerNorm": (layers.LayerNorm, nn.LayerNorm, (4,)),
-    "RMSNorm": (layers.RMSNorm, nn.RMSNorm, (4,)),
-    "GroupNorm": (layers.GroupNorm, nn.GroupNorm, (2, 6)),
-}
+FUSED = {"LayerNorm": (4,), "RMSNorm": (4,), "GroupNorm": (2, 6)}
 
 
 @pytest.mark.parametrize("name", FUSED)
 def test_with_torchs_kernel_the_output_is_torchs_in_every_bit(name, fused, calls):
-    kind, torchs, arguments = FUSED[name]
-    layer, theirs = kind(*arguments), torchs(*arguments)
+    layer, theirs = getattr(layers, name)(*FUSED[name]), getattr(nn, name)(*FUSED[name])
     randomize(layer)
     theirs.load_state_dict(layer.state_dict())
     x = randn(3, 6, 4).float()
@@ -368,27 +332,7 @@ def test_torchs_kernel_is_only_on_request(calls):
     assert calls
 
 
-# What was found from outside.
-
-
-@pytest.mark.parametrize("formula", [norms.layer_norm, norms.rms_norm], ids=lambda f: f.__name__)
-def test_a_wrong_weight_is_blamed_itself_not_an_argument_that_nobody_passed(formula):
-    x = randn(3, 5, 4)
-    for shape in ((3,), (), (5, 3)):
-        with pytest.raises(ValueError) as error:
-            formula(x, torch.ones(shape, dtype=x.dtype))
-        assert str(error.value).startswith("weight must have the shape of the trailing axes of x")
-    with pytest.raises(ValueError, match=r"normalized_shape=\(3,\) must equal"):
-        formula(x, normalized_shape=3)
-
-
-@pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm", "ScaleNorm"])
-def test_a_layer_with_a_parameter_of_a_wrong_shape_says_which(name):
-    layer = build(name)
-    parameter = "g" if name == "ScaleNorm" else "weight"
-    setattr(layer, parameter, nn.Parameter(torch.ones(3, dtype=torch.float64)))
-    with pytest.raises(ValueError, match=rf"^{parameter} must have shape .*got \(3,\)"):
-        layer(randn(3, 6, 4))
+# --- what takes layers apart or puts others in their place ----------------------------------------
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
@@ -416,9 +360,8 @@ def test_a_training_layer_is_exported_for_batches_of_any_size(make, strict):
     for batch in (3, 7):
         x = torch.randn(batch, 6, 4)
         torch.testing.assert_close(exported(x), layer(x))
-    buffers = dict(layer.named_buffers())
-    for name, value in exported.named_buffers():
-        torch.testing.assert_close(value, buffers[name])
+    for name, buffer in exported.named_buffers():
+        torch.testing.assert_close(buffer, layer.get_buffer(name))
 
 
 @pytest.mark.parametrize(
@@ -437,9 +380,6 @@ def test_a_fuser_of_fx_does_not_leave_our_batch_norm_without_a_word(where, fuse)
         fused = fuse(model)
     torch.testing.assert_close(fused(x), model(x))
     torch.fx.symbolic_trace(model)  # no word where nobody fuses
-    torchs = nn.BatchNorm1d(6).eval()
-    torchs.load_state_dict(model[1].state_dict())
-    assert len(list(fuse(nn.Sequential(model[0], torchs)).children())) == 1
 
 
 def test_a_conversion_that_would_forget_the_feature_axis_raises():
@@ -447,9 +387,7 @@ def test_a_conversion_that_would_forget_the_feature_axis_raises():
     converted = convert(nn.Sequential(layers.BatchNorm(6)))
     assert isinstance(converted[0], nn.SyncBatchNorm)
     model = nn.Sequential(layers.BatchNorm(4, feature_axis=-1))
-    with pytest.raises(
-        ValueError, match="features on axis 1; got a BatchNorm with feature_axis=-1"
-    ):
+    with pytest.raises(ValueError, match=r"features on axis 1.*got .* with feature_axis=-1"):
         convert(model)
     assert list(model[0].named_children()) == []
 
@@ -483,14 +421,3 @@ def test_without_torch_the_error_says_what_to_install():
         "    print(error)"
     )
     assert 'pip install "normtutor[torch]"' in out
-
-
-def test_where_the_weight_starts():
-    """Literal values: the constructor itself calls reset_parameters."""
-    for offset, start in ((False, 1.0), (True, 0.0)):
-        layer = layers.RMSNorm(3, add_unit_offset=offset)
-        assert layer.weight.tolist() == [start] * 3
-        nn.init.constant_(layer.weight, 5.0)
-        layer.reset_parameters()
-        assert layer.weight.tolist() == [start] * 3
-    layers.RMSNorm(3, elementwise_affine=False, add_unit_offset=True).reset_parameters()

@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from layer_checks import assert_same, randn, randomize, results
+from layer_checks import ALL, CONDITIONAL, LAYERS, assert_same, buffers, randn, randomize, results
 from normtutor_studies.experiments import two_processes
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -17,17 +18,22 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import normtutor.layers.fusing  # noqa: F401  for test_fuse_modules
 from normtutor import layers
 
-
-@pytest.mark.parametrize("kind", [nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d])
-def test_batch_norm_is_an_instance_of_each_of_torchs(kind):
-    assert isinstance(layers.BatchNorm(4), kind)
-    assert not isinstance(layers.InstanceNorm(4), kind)
+EVERY = pytest.mark.parametrize("name", ALL)
 
 
-@pytest.mark.parametrize("kind", [nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d])
-def test_instance_norm_is_an_instance_of_each_of_torchs(kind):
-    assert isinstance(layers.InstanceNorm(4), kind)
-    assert not isinstance(layers.BatchNorm(4), kind)
+def test_no_layer_is_left_out():
+    tried = {type(make()).__name__ for make in (LAYERS | CONDITIONAL).values()}
+    assert tried == {n for n in layers.__all__ if n[0].isupper()}
+
+
+@pytest.mark.parametrize("dimensions", ["1d", "2d", "3d"])
+@pytest.mark.parametrize(
+    "ours, other", [("BatchNorm", "InstanceNorm"), ("InstanceNorm", "BatchNorm")]
+)
+def test_batch_and_instance_norm_are_instances_of_each_of_torchs(ours, other, dimensions):
+    layer = getattr(layers, ours)(4)
+    assert isinstance(layer, getattr(nn, ours + dimensions))
+    assert not isinstance(layer, getattr(nn, other + dimensions))
 
 
 FUSED = {
@@ -39,22 +45,19 @@ FUSED = {
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("activated", [False, True], ids=["no ReLU", "ReLU"])
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize(
+    "name, activated", [(n, a) for n in FUSED for a in (False, True) if not (n == "Linear" and a)]
+)
 def test_fuse_modules(name, activated):
     before, shape = FUSED[name]
-    if name == "Linear" and activated:
-        pytest.skip("torch folds no Linear, BatchNorm, ReLU")
     norm = layers.BatchNorm(8)
     randomize(norm)
     norm.running_mean.copy_(randn(8))
     model = nn.Sequential(before, norm, nn.ReLU()).eval()
     x = randn(*shape).float()
-    expected = model(x)
-    names = ["0", "1", "2"] if activated else ["0", "1"]
-    fused = torch.ao.quantization.fuse_modules(model, [names])
+    fused = torch.ao.quantization.fuse_modules(model, [["0", "1", "2"][: 2 + activated]])
     assert isinstance(fused[1], nn.Identity)
-    torch.testing.assert_close(fused(x), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(fused(x), model(x), rtol=1e-4, atol=1e-5)
     assert isinstance(model[1], layers.BatchNorm)
 
 
@@ -65,126 +68,34 @@ def test_fuse_modules_refuses_features_that_are_elsewhere():
         torch.ao.quantization.fuse_modules(model, [["0", "1"]])
 
 
-LAYERS = {
-    "BatchNorm": lambda **k: layers.BatchNorm(5, **k),
-    "InstanceNorm": lambda **k: layers.InstanceNorm(5, affine=True, **k),
-    "GroupNorm": lambda **k: layers.GroupNorm(1, 5, **k),
-    "LayerNorm": lambda **k: layers.LayerNorm(4, **k),
-    "LayerNorm over channels": lambda **k: layers.LayerNorm(5, feature_axis=1, **k),
-    "RMSNorm": lambda **k: layers.RMSNorm(4, **k),
-    "RMSNorm, as in Gemma": lambda **k: layers.RMSNorm(4, add_unit_offset=True, **k),
-    "PartialRMSNorm": lambda **k: layers.PartialRMSNorm(4, 0.5, **k),
-    "ScaleNorm": lambda **k: layers.ScaleNorm(4, **k),
-    "DynamicTanh": lambda **k: layers.DynamicTanh(4, **k),
-    "PowerNorm": lambda **k: layers.PowerNorm(4, **k),
-    "PowerNorm-V": lambda **k: layers.PowerNorm(4, variant="pn-v", **k),
-    "PowerNorm, authors' code": lambda **k: layers.PowerNorm(4, variant="authors-code", **k),
-}
-EVERY = pytest.mark.parametrize("name", LAYERS)
-
-
-class Conditioned(nn.Module):
-    """A conditional layer, called with a condition of its own, so that x is all that it takes."""
-
-    def __init__(self, layer: nn.Module, dtype: torch.dtype = torch.float32) -> None:
-        super().__init__()
-        self.layer, self.condition = layer, randn(3, 2, seed=7).to(dtype)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x, self.condition)
-
-
-CONDITIONAL = {
-    "FiLM": lambda **k: layers.FiLM(4, 2, **k),
-    "AdaLN": lambda **k: layers.AdaptiveLayerNorm(4, 2, **k),
-    "AdaLN-Zero": lambda **k: layers.AdaptiveLayerNormZero(nn.Tanh(), 4, 2, **k),
-}
-
-
-def test_no_layer_is_left_out():
-    tried = {type(make()).__name__ for make in (LAYERS | CONDITIONAL).values()}
-    assert tried == {n for n in layers.__all__ if n[0].isupper()}
-
-
-@pytest.mark.parametrize("name", CONDITIONAL)
-def test_device_and_dtype_of_the_conditional_layers(name):
-    layer = CONDITIONAL[name](device="meta", dtype=torch.float64)
-    assert {(p.device.type, p.dtype) for p in layer.parameters()} == {("meta", torch.float64)}
-    real = layer.to_empty(device="cpu")
-    real.reset_parameters()
-    fresh = CONDITIONAL[name](dtype=torch.float64)
-    assert list(real.state_dict()) == list(fresh.state_dict())
-    x = randn(3, 5, 4)
-    found, expected = (Conditioned(m, torch.float64)(x) for m in (real, fresh))
-    assert found.equal(expected)
-
-
-@pytest.mark.parametrize("name", CONDITIONAL)
-def test_fx_export_and_vmap_of_the_conditional_layers(name):
-    layer = CONDITIONAL[name]()
-    randomize(layer)
-    model, x = Conditioned(layer).eval(), randn(3, 5, 4).float()
-    traced = torch.fx.symbolic_trace(model)
-    assert [n.target for n in traced.graph.nodes if n.op == "call_module"] == ["layer"]
-    torch.testing.assert_close(traced(x), model(x), rtol=0, atol=0)
-    exported = torch.export.export(model, (x,)).module()
-    torch.testing.assert_close(exported(x), model(x))
-    several = torch.stack([x, 2 * x])
-    each = torch.func.vmap(model)(several)
-    torch.testing.assert_close(each, torch.stack([model(x) for x in several]))
-
-
-@EVERY
-def test_vmap_of_every_layer_in_evaluation(name):
-    """And the gradient of each member by itself."""
-    layer = LAYERS[name]().double()
-    randomize(layer)
-    results(layer, randn(3, 5, 4, seed=3), second=False)
-    layer.eval()
-    several = torch.stack([randn(3, 5, 4, seed=s) for s in (1, 2)])
-
-    def loss(x: Tensor) -> Tensor:
-        return layer(x).pow(3).sum()
-
-    torch.testing.assert_close(
-        torch.func.vmap(layer)(several), torch.stack([layer(x) for x in several])
-    )
-    torch.testing.assert_close(
-        torch.func.vmap(torch.func.grad(loss))(several),
-        torch.stack([torch.func.grad(loss)(x) for x in several]),
-    )
-
-
 @EVERY
 def test_device_and_dtype_are_arguments_of_every_constructor(name):
-    layer = LAYERS[name](device="meta", dtype=torch.float64)
+    layer = ALL[name](device="meta", dtype=torch.float64)
+    assert layer(torch.empty(3, 5, 4, device="meta", dtype=torch.float64)).device.type == "meta"
     for key, value in layer.state_dict().items():
         assert value.device.type == "meta", key
         whole = key.endswith("num_batches_tracked")
         assert value.dtype == (torch.int64 if whole else torch.float64), key
     real = layer.to_empty(device="cpu")
     real.reset_parameters()
-    fresh = LAYERS[name](dtype=torch.float64)
+    fresh = ALL[name](dtype=torch.float64)
     torch.testing.assert_close(dict(real.state_dict()), dict(fresh.state_dict()))
-    assert_same(
-        results(real, randn(3, 5, 4), second=False), results(fresh, randn(3, 5, 4), second=False)
-    )
+    assert_same(*(results(m, randn(3, 5, 4), second=False) for m in (real, fresh)))
 
 
 @EVERY
 def test_fx_records_a_layer_as_one_node(name):
-    layer = LAYERS[name]().double()
+    layer = ALL[name]().double()
     randomize(layer)
     model = nn.Sequential(nn.Identity(), layer, nn.Tanh())
     traced = torch.fx.symbolic_trace(model)
-    assert [n.target for n in traced.graph.nodes if n.op == "call_module"] == ["0", "1", "2"]
+    nodes = [n.target for n in traced.graph.nodes if n.op == "call_module"]
+    assert nodes == ["0", "1.layer" if name in CONDITIONAL else "1", "2"]
     twin = copy.deepcopy(model)
     for training in (True, True, False):
         x = randn(3, 5, 4)
         found = results(traced.train(training), x, second=False)
         assert_same(found, results(twin.train(training), x, second=False))
-    with pytest.raises((TypeError, ValueError)):
-        traced(torch.ones(3, 5, 4, dtype=torch.int64))
 
 
 def test_fx_records_a_mask():
@@ -196,10 +107,50 @@ def test_fx_records_a_mask():
         def forward(self, x: Tensor, mask: Tensor) -> Tensor:
             return self.norm(x * 2, mask=mask)
 
-    model = Masked().double().eval()
+    model = Masked().double()
     mask = torch.arange(5) < torch.tensor([[5], [3], [2]])
     traced = torch.fx.symbolic_trace(model)
     assert traced(randn(3, 5, 4), mask).equal(model(randn(3, 5, 4), mask))
+
+
+@EVERY
+def test_export(name):
+    layer = ALL[name]()
+    randomize(layer)
+    model = nn.Sequential(nn.Identity(), layer).eval()
+    x = randn(3, 5, 4).float()
+    exported = torch.export.export(model, (x,)).module()
+    torch.testing.assert_close(exported(x), model(x))
+
+
+@EVERY
+def test_vmap_of_every_layer_in_evaluation(name):
+    """And the gradient of each member by itself."""
+    layer = ALL[name]().double()
+    randomize(layer)
+    results(layer, randn(3, 5, 4, seed=3), second=False)
+    layer.eval()
+    several = torch.stack([randn(3, 5, 4, seed=s) for s in (1, 2)])
+    grad = torch.func.grad(lambda x: layer(x).pow(3).sum())
+    for function in (layer, grad):
+        expected = torch.stack([function(x) for x in several])
+        torch.testing.assert_close(torch.func.vmap(function)(several), expected)
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_an_ensemble_of_batch_norms_trains_under_vmap(momentum):
+    members = [layers.BatchNorm(5, momentum=momentum).double() for _ in range(3)]
+    parameters, stacked = torch.func.stack_module_state(members)
+    x = randn(3, 6, 5, 4)
+    base = copy.deepcopy(members[0])
+
+    def call(parameters: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(base, (parameters, buffers), (x,))
+
+    y = torch.func.vmap(call)(parameters, stacked, x)
+    for i, member in enumerate(members):
+        torch.testing.assert_close(y[i], member(x[i]))
+        assert_same({n: b[i] for n, b in stacked.items()}, dict(member.named_buffers()))
 
 
 UNDER_AUTOCAST = {
@@ -237,6 +188,9 @@ def test_autocast_gives_the_dtype_that_it_gives_to_torchs(name, kind, dtype):
         assert found[0] == torch.float32
 
 
+# --- running statistics, computed anew ------------------------------------------------------------
+
+
 def loader() -> list[Tensor]:
     return [1 + 2 * randn(4, 5, 4, seed=s) for s in range(3)]
 
@@ -245,8 +199,7 @@ def loader() -> list[Tensor]:
 def test_statistics_are_updated_in_one_pass_over_the_data(variant):
     """As torch's update_bn: the plain average over the batches, and nothing else moves."""
     norm = layers.PowerNorm(4, variant=variant, warmup_steps=2).double()
-    model = nn.Sequential(norm, nn.Linear(4, 4).double(), layers.BatchNorm(5).double())
-    reference = copy.deepcopy(model)
+    model = nn.Sequential(norm, layers.BatchNorm(5).double())
     results(model, randn(4, 5, 4, seed=9), second=False)
     nu, step = norm.nu.clone(), norm.num_batches_tracked.clone()
     model.eval()
@@ -254,20 +207,18 @@ def test_statistics_are_updated_in_one_pass_over_the_data(variant):
     assert not model.training
     squares = []
     for x in loader():
-        s = x
         if variant == "authors-code":
-            s = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
-        squares.append(s.square().mean((0, 1)))
+            x = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt()
+        squares.append(x.square().mean((0, 1)))
     torch.testing.assert_close(norm.running_mean_square, torch.stack(squares).mean(0))
     assert norm.nu.equal(nu)
     assert norm.num_batches_tracked == step
-    assert (norm.warmup_steps, norm.alpha_forward) == (2, 0.9)
-    assert model[2].momentum == 0.1
-    reference[0].warmup_steps = 100
-    reference[0].alpha_forward = 1.0
+    assert (norm.warmup_steps, norm.alpha_forward, model[1].momentum) == (2, 0.9, 0.1)
+    reference = nn.Sequential(
+        layers.PowerNorm(4, 1e-5, 1.0, variant=variant, warmup_steps=100), nn.BatchNorm1d(5)
+    ).double()
     torch.optim.swa_utils.update_bn(loader(), reference)
-    torch.testing.assert_close(model[2].running_mean, reference[2].running_mean)
-    torch.testing.assert_close(model[2].running_var, reference[2].running_var)
+    assert_same(buffers(model[1]), buffers(reference[1]))
 
 
 def test_an_averaged_model_with_power_norm_is_evaluated_with_its_own_statistics():
@@ -279,8 +230,8 @@ def test_an_averaged_model_with_power_norm_is_evaluated_with_its_own_statistics(
         model(x).square().sum().backward()
         optimizer.step()
         averaged.update_parameters(model)
-    pairs = [(x[:, :, :], torch.zeros(4)) for x in loader()]
-    layers.update_statistics(pairs, averaged)  # from pairs, the first entry, as update_bn
+    pairs = [(x, torch.zeros(4)) for x in loader()]
+    layers.update_statistics(pairs, averaged, "cpu")  # from pairs, the first entry, as update_bn
     with torch.no_grad():
         hidden = [averaged.module[0](x) for x in loader()]
     expected = torch.stack([h.square().mean((0, 1)) for h in hidden]).mean(0)
@@ -292,35 +243,9 @@ def test_statistics_of_a_model_without_any():
         layers.update_statistics(loader(), nn.Linear(4, 4))
 
 
-@EVERY
-def test_export(name):
-    layer = LAYERS[name]()
-    randomize(layer)
-    model = nn.Sequential(nn.Identity(), layer).eval()
-    x = randn(3, 5, 4).float()
-    exported = torch.export.export(model, (x,)).module()
-    torch.testing.assert_close(exported(x), model(x))
+# --- two processes --------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize(
-    "make", [lambda: layers.BatchNorm(5), lambda: layers.BatchNorm(5, momentum=None)]
-)
-def test_an_ensemble_of_batch_norms_trains_under_vmap(make):
-    members = [make().double() for _ in range(3)]
-    parameters, buffers = torch.func.stack_module_state(members)
-    x = randn(3, 6, 5, 4)
-    base = copy.deepcopy(members[0])
-
-    def call(parameters: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> Tensor:
-        return torch.func.functional_call(base, (parameters, buffers), (x,))
-
-    y = torch.func.vmap(call)(parameters, buffers, x)
-    for i, member in enumerate(members):
-        torch.testing.assert_close(y[i], member(x[i]))
-        assert_same({n: b[i] for n, b in buffers.items()}, dict(member.named_buffers()))
-
-
-# Each of two processes trains on numbers of its own, at a rate of 0, so only the buffers move.
+# Each trains on numbers of its own, at a rate of 0, so only the buffers move.
 TWO = """
 import sys, torch, torch._dynamo, torch.distributed as dist
 from torch import multiprocessing, nn
@@ -372,6 +297,7 @@ if __name__ == "__main__":
     how = "fork" if sys.platform == "linux" else "spawn"
     multiprocessing.start_processes(train, (sys.argv[1],), nprocs=2, start_method=how)
 """
+X_OF = [[randn(3, 5, 4, seed=10 * rank + step) for step in range(3)] for rank in (0, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -380,9 +306,9 @@ def two(tmp_path_factory) -> Callable[[str], list[tuple[Any, ...]]]:
 
     To start processes takes most of the time, so one pair trains in every way.
     """
-    folder, xs = tmp_path_factory.mktemp("two"), of_two_processes()
+    folder: Path = tmp_path_factory.mktemp("two")
     for rank in (0, 1):
-        torch.save(xs[rank], folder / f"x{rank}.pt")
+        torch.save(X_OF[rank], folder / f"x{rank}.pt")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **two_processes._loopback()}
     (folder / "two.py").write_text(TWO, encoding="utf-8")
     done = subprocess.run(
@@ -404,12 +330,7 @@ def alone(*batches: Tensor) -> tuple[dict[str, Tensor], list[Tensor]]:
     for x in batches:
         model.zero_grad()
         model(x).square().sum().backward()
-    grads = [p.grad for p in model.parameters() if p.grad is not None]
-    return {n: b.clone() for n, b in model.named_buffers()}, grads
-
-
-def of_two_processes() -> list[list[Tensor]]:
-    return [[randn(3, 5, 4, seed=10 * rank + step) for step in range(3)] for rank in (0, 1)]
+    return dict(model.named_buffers()), [p.grad for p in model.parameters()]
 
 
 def without_nu(buffers: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -419,24 +340,19 @@ def without_nu(buffers: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def test_under_ddp_the_buffers_are_those_of_the_first_process(two):
     """It copies them to the others before each forward pass, and averages the gradients."""
-    xs = of_two_processes()
     (first, grads, _), (second, same, _) = two("DistributedDataParallel")
     torch.testing.assert_close(grads, same)
     assert not any(name.startswith("2.") for name in first[0])  # LayerNorm has none
-    assert_same(without_nu(first[2]), without_nu(alone(*xs[0])[0]))
-    assert_same(without_nu(second[2]), without_nu(alone(*xs[0][:2], xs[1][2])[0]))
-    with pytest.raises(AssertionError):
-        assert_same(without_nu(second[2]), without_nu(alone(*xs[1])[0]))
+    assert_same(without_nu(first[2]), without_nu(alone(*X_OF[0])[0]))
+    assert_same(without_nu(second[2]), without_nu(alone(*X_OF[0][:2], X_OF[1][2])[0]))
 
 
 @pytest.mark.parametrize("how", ["fully_shard", "FullyShardedDataParallel"])
 def test_under_fsdp_each_process_keeps_its_own_buffers(two, how):
     """It copies none; the gradients are averaged, and each process stores half of the numbers."""
-    xs = of_two_processes()
-    processes = two(how)
-    separate = [alone(*batches) for batches in xs]
-    for (seen, _, sharded), (buffers, grads) in zip(processes, separate, strict=True):
-        assert_same(seen[2], buffers)
+    processes, separate = two(how), [alone(*batches) for batches in X_OF]
+    for (seen, _, sharded), (expected, grads) in zip(processes, separate, strict=True):
+        assert_same(seen[2], expected)
         assert 2 * sharded == sum(g.numel() for g in grads)
     mean = [(a + b) / 2 for a, b in zip(*[grads for _, grads in separate], strict=True)]
     for _, grads, _ in processes:

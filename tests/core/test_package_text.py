@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -30,12 +31,6 @@ def letters(sentence):
 
 def sentences_of(documents):
     return [sentence for document in documents for sentence in document.sentences]
-
-
-def shared_sentences(text):
-    """How many sentences stand twice, within a part or in two."""
-    everything = [letters(s) for part in PARTS for s in sentences_of(getattr(text, part))]
-    return len(everything) - len(set(everything))
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -73,19 +68,20 @@ def test_prose_is_kept_and_the_rest_left_out():
 
 
 def test_literals_are_read_without_importing(tmp_path):
+    words = "Several words that stand over two lines,\nlong enough for a docstring of prose."
+    lines = [
+        f'"""{words}"""',
+        "raise SystemExit('this module must not run')",
+        f'attach(f, """A text for a compiled function. {words}""")',
+        'short = """one\ntwo"""',
+        "line = 'A message on one line is no docstring, however long it may go on and on.'",
+        # Nor are the words between formatted values.
+        f"f\"\"\"{words} {{len('''{words} Inside.''')}} {words}\"\"\"",
+    ]
     source = tmp_path / "module.py"
-    source.write_text(
-        '"""A docstring over two lines\n'
-        'that is long enough to be taken up, because it has more than sixty letters."""\n'
-        "raise SystemExit('this module must not run')\n"
-        'attach(f, """A text that is attached to a compiled function,\n'
-        'which is how NumPy and PyTorch do it for their functions in C.""")\n'
-        'short = """one\ntwo"""\n'
-        "line = 'A message on one line is no docstring, however long it may go on and on.'\n",
-        encoding="utf-8",
-    )
+    source.write_text("\n".join(lines), encoding="utf-8")
     found = package_text._literals(source)
-    assert [text.split()[0:2] for text in found] == [["A", "docstring"], ["A", "text"]]
+    assert found == [words, f"A text for a compiled function. {words}", f"{words} Inside."]
     source.write_text("this is not Python", encoding="utf-8")
     assert package_text._literals(source) == []
 
@@ -116,20 +112,11 @@ def test_a_held_out_sentence_that_training_has_is_dropped():
 
 
 def test_the_text_is_large_and_no_sentence_stands_twice(text):
-    size = sum(map(len, sentences_of(text.train)))
+    size, *held_out = (sum(map(len, sentences_of(getattr(text, part)))) for part in PARTS)
     assert size > 6e6
-    for part in (text.validation, text.test):
-        held_out = sum(map(len, sentences_of(part)))
-        assert 0.02 < held_out / size < 0.1
-    assert shared_sentences(text) == 0
-
-
-def test_the_check_for_repeated_sentences_can_fail(text):
-    class Mixed:
-        train, validation = text.train, text.validation
-        test = (*text.test, text.train[0])
-
-    assert shared_sentences(Mixed) == len(text.train[0].sentences)
+    assert all(0.02 < other / size < 0.1 for other in held_out)
+    everything = [letters(s) for part in PARTS for s in sentences_of(getattr(text, part))]
+    assert len(everything) == len(set(everything))
 
 
 def test_no_module_is_in_two_parts(text):
@@ -167,7 +154,7 @@ def test_what_is_cached_comes_back_and_damage_does_no_harm(tmp_path, monkeypatch
     for file in (tmp_path / "cache").glob("*.gz"):
         file.write_bytes(file.read_bytes()[:10])
     assert ask("a") == ask("a") == {"train": ["a"]} and made == ["a", "b", "a"]
-    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+    (tmp_path / "file").touch()
     monkeypatch.setenv("NORMTUTOR_CACHE", str(tmp_path / "file"))  # where nothing can be written
     assert ask("a") == ask("a") == {"train": ["a"]} and made == ["a", "b", "a", "a", "a"]
 
@@ -196,91 +183,52 @@ def test_pieces_give_the_sentence_back():
     for sentence in (*sentences, "a new théâtre_of 42 bats!?"):
         assert "".join(pieces(sentence)) == f" {sentence}"
     assert " the" in pieces("the cat")
+    assert Pieces.learn([], 3).merges == []
 
 
 def test_pieces_are_those_of_the_plain_algorithm():
     """Against the textbook loop, which counts all pairs anew after each merge."""
     rng = np.random.default_rng(0)
     sentences = ["".join(rng.choice(list("aab c"), size=30)) for _ in range(20)]
-    words = [list(word) for sentence in sentences for word in words_of(sentence)]
-    expected = []
-    for _ in range(15):
-        counts = {}
-        for word in words:
-            for pair in pairwise(word):
-                counts[pair] = counts.get(pair, 0) + 1
-        best = max(counts, key=lambda pair: (counts[pair], pair))
-        expected.append(best)
-        for index, word in enumerate(words):
-            joined, i = [], 0
-            while i < len(word):
-                step = 2 if tuple(word[i : i + 2]) == best else 1
-                joined.append("".join(word[i : i + step]))
-                i += step
-            words[index] = joined
+    words = [f"|{'|'.join(word)}|" for sentence in sentences for word in words_of(sentence)]
     learned = Pieces.learn(sentences, 15)
-    assert learned.merges == expected
-    assert [learned._word(w) for s in sentences for w in words_of(s)] == words
+    assert len(learned.merges) == 15
+    for merge in learned.merges:
+        counts = Counter(pair for word in words for pair in pairwise(word[1:-1].split("|")))
+        assert merge == max(counts, key=lambda pair: (counts[pair], pair))
+        apart = re.compile(rf"(?<=\|){merge[0]}\|{merge[1]}(?=\|)")
+        words = [apart.sub("".join(merge), word) for word in words]
+    cut = [piece for sentence in sentences for piece in learned(sentence)]
+    assert cut == [piece for word in words for piece in word[1:-1].split("|")]
 
 
 # --- the corpus -----------------------------------------------------------------------------------
 
 
-def test_the_corpus_has_the_size_and_the_topics_that_the_experiments_need(corpus):
+def test_the_corpus_is_what_the_experiments_need(corpus, text):
     assert 1000 <= len(corpus.vocabulary) <= 1024
-    for part in PARTS:
-        assert len(corpus.topics[part]) == len(getattr(corpus, part))
-    sentences = {}
-    for topic, document in zip(corpus.topics["train"], corpus.train, strict=True):
-        sentences[topic] = sentences.get(topic, 0) + len(document)
-    assert sum(count >= 160 for count in sentences.values()) > 50
+    assert all(len(corpus.topics[part]) == len(getattr(corpus, part)) for part in PARTS)
     tokens = np.concatenate([s for d in corpus.test for s in d])
     assert (tokens == data.UNKNOWN).mean() < 0.001
+    decoded = corpus.vocabulary.decode(corpus.train[0][0][1:-1])
+    assert decoded in f" {text.train[0].sentences[0]}"
 
 
-def test_the_corpus_decodes_to_readable_text(corpus, text):
-    first = text.train[0].sentences[0]
-    assert corpus.vocabulary.decode(corpus.train[0][0][1:-1]) in f" {first}"
-
-
-def test_a_corpus_from_the_cache_is_the_one_that_was_cut(tmp_path, monkeypatch):
-    def documents(*texts: str) -> tuple[package_text.Document, ...]:
-        return tuple(
-            package_text.Document(f"m{i}", f"topic {i}", (text, f"{text} and again {text}"))
-            for i, text in enumerate(texts)
-        )
-
-    def parts_of(corpus: data.Corpus) -> list:
-        parts = (corpus.train, corpus.validation, corpus.test)
-        return [[[s.tolist() for s in document] for document in part] for part in parts]
-
-    small = package_text.PackageText(
-        *("versions", "digest"),
-        documents("the cat sat on the mat", "a hat of the cat is on the mat"),
-        documents("the mat of the cat"),
-        documents("the hat sat on a zebra"),
-    )
+@pytest.mark.parametrize("level", ["piece", "word", "character"])
+def test_a_corpus_from_the_cache_is_the_one_that_was_cut(level, tmp_path, monkeypatch):
     monkeypatch.setenv("NORMTUTOR_CACHE", str(tmp_path))
-    tokenised = data._tokenised
-    for level in ("piece", "word", "character"):
-        settings = (small, level, 40, 1, 2, 12)
-        cut = data._cut_by_document.__wrapped__(*settings)
-        monkeypatch.delattr(data, "_tokenised")
-        kept = data._cut_by_document.__wrapped__(*settings)
-        monkeypatch.setattr(data, "_tokenised", tokenised, raising=False)
-        assert parts_of(kept) == parts_of(cut)
-        assert (kept.name, kept.sha256, kept.note) == (cut.name, cut.sha256, cut.note)
-        assert kept.topics == cut.topics
-        assert kept.test[0][0].dtype == cut.test[0][0].dtype
-        assert kept.vocabulary.tokens == cut.vocabulary.tokens
-        for corpus in (kept, cut):
-            sentence = corpus.vocabulary.encode(["the", " cat", "?"])
-            assert corpus.vocabulary.decode(sentence) == cut.vocabulary.decode(sentence)
-        other = data._cut_by_document.__wrapped__(small, level, 40, 1, 2, 3)  # other settings
-        assert parts_of(other) != parts_of(cut)
-    for file in tmp_path.iterdir():
-        file.write_bytes(b"damaged")
-    assert parts_of(data._cut_by_document.__wrapped__(*settings)) == parts_of(cut)
+    sentences = "the cat sat on the mat", "a hat of the cat is on the mat"
+    document = package_text.Document("a.b", "a", sentences)
+    small = package_text.PackageText("versions", "digest", *[(document,)] * 3)
+
+    def decoded(longest: int) -> list[str]:
+        corpus = data._cut_by_document.__wrapped__(small, level, 40, 1, 2, longest)
+        return [corpus.vocabulary.decode(s[1:-1]).strip() for s in corpus.test[0]]
+
+    assert decoded(60) == [*sentences]
+    assert decoded(3) != [*sentences]  # other settings
+    monkeypatch.delattr(data, "_tokenised")
+    assert decoded(60) == [*sentences]
 
 
 def test_a_text_of_ones_own_is_cut_into_pieces_too(tmp_path):
@@ -288,19 +236,7 @@ def test_a_text_of_ones_own_is_cut_into_pieces_too(tmp_path):
     path.write_text("Über allen Gipfeln ist Ruh und Stille.\n\n" * 400, encoding="utf-8")
     corpus = data.load_corpus(path, pieces=60)
     assert len(corpus.vocabulary) <= 60
-    assert (
-        corpus.vocabulary.decode(corpus.test[0][0][1:-1])
-        == " über allen gipfeln ist ruh und stille."
-    )
+    decoded = corpus.vocabulary.decode(corpus.test[0][0][1:-1])
+    assert decoded == " über allen gipfeln ist ruh und stille."
     assert "gedicht.txt" in corpus.note
     assert len(corpus.topics["train"]) == len(corpus.train) > 1
-
-
-def test_the_words_between_formatted_values_are_no_literals(tmp_path):
-    words = "Several words that stand over two lines,\nlong enough for a docstring of prose."
-    path = tmp_path / "module.py"
-    path.write_text(
-        f'"""{words}"""\nname = "x"\nf"""{words} {{name}} {words}"""\n'
-        f"f\"\"\"{{len('''{words} Inside.''')}}\"\"\"\n"
-    )
-    assert package_text._literals(path) == [words, f"{words} Inside."]

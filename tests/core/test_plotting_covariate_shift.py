@@ -47,19 +47,8 @@ def test_dots_show_every_seed_and_the_interval_of_their_mean(log):
     assert [tick.get_text() for tick in ax.get_yticklabels()] == ["a", "b"]
 
 
-def test_drift_and_rates_have_a_panel_an_entry():
-    colours = {"a": "black", "b": "red"}
+def test_drift_has_a_panel_an_entry():
     panels = {"a": rows(3, 5), "b": rows(3, 5)}
-    fig = plotting.drift_figure(panels, steps=range(5), colours=colours)
+    fig = plotting.drift_figure(panels, steps=range(5), colours={"a": "black", "b": "red"})
     for ax, values in zip(fig.axes, panels.values(), strict=True):
         np.testing.assert_allclose(ax.lines[1].get_ydata(), values[1])
-    fig = plotting.rate_panels_figure(
-        {"t": {"a": rows(3, 2)}, "u": {"a": rows(3, 2), "b": rows(3, 2)}},
-        rates={"t": (0.1, 1), "u": (0.1, 1)},
-        labels={"a": "A", "b": "B"},
-        colours=colours,
-        ylabel="error",
-        ylim=(0, 1),
-    )
-    assert [len(ax.lines) for ax in fig.axes] == [1, 2]
-    assert [text.get_text() for text in fig.texts] == ["A", "B"]

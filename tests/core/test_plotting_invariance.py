@@ -1,20 +1,11 @@
 """The figures of chapter 4: patterns of cells, and verdicts as dots."""
 
-import matplotlib
-
-matplotlib.use("agg")
-
 import matplotlib.colors as mcolors
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from normtutor_studies import plotting
 
-
-@pytest.fixture(autouse=True)
-def close_figures():
-    yield
-    plt.close("all")
+pytestmark = pytest.mark.usefixtures("book_style")
 
 
 def test_cells_with_the_same_number_are_shaded_alike():

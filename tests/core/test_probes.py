@@ -54,8 +54,7 @@ def state_of(model):
 
 
 def assert_same_state(model, state):
-    for name, value in model.state_dict().items():
-        torch.testing.assert_close(value, state[name], rtol=0, atol=0, msg=name)
+    torch.testing.assert_close(dict(model.state_dict()), state, rtol=0, atol=0)
 
 
 def hooks_of(model):
@@ -94,57 +93,48 @@ def test_every_axis_but_the_features_is_pooled(shape, feature_axis):
 
 
 def test_one_fixed_batch_sees_the_parameters_move_and_nothing_else():
-    x = batches(1)[0][0]
-    still = network()
-    with probes.record_statistics(still, ["1"], fixed=lambda m: m(x)) as record:
-        for y, _ in batches(3):
-            still(y)
-    assert np.ptp(record["1"].mean, axis=0).max() == 0
-    with probes.record_statistics(still, ["1"]) as record:
-        for y, _ in batches(3):
-            still(y)
-    assert np.ptp(record["1"].mean, axis=0).max() > 0.01
-    with probes.record_statistics(still, ["1"], fixed=lambda m: m(x)) as record:
-        train(still, batches(3))
+    x, model = batches(1)[0][0], network()
+
+    def spread(fixed):
+        with probes.record_statistics(model, ["1"], fixed=fixed) as record:
+            for y, _ in batches(3):
+                model(y)
+        return np.ptp(record["1"].mean, axis=0).max()
+
+    assert spread(lambda m: m(x)) == 0
+    assert spread(None) > 0.01
+    with probes.record_statistics(model, ["1"], fixed=lambda m: m(x)) as record:
+        train(model, batches(3))
         record.measure()
     np.testing.assert_array_equal(record["1"].steps, [0, 1, 2, 3])
     assert np.abs(np.diff(record["1"].mean, axis=0)).max(axis=1).min() > 0
-    z = still[0](x).detach().double()
-    np.testing.assert_allclose(record["1"].mean[-1], z.mean(dim=0).numpy())
+    np.testing.assert_allclose(record["1"].mean[-1], model[0](x).detach().double().mean(dim=0))
 
 
-@pytest.mark.parametrize("name", ["1", "4"])
 @pytest.mark.parametrize("of", ["input", "output"])
-def test_a_probed_run_is_bit_for_bit_the_run_without(name, of):
+@pytest.mark.parametrize("fixed", [None, lambda m: m(batches(1)[0][0])])
+def test_a_probed_run_is_bit_for_bit_the_run_without(of, fixed):
     torch.manual_seed(3)
     plain = train(network(dropout=0.5), batches(6))
     torch.manual_seed(3)
     model = network(dropout=0.5)
-    x = torch.randn(8, 4, generator=torch.Generator().manual_seed(9))
-    fixed = [lambda m: m(x), None]
-    for look in fixed:
-        torch.manual_seed(3)
-        model = network(dropout=0.5)
-        with (
-            probes.record_statistics(model, [name], of=of, fixed=look) as record,
-            probes.record_gradients(model),
-        ):
-            train(model, batches(6))
-        assert len(record[name].steps) == 6
-        assert_same_state(model, state_of(plain))
-        assert hooks_of(model) == 0
+    with (
+        probes.record_statistics(model, ["1", "4"], of=of, fixed=fixed) as record,
+        probes.record_gradients(model),
+    ):
+        train(model, batches(6))
+    assert len(record["1"].steps) == len(record["4"].steps) == 6
+    assert_same_state(model, state_of(plain))
+    assert hooks_of(model) == 0
 
 
-def test_every_and_evaluation_mode():
+def test_every_other_step_of_training_alone():
     model = network()
-    with probes.record_statistics(model, ["0", "4"], every=2) as record:
+    with probes.record_statistics(model, ["0"], every=2) as record:
         for x, _ in batches(5):
-            model.train()
-            model(x)
-            model.eval()
-            model(x)
+            model.train()(x)
+            model.eval()(x)
     np.testing.assert_array_equal(record["0"].steps, [0, 2, 4])
-    np.testing.assert_array_equal(record["4"].steps, [0, 2, 4])
 
 
 def test_a_fixed_batch_need_not_go_through_the_models_forward():
@@ -206,45 +196,48 @@ def test_hooks_come_off_after_an_error():
     assert hooks_of(model) == 0
 
 
-def test_bad_arguments_are_refused():
+@pytest.mark.parametrize(
+    ("probe", "arguments", "message"),
+    [
+        (probes.record_statistics, {"modules": ["7"]}, "There are"),
+        (probes.record_statistics, {"modules": "1"}, "must be names"),
+        (probes.record_statistics, {"modules": ["1"], "of": "inside"}, "inside"),
+        (probes.record_statistics, {"modules": ["1"], "every": 0}, "at least 1"),
+        (probes.record_gradients, {"names": ["1"]}, "require a gradient"),
+        (probes.record_gradients, {"of": "output"}, "names of modules"),
+        (probes.record_gradients, {"of": "input"}, "input"),
+    ],
+)
+def test_bad_arguments_are_refused(probe, arguments, message):
     model = network()
-    cases = [
-        (lambda: probes.record_statistics(model, ["7"]), "There are"),
-        (lambda: probes.record_statistics(model, "1"), "must be names"),
-        (lambda: probes.record_statistics(model, ["1"], of="inside"), "inside"),
-        (lambda: probes.record_statistics(model, ["1"], every=0), "at least 1"),
-        (lambda: probes.record_gradients(model, ["1"]), "require a gradient"),
-        (lambda: probes.record_gradients(model, of="output"), "names of modules"),
-        (lambda: probes.record_gradients(model, of="input"), "input"),
-    ]
-    for make, message in cases:
-        with pytest.raises(ValueError, match=message), make():
-            pass
+    with pytest.raises(ValueError, match=message), probe(model, **arguments):
+        pass
     assert hooks_of(model) == 0
-    with probes.record_statistics(model, ["1"]) as record:
+
+
+def test_what_was_not_recorded_is_not_there():
+    model = network()
+    with probes.record_statistics(model, ["1"]) as record, probes.record_gradients(model) as grads:
         with pytest.raises(ValueError, match="nothing was recorded"):
             record["1"]
-        with pytest.raises(KeyError, match="not recorded"):
-            record["2"]
+        with pytest.raises(ValueError, match="no gradient"):
+            grads["0.weight"]
+        for some in (record, grads):
+            with pytest.raises(KeyError, match="not recorded"):
+                some["2"]
         with pytest.raises(ValueError, match="fixed"):
             record.measure()
     with pytest.raises(ValueError, match="closed"):
         record.measure()
-    with probes.record_gradients(model) as gradients:
-        with pytest.raises(ValueError, match="no gradient"):
-            gradients["0.weight"]
-        with pytest.raises(KeyError, match="not recorded"):
-            gradients["1"]
 
+
+def test_a_module_that_takes_no_tensor_is_named():
     class Wordy(nn.Module):
         def forward(self, text):
             return text
 
     model = nn.Sequential(Wordy())
-    with (
-        probes.record_statistics(model, ["0"]),
-        pytest.raises(TypeError, match="no tensor"),
-    ):
+    with probes.record_statistics(model, ["0"]), pytest.raises(TypeError, match="no tensor"):
         model("words")
 
 
@@ -278,17 +271,14 @@ def test_gradients_leaves_the_model_alone():
     model = network(dropout=0.5)
     x, labels = batches(1)[0]
     F.cross_entropy(model(x), labels).backward()
-    before = state_of(model)
-    grads = [p.grad for p in model.parameters()]
-    values = [g.clone() for g in grads]
-    random = torch.get_rng_state()
+    before, random = state_of(model), torch.get_rng_state()
+    grads = [(p.grad, p.grad.clone()) for p in model.parameters()]
     with probes.record_gradients(model) as record:
         found = probes.gradients(model, lambda m: F.cross_entropy(m(x), labels))
     assert_same_state(model, before)
     assert torch.equal(random, torch.get_rng_state())
-    for p, grad, value in zip(model.parameters(), grads, values, strict=True):
-        assert p.grad is grad
-        torch.testing.assert_close(grad, value, rtol=0, atol=0)
+    for p, (grad, value) in zip(model.parameters(), grads, strict=True):
+        assert p.grad is grad and torch.equal(grad, value)
     assert set(found) == {name for name, _ in model.named_parameters()}
     with pytest.raises(ValueError, match="no gradient"):
         record["0.weight"]
@@ -381,96 +371,75 @@ def test_the_largest_eigenvalue_not_the_largest_absolute_one(eigenvalues):
     assert found.products <= 400
 
 
-def test_the_curvature_of_a_network_is_that_of_its_full_hessian():
+@pytest.fixture
+def normed():
+    """A network with BatchNorm, its loss on one batch, and the batch."""
     model = MLP((4, 5, 3), norm="batch", activation=torch.tanh).double()
+    model.norms[0].eps = 1e-14
     x, labels = batches(1, size=16)[0]
     x = x.double()
-    names = [name for name, _ in model.named_parameters()]
-    sizes = [p.numel() for p in model.parameters()]
-    shapes = [p.shape for p in model.parameters()]
-    flat = torch.cat([p.detach().flatten() for p in model.parameters()])
+    return model, lambda m: F.cross_entropy(m(x), labels), (x, labels)
 
-    def of_vector(v):
-        parts = {
-            name: part.view(shape)
-            for name, part, shape in zip(names, v.split(sizes), shapes, strict=True)
-        }
-        return F.cross_entropy(torch.func.functional_call(model, parts, x), labels)
 
+WEIGHT = "linears.0.weight"  # in front of the norm
+
+
+def test_the_curvature_of_a_network_is_that_of_its_full_hessian(normed):
+    model, loss, (x, labels) = normed
+    named = dict(model.named_parameters())
+    sizes = [p.numel() for p in named.values()]
+
+    def of_vector(vector):
+        parts = zip(named.items(), vector.split(sizes), strict=True)
+        shaped = {name: part.view_as(p) for (name, p), part in parts}
+        return F.cross_entropy(torch.func.functional_call(model, shaped, x), labels)
+
+    flat = torch.cat([p.detach().flatten() for p in named.values()])
     hessian = torch.autograd.functional.hessian(of_vector, flat)
-    found = probes.largest_curvature(
-        model, lambda m: F.cross_entropy(m(x), labels), iterations=500, tolerance=1e-5
-    )
-    assert found.value == pytest.approx(torch.linalg.eigvalsh(hessian)[-1].item(), rel=1e-4)
-
-    def loss(m):
-        return F.cross_entropy(m(x), labels)
-
-    scales = {name: 0.5 + i for i, name in enumerate(names[:2])}
+    scales = {name: 0.5 + i for i, name in enumerate(list(named)[:2])}
     stretch = torch.cat(
-        [torch.full((n,), scales.get(name, 0.0)) for name, n in zip(names, sizes, strict=True)]
-    ).double()
-    stretched = stretch[:, None] * hessian * stretch
-    found = probes.largest_curvature(model, loss, iterations=2000, tolerance=1e-6, scales=scales)
-    assert found.value == pytest.approx(torch.linalg.eigvalsh(stretched)[-1].item(), rel=1e-4)
-    every = probes.hessian_trace(model, loss, samples=2000)
-    assert every == pytest.approx(torch.trace(hessian).item(), rel=0.1)
-    with pytest.raises(ValueError, match="names of trained parameters"):
-        probes.largest_curvature(model, loss, scales={"nothing": 1.0})
-    with pytest.raises(ValueError, match="not 0"):
-        probes.largest_curvature(model, loss, scales={names[0]: 0.0})
+        [torch.full_like(p, scales.get(name, 0.0)).flatten() for name, p in named.items()]
+    )
+    for some, matrix in ((None, hessian), (scales, stretch[:, None] * hessian * stretch)):
+        found = probes.largest_curvature(model, loss, iterations=2000, tolerance=1e-6, scales=some)
+        largest = torch.linalg.eigvalsh(matrix)[-1].item()
+        assert found.value == pytest.approx(largest, rel=1e-4)
+    trace = probes.hessian_trace(model, loss, samples=2000)
+    assert trace == pytest.approx(torch.trace(hessian).item(), rel=0.1)
 
 
-def test_relative_curvature_does_not_see_the_length_of_a_weight_in_front_of_a_norm():
-    model = MLP((4, 5, 3), norm="batch", activation=torch.tanh).double()
-    model.norms[0].eps = 1e-14
-    x, labels = batches(1, size=16)[0]
-    name = "linears.0.weight"
+def test_relative_numbers_do_not_see_the_length_of_a_weight_in_front_of_a_norm(normed):
+    model, loss, _ = normed
 
-    def curvatures():
-        length = model.linears[0].weight.norm().item()
-        return [
-            probes.largest_curvature(
-                model,
-                lambda m: F.cross_entropy(m(x.double()), labels),
-                iterations=1000,
-                tolerance=1e-6,
-                scales={name: scale},
-            ).value
-            for scale in (1.0, length)
-        ]
+    def curvature(scale):
+        options = {"iterations": 1000, "tolerance": 1e-6, "scales": {WEIGHT: scale}}
+        return probes.largest_curvature(model, loss, **options).value
 
-    plain, relative = curvatures()
-    with torch.no_grad():
-        model.linears[0].weight.mul_(10)
-    plain_after, relative_after = curvatures()
-    assert plain / plain_after == pytest.approx(100, rel=1e-3)
-    assert relative_after == pytest.approx(relative, rel=1e-3)
-
-
-def test_relative_smoothness_does_not_see_the_length_of_a_weight_in_front_of_a_norm():
-    model = MLP((4, 5, 3), norm="batch", activation=torch.tanh).double()
-    model.norms[0].eps = 1e-14
-    x, labels = batches(1, size=16)[0]
-    name = "linears.0.weight"
-
-    def loss(m):
-        return F.cross_entropy(m(x.double()), labels)
-
-    def largest(rate, scale):
-        along = probes.look_along(model, loss, [0.5 * rate, rate], scales={name: scale})
+    def smoothness(rate, scale):
+        along = probes.look_along(model, loss, [0.5 * rate, rate], scales={WEIGHT: scale})
         return along.smoothness.max()
 
     length = model.linears[0].weight.norm().item()
-    plain, relative = largest(1.0, 1.0), largest(1.0, length)
-    assert relative == pytest.approx(plain * length**2)  # β‖W‖²
+    plain = curvature(1.0), smoothness(1.0, 1.0)
+    relative = curvature(length), smoothness(1.0, length)
+    assert relative[1] == pytest.approx(plain[1] * length**2)  # β‖W‖²
     with torch.no_grad():
         model.linears[0].weight.mul_(10)
     # A rate a hundred times as large takes the same relative step.
-    assert largest(100.0, 1.0) == pytest.approx(plain / 100, rel=1e-6)
-    assert largest(100.0, 10 * length) == pytest.approx(relative, rel=1e-6)
+    plain_after = curvature(1.0), smoothness(100.0, 1.0)
+    relative_after = curvature(10 * length), smoothness(100.0, 10 * length)
+    assert relative_after == pytest.approx(relative, rel=1e-3)
+    assert plain_after == pytest.approx([value / 100 for value in plain], rel=1e-3)
+
+
+def test_scales_name_trained_parameters_and_are_not_zero(normed):
+    model, loss, _ = normed
+    with pytest.raises(ValueError, match="names of trained parameters"):
+        probes.largest_curvature(model, loss, scales={"nothing": 1.0})
     with pytest.raises(ValueError, match="names of trained parameters"):
         probes.look_along(model, loss, [1.0], scales={"nothing": 1.0})
+    with pytest.raises(ValueError, match="not 0"):
+        probes.largest_curvature(model, loss, scales={WEIGHT: 0.0})
 
 
 def test_flat_ground():

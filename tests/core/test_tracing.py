@@ -1,5 +1,7 @@
 """What compilers may know: the namespace of arrays is found at once where they are torch's."""
 
+import re
+
 import array_api_compat
 import numpy as np
 import pytest
@@ -7,7 +9,6 @@ import torch
 
 from normtutor import norms
 from normtutor.tracing import array_namespace
-from normtutor.validation import is_array
 
 N, T = np.ones(2), torch.ones(2)
 
@@ -23,14 +24,8 @@ def test_a_namespace_is_that_of_array_api_compat(arrays):
 def test_what_has_no_namespace_in_common_is_refused_in_the_same_words(arrays):
     with pytest.raises(TypeError) as theirs:
         array_api_compat.array_namespace(*arrays)
-    with pytest.raises(TypeError) as ours:
+    with pytest.raises(TypeError, match=re.escape(str(theirs.value))):
         array_namespace(*arrays)
-    assert str(ours.value) == str(theirs.value)
-
-
-def test_what_is_an_array():
-    assert is_array(N) and is_array(T)
-    assert not any(is_array(value) for value in (None, 2.0, [1.0], "a", torch.float32))
 
 
 def test_a_compiler_does_not_follow_the_look_up_through_every_library(monkeypatch):

@@ -6,11 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from normtutor_studies.experiments import (
-    encoder_decoder,
-)
-
-# --- encoder and decoder --------------------------------------------------------------------------
+from normtutor_studies.experiments import encoder_decoder
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Every experiment, whatever it is about: it runs, it repeats itself, and its record is honest."""
 
-import ast
 import dataclasses
 import json
 import re
@@ -13,6 +12,7 @@ from normtutor_studies.experiments import (
     modes_disagree,
     norm_speed,
     records,
+    warmup_map,
 )
 
 from normtutor import data
@@ -29,22 +29,23 @@ SMALL = {
     "iterations": 3,
     "linear_layers": 6,
     "rates": (1e-3, 4e-3),
-    "recalibration_batches": 2,
     "steps": 5,
     "test_batches": 2,
-    "test_sentences": 96,
     "test_sequences": 32,
     "trace_depth": 2,
     "trace_steps": 4,
-    "validation_chunks": 64,
     "warmup": 2,
     "width": 16,
 }
-# The same of what a configuration holds as its task, and as the size of its models of text.
-WITHIN = {"task": {"test_sequences": 32}, "size": {"batch_size": 4, "length": 16, "steps": 3}}
 OWN = {
     "power_statistics": {"many_images": 32, "chunks": 8, "sentences": 16, "block": 2},
     "norm_speed": {"shapes": ((16, 16),), "rounds": 2, "slice_seconds": 1e-4},
+    "warmup_map": {
+        "conditions": tuple(
+            dataclasses.replace(condition, depth=condition.depth // 3)
+            for condition in warmup_map.CONFIG.conditions
+        )
+    },
 }
 RATES = ("rate", "learning_rate")
 REPORTED = [
@@ -67,28 +68,12 @@ def rate_of(condition):
 
 def few(conditions):
     """One rate for each condition; where that leaves many, one condition for each norm."""
-    cells = {}
+    cells, norms = {}, {}
     for condition in conditions:
         cells.setdefault(cell_of(condition), condition)
-    if len(cells) > 9:
-        few = {}
-        for cell, condition in cells.items():
-            few.setdefault(getattr(condition, "norm", cell[:2]), condition)
-        cells = few
-    return tuple(cells.values())
-
-
-def shallow(conditions):
-    """The same conditions with as many different depths, the least of them 2 layers."""
-    if not all(hasattr(condition, "depth") for condition in conditions):
-        return conditions
-    depths = sorted({condition.depth for condition in conditions})
-    return tuple(
-        dataclasses.replace(
-            condition, depth=min(condition.depth, depths.index(condition.depth) + 2)
-        )
-        for condition in conditions
-    )
+    for cell, condition in cells.items():
+        norms.setdefault(getattr(condition, "norm", cell[:2]), condition)
+    return tuple((norms if len(cells) > 9 else cells).values())
 
 
 def reduced(name):
@@ -97,13 +82,10 @@ def reduced(name):
     config = module.CONFIG
     small = {key: value for key, value in SMALL.items() if hasattr(config, key)}
     if dataclasses.is_dataclass(next(iter(getattr(config, "conditions", ())), None)):
-        small["conditions"] = shallow(few(config.conditions))
-    small |= OWN.get(name, {}) | getattr(module, "REDUCED", {})
-    for field, values in WITHIN.items():
-        if dataclasses.is_dataclass(part := small.get(field, getattr(config, field, None))):
-            there = {key: value for key, value in values.items() if hasattr(part, key)}
-            small[field] = dataclasses.replace(part, **there)
-    return dataclasses.replace(config, **small)
+        small["conditions"] = few(config.conditions)
+    if hasattr(config, "task"):
+        small["task"] = dataclasses.replace(config.task, test_sequences=32)
+    return dataclasses.replace(config, **small | OWN.get(name, {}) | getattr(module, "REDUCED", {}))
 
 
 def few_digits():
@@ -163,31 +145,6 @@ def test_a_full_seed_gives_what_is_on_record(tmp_path):
             np.testing.assert_allclose(now[key], before[key], rtol=1e-2)
 
 
-CELLS = {}
-
-
-@pytest.mark.parametrize("name", CELLS)
-def test_a_cell_trained_again_gives_what_is_on_record(name, tmp_path):
-    """One cell of one seed in full, of runs that are too long to repeat as a whole.
-
-    On another processor training drifts apart in the last digits; effects are larger than that.
-    """
-    module, saved = experiments.module_of(name), experiments.load(name)
-    assert saved.config == records.as_plain(module.CONFIG)
-    seed, environment = saved.seeds[0], saved.runs[0]["environment"]
-    config = dataclasses.replace(module.CONFIG, **CELLS[name])
-    again = experiments.run_experiment(
-        name, seeds=[seed], config=config, directory=tmp_path, progress=False
-    )
-    if again.runs[0]["environment"]["data"] != environment["data"]:
-        pytest.skip("the text of the packages is another one here, so its losses are others")
-    (now,) = again.runs[0]["records"]
-    settings = {key: value for key, value in now.items() if isinstance(value, str | bool)}
-    settings |= {key: now[key] for key in ("learning_rate", "scale", "depth") if key in now}
-    loss = "test" if "test" in now else "all"
-    assert abs(now[loss] - saved.values(loss, **settings)[0]) < 0.02
-
-
 # --- its record is honest -------------------------------------------------------------------------
 
 
@@ -210,14 +167,6 @@ def test_every_experiment_says_what_else_could_explain_its_result(name):
     )
 
 
-def test_a_docstring_without_a_control_is_found():
-    control = "Control: it could be the rate, :mod:`normtutor_studies.experiments.rates` chose\nit."
-    assert records.control_in(f"What.\n\n{control}") == "it could be the rate, rates chose it."
-    for docstring in ("What.\n\nHow.", "", f"{control}\n\n{control}", "What. Control: none."):
-        with pytest.raises(ValueError, match="begins with 'Control:'"):
-            records.control_in(docstring)
-
-
 def tuned():
     """Pairs: an experiment that chooses learning rates, and the one that they are chosen for."""
     for name in experiments.names():
@@ -226,10 +175,6 @@ def tuned():
         )
         if found:
             yield name, found[1]
-
-
-def test_most_learning_rates_are_chosen_by_an_experiment():
-    assert len(list(tuned())) >= 3
 
 
 @pytest.mark.parametrize(("chooser", "name"), list(tuned()))
@@ -259,173 +204,35 @@ def test_rates_chosen_within_an_experiment_do_not_see_the_reported_seeds(name):
 # --- the book shows where its figures come from ---------------------------------------------------
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
-CHAPTERS = sorted([*BOOK.glob("[0-9]*.ipynb"), *BOOK.glob("in_depth/*.ipynb")])
+PAGES = [*BOOK.glob("[0-9]*.ipynb"), *BOOK.glob("in_depth/*.ipynb")]
+CELLS = {path: json.loads(path.read_text(encoding="utf-8"))["cells"] for path in PAGES}
 
 
-LOADERS = ("experiments.load", "records.load", "load")
-
-
-def read_by(node):
-    """The names that a statement reads from outside: not its own arguments and loop variables."""
-    own = {n.arg for n in ast.walk(node) if isinstance(n, ast.arg)}
-    for loop in ast.walk(node):
-        if isinstance(loop, ast.comprehension):
-            own |= {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
-    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
-    return {n.id for n in names if isinstance(n.ctx, ast.Load)} - own
-
-
-def bound_by(node):
-    """The names that a statement leaves behind."""
-    if isinstance(node, ast.FunctionDef):
-        return {node.name}
-    targets = getattr(node, "targets", None) or [getattr(node, "target", ast.Pass())]
-    return {n.id for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
-
-
-class Stems(ast.NodeVisitor):
-    """From which saved runs each name of a notebook stems, followed from statement to statement."""
-
-    def __init__(self):
-        self.of = {}
-        self.commands = set()  # experiments whose command the page shows
-        self.shown = set()  # experiments that the present cell reads
-
-    def origin(self, node):
-        loads = {
-            call.args[0].value
-            for call in ast.walk(node)
-            if isinstance(call, ast.Call)
-            and ast.unparse(call.func) in LOADERS
-            and isinstance(call.args[0], ast.Constant)
-        }
-        return loads.union(*(self.of.get(name, set()) for name in read_by(node)))
-
-    def visit_For(self, node):
-        self.take(node.iter, bound_by(node))
-        for statement in (*node.body, *node.orelse):
-            self.visit(statement)
-
-    def visit_If(self, node):
-        for statement in (*node.body, *node.orelse):
-            self.visit(statement)
-
-    def visit_With(self, node):
-        for statement in node.body:
-            self.visit(statement)
-
-    def generic_visit(self, node):
-        if isinstance(node, ast.Module):
-            super().generic_visit(node)
-        else:
-            self.take(node, bound_by(node))
-
-    visit_FunctionDef = generic_visit
-
-    def take(self, node, bound):
-        origin = self.origin(node)
-        self.shown |= origin
-        for attribute in ast.walk(node):
-            if isinstance(attribute, ast.Attribute) and attribute.attr == "provenance":
-                self.commands |= self.origin(attribute.value)
-        for name in bound:
-            self.of[name] = origin
-
-
-def figures_and_commands(notebook):
-    """Figures with the saved runs behind them, and the experiments whose command is shown."""
-    stems, figures = Stems(), []
-    for cell in notebook["cells"]:
-        source = "".join(cell["source"])
-        if cell["cell_type"] == "markdown":
-            stems.commands |= set(re.findall(r"normtutor_studies\.experiments run (\w+)", source))
-            continue
-        stems.shown = set()
-        stems.visit(ast.parse(source))
-        described = cell["metadata"].get("mystnb", {}).get("figure", {})
-        caption = described.get("caption", "")
-        stems.commands |= set(re.findall(r"normtutor_studies\.experiments run (\w+)", caption))
-        figure = described.get("name")
-        if figure:
-            figures.append((figure, stems.shown))
-    return figures, stems.commands
-
-
-def untraceable(notebook):
-    """Figures of saved runs whose command the page does not show, each with what to add."""
-    figures, commands = figures_and_commands(notebook)
-    return [
-        f"{figure}: end its caption in "
-        f"'Saved run: `python -m normtutor_studies.experiments run {name}`.'"
-        for figure, names in figures
-        for name in sorted(names - commands)
-    ]
-
-
-@pytest.mark.parametrize(
-    "path", CHAPTERS, ids=lambda path: path.relative_to(BOOK).with_suffix("").as_posix()
-)
-def test_every_figure_of_a_saved_run_shows_the_command_that_reruns_it(path):
-    assert untraceable(json.loads(path.read_text(encoding="utf-8"))) == []
+def figures_of(chapter):
+    """The figures of a chapter's pages: name, caption and code of each."""
+    for path, cells in CELLS.items():
+        for cell in cells:
+            figure = cell["metadata"].get("mystnb", {}).get("figure", {})
+            if path.stem == chapter and "name" in figure:
+                yield figure["name"], figure["caption"], "".join(cell["source"])
 
 
 @pytest.mark.parametrize("name", REPORTED)
-def test_the_figure_of_an_experiment_is_drawn_from_its_saved_run(name):
+def test_a_reported_experiment_has_its_figure_with_the_command_that_reruns_it(name):
     module = experiments.module_of(name)
-    figures = []
-    for path in (path for path in CHAPTERS if path.stem == module.CHAPTER):
-        figures += figures_and_commands(json.loads(path.read_text(encoding="utf-8")))[0]
-    assert any(figure == module.FIGURE and name in names for figure, names in figures), (
-        f"no cell of {module.CHAPTER} draws experiments.load({name!r}) under mystnb.figure.name: "
-        f"{module.FIGURE}; a run that no page draws has a FIGURE that begins with 'none:'"
-    )
+    (caption,) = [c for figure, c, _ in figures_of(module.CHAPTER) if figure == module.FIGURE]
+    assert f"experiments run {name}`" in caption
 
 
-def test_a_figure_without_a_command_is_found():
-    def cell(source, name="", caption=""):
-        described = {"name": name, "caption": caption}
-        metadata = {"mystnb": {"figure": described}} if name else {}
-        return {"cell_type": "code", "source": [source], "metadata": metadata}
+@pytest.mark.parametrize("chapter", sorted({path.stem for path in PAGES}))
+def test_a_figure_that_loads_a_saved_run_shows_its_command(chapter):
+    for figure, caption, code in figures_of(chapter):
+        for name in re.findall(r'experiments\.load\("(\w+)"\)', code):
+            assert f"experiments run {name}`" in caption, figure
 
-    load = cell("run = experiments.load('company')\ndef get(): return run.values('loss')")
-    figure = cell("losses = get()\nplt.plot(losses)", "fig-x")
-    command = "python -m normtutor_studies.experiments run company"
-    found = [f"fig-x: end its caption in 'Saved run: `{command}`.'"]
-    assert untraceable({"cells": [load, figure]}) == found
-    assert untraceable({"cells": [load, figure, cell("print(run.provenance())")]}) == []
-    words = {
-        "cell_type": "markdown",
-        "source": ["python -m normtutor_studies.experiments run company"],
+
+def test_a_depth_page_names_what_else_could_explain_its_runs():
+    with_controls = {
+        path.stem for path, cells in CELLS.items() if "```{controls}" in json.dumps(cells)
     }
-    assert untraceable({"cells": [load, figure, words]}) == []
-    told = "5 seeds; `python -m normtutor_studies.experiments run company`."
-    assert untraceable({"cells": [load, cell("plt.plot(get())", "fig-x", told)]}) == []
-    loop = cell("for x in [get()]:\n    with style():\n        plt.plot(x)", "fig-x")
-    assert untraceable({"cells": [load, loop]}) == found
-    other = cell("run = [1, 2]\nplt.plot([losses for losses in run])", "fig-y")
-    assert untraceable({"cells": [load, cell("losses = get()"), other]}) == []
-    other = cell("plt.plot(np.arange(3))", "fig-y")
-    assert untraceable({"cells": [load, other]}) == []
-
-
-# --- what else could explain a result stands on the page ------------------------------------------
-
-DEPTH_PAGES = sorted(BOOK.glob("in_depth/0*.ipynb"))
-
-
-@pytest.mark.parametrize("path", DEPTH_PAGES, ids=lambda path: path.stem)
-def test_a_depth_page_names_what_else_could_explain_its_runs(path):
-    notebook = json.loads(path.read_text(encoding="utf-8"))
-    told = ["".join(cell["source"]) for cell in notebook["cells"]]
-    assert any("```{controls}" in text for text in told) == bool(records.controls(path.stem))
-
-
-def test_every_experiment_belongs_to_a_page():
-    stems = {path.stem for path in DEPTH_PAGES}
-    others = {name: records.module_of(name).CHAPTER for name in experiments.names()}
-    assert {name: stem for name, stem in others.items() if stem not in stems} == {}
-
-
-def test_names_of_experiments_stand_in_code_style():
-    told = "".join(records.controls(path.stem) for path in DEPTH_PAGES)
-    assert re.findall(r"\w+_\w+", re.sub(r"`[^`]+`", "", told)) == []
+    assert with_controls == {experiments.module_of(name).CHAPTER for name in experiments.names()}

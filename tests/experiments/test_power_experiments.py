@@ -1,22 +1,14 @@
-"""The experiments of the chapter on PowerNorm: what they measure, and that pairs are pairs."""
+"""The experiment of the chapter on PowerNorm: what it measures."""
+
+import contextlib
 
 import numpy as np
 import pytest
 import torch
-from normtutor_studies.experiments import (
-    power_statistics,
-)
+from normtutor_studies.experiments import power_statistics
 from numpy.testing import assert_allclose
 
 from normtutor import data, layers, models, norms, training
-
-# --- what the book reports ------------------------------------------------------------------------
-
-
-# --- text: all norms see the same -----------------------------------------------------------------
-
-
-# --- the four quantities --------------------------------------------------------------------------
 
 
 def batch_norm_model():
@@ -79,12 +71,9 @@ def test_watch_leaves_the_training_as_it_is_and_the_model_without_hooks():
     losses = []
     for watched in (False, True):
         model, batches, loss = power_statistics.setting(power_statistics.CONFIG, "images", 0)
-        if watched:
-            with power_statistics.watch(model):
-                history = training.train(model, batches, loss, steps=3, learning_rate=0.01)
-            assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
-        else:
+        with power_statistics.watch(model) if watched else contextlib.nullcontext():
             history = training.train(model, batches, loss, steps=3, learning_rate=0.01)
+        assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
         losses.append(history.loss)
     assert losses[0] == losses[1]
     with pytest.raises(ValueError, match="a BatchNorm or a PowerNorm"):
@@ -125,6 +114,3 @@ def test_a_distance_that_follows_the_padding_is_found():
     assert power_statistics.follows_padding(padding, np.array(distance)) > 0.999
     unrelated = np.random.default_rng(1).uniform(size=400)
     assert abs(power_statistics.follows_padding(padding, unrelated)) < 0.3
-
-
-# --- topics ---------------------------------------------------------------------------------------

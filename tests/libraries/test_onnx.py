@@ -5,8 +5,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from layer_checks import randn, random_mask, randomize, results
-from test_layers_in_models import CONDITIONAL, LAYERS, Conditioned
+from layer_checks import (
+    CONDITIONAL,
+    LAYERS,
+    Conditioned,
+    randn,
+    random_mask,
+    randomize,
+    results,
+)
 from torch import Tensor, nn
 
 from normtutor import layers

@@ -1,0 +1,103 @@
+"""Where a reader is sent, the answer stands: statements that are heard, and entries of the ledger.
+
+``heard.tsv`` lists the statements of five popular texts, in our words: a number (which text, which
+statement), the statement, and the place of its answer: an entry of the ledger (claim-NAME), a
+label, or a heading of a page. ``spoken.tsv`` gives each claim a few words (or beginnings of words)
+by which one sees that the section to which its entry leads speaks of it. If a section is rewritten
+in other words, write those down; if it has fallen silent, send the reader elsewhere.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+from myst_parser.mdit_to_docutils.base import default_slugify
+from normtutor_studies import claims
+from normtutor_studies.claims.ledger import Place
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
+
+
+def rows_of(name: str) -> list[list[str]]:
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    return [line.split("\t") for line in text.splitlines()]
+
+
+HEARD, SPOKEN = rows_of("heard.tsv"), rows_of("spoken.tsv")
+
+
+def words_of(path: Path) -> str:
+    """The prose of a page, with the names and captions of its figures, in order."""
+    if path.suffix == ".md":
+        return path.read_text(encoding="utf-8")
+    words = []
+    for cell in nbformat.read(path, as_version=4).cells:
+        figure = cell.metadata.get("mystnb", {}).get("figure", {})
+        words += [cell.source] if cell.cell_type == "markdown" else []
+        words += [f":name: {figure['name']}\n\n{figure.get('caption', '')}"] if figure else []
+    return "\n\n".join(words)
+
+
+PAGES = {
+    path.relative_to(BOOK).as_posix(): words_of(path)
+    for pattern in ("*.md", "*.ipynb", "in_depth/*.ipynb")
+    for path in BOOK.glob(pattern)
+}
+LABELS = {
+    name or anchor
+    for text in PAGES.values()
+    for name, anchor in re.findall(
+        r"^ *:(?:label|name): *(\S+)|^\(([^)\s]+)\)=$", text, re.MULTILINE
+    )
+} | {f"claim-{claim.name}" for claim in claims.CLAIMS}
+
+
+def exists(place: str) -> bool:
+    page, found, heading = place.partition("#")
+    if not found:
+        return place in LABELS
+    heads = re.findall(r"^##+ (.*)$", PAGES.get(posixpath.normpath(page), ""), re.MULTILINE)
+    return heading in {default_slugify(head) for head in heads}
+
+
+@pytest.mark.parametrize("row", HEARD, ids=[row[0] for row in HEARD])
+def test_a_statement_leads_to_an_answer(row):
+    assert exists(row[2]), f"{row[1]}: {row[2]} is gone"
+
+
+def test_an_answer_that_is_gone_is_noticed():
+    for place in ("claim-nothing", "thm-no-such", "questions.md#no-such", "no.md#theory"):
+        assert not exists(place)
+
+
+def section(place: Place) -> str:
+    """What stands below a heading, with it, up to the next heading of its level."""
+    text = PAGES[f"{place.page}.ipynb"]
+    heading = re.search(rf"^(#+) {re.escape(place.section)}\s*$", text, re.MULTILINE)
+    assert heading, f"{place.page} has no heading {place.section!r}"
+    rest = text[heading.end() :]
+    end = re.search(rf"^#{{1,{len(heading[1])}}} ", rest, re.MULTILINE)
+    return heading[0] + (rest[: end.start()] if end else rest)
+
+
+def missing(place: Place, words: str) -> list[str]:
+    """The words that the section does not have."""
+    text = " ".join(section(place).split()).lower()
+    return [word for word in words.split(", ") if word.lower() not in text]
+
+
+def test_each_claim_has_its_words():
+    assert [name for name, _ in SPOKEN] == [claim.name for claim in claims.CLAIMS]
+
+
+@pytest.mark.parametrize(("name", "words"), SPOKEN, ids=[name for name, _ in SPOKEN])
+def test_the_section_speaks_of_the_claim(name, words):
+    place = claims.named(name).place
+    assert not missing(place, words), f"{place.page}, {place.section!r} is silent"
+
+
+def test_a_silent_section_is_noticed():
+    tanh = Place("08_after_2020", "Dynamic tanh: proofs", in_depth=True)
+    assert missing(tanh, dict(SPOKEN)["layer-norm-regularizes"])

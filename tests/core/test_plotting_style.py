@@ -1,0 +1,149 @@
+"""The style of the figures: colours that everybody can tell apart, on white and on dark pages."""
+
+import itertools
+import re
+
+import matplotlib
+
+matplotlib.use("agg")
+
+import matplotlib.colors as mcolors
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from normtutor_studies import plotting
+from normtutor_studies.plotting import drawings
+from normtutor_studies.plotting.style import DARK as DARK_PAGE
+from normtutor_studies.plotting.style import INK, TINTS, WARM
+
+from normtutor import norms, wiring
+
+pytestmark = pytest.mark.usefixtures("book_style")
+
+
+def rows(*shape):
+    return np.random.default_rng(0).normal(size=shape)
+
+
+def linear_rgb(colour):
+    channels = np.array(mcolors.to_rgb(colour))
+    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(first, second):
+    """As the Web Content Accessibility Guidelines define it."""
+    low, high = sorted(linear_rgb(colour) @ [0.2126, 0.7152, 0.0722] for colour in (first, second))
+    return (high + 0.05) / (low + 0.05)
+
+
+# Machado, Oliveira and Fernandes 2009, severity 1.0, on linear RGB.
+DICHROMACY = {
+    "none": np.eye(3),
+    "protan": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deutan": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritan": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+}
+
+
+def seen_as_lab(colour, kind):
+    linear = np.clip(np.asarray(DICHROMACY[kind]) @ linear_rgb(colour), 0, 1)
+    to_xyz = np.array(
+        [
+            [0.4124564, 0.3575761, 0.1804375],
+            [0.2126729, 0.7151522, 0.0721750],
+            [0.0193339, 0.1191920, 0.9503041],
+        ]
+    )
+    ratio = to_xyz @ linear / [0.95047, 1.0, 1.08883]
+    f = np.where(ratio > 0.008856, np.cbrt(ratio), 7.787 * ratio + 16 / 116)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def distance(first, second, kind="none"):
+    """How far apart two colours look."""
+    return np.linalg.norm(seen_as_lab(first, kind) - seen_as_lab(second, kind))
+
+
+LIGHT = [*plotting.NORM_COLOURS.values(), plotting.NO_NORM]
+DARK = [*(row.dark for row in norms.TABLE.values()), norms.NO_NORM[1]]
+DARK_PALETTE = [dark for _, dark in norms.OTHERS.values()]
+GROUNDS = ("#14181e", "#29313d")  # of a dark page and of the boxes on it
+
+# Colour, ground, and the least contrast.
+READ = [
+    *((colour, "white", 4.5) for colour in [*plotting.PALETTE.values(), plotting.NO_NORM]),
+    *((colour, ground, 4.5) for colour in [*DARK, *DARK_PALETTE] for ground in GROUNDS),
+    *((colour, plotting.PALE, 3) for colour in plotting.NORM_COLOURS.values()),
+    *((DARK_PAGE[light], DARK_PAGE["#ffffff"], 3) for light in (*plotting.SHADES, WARM)),
+    (DARK_PAGE[INK], DARK_PAGE["#ffffff"], 10),
+    *((INK, tint, 4.5) for tint in TINTS),
+    *((DARK_PAGE[INK], DARK_PAGE[tint], 4.5) for tint in TINTS),
+]
+
+
+@pytest.mark.parametrize(("colour", "ground", "least"), READ)
+def test_every_colour_reads_on_its_ground(colour, ground, least):
+    assert contrast(colour, ground) >= least
+
+
+@pytest.mark.parametrize("kind", DICHROMACY)
+@pytest.mark.parametrize(
+    "palette",
+    [set(plotting.NORM_COLOURS.values()), plotting.PALETTE.values(), set(DARK[:-1]), DARK_PALETTE],
+    ids=["norms", "others", "norms, dark page", "others, dark page"],
+)
+def test_colours_stay_apart_for_every_kind_of_colour_vision(palette, kind):
+    for first, second in itertools.combinations(palette, 2):
+        assert distance(first, second, kind) > 15, (first, second)
+
+
+def test_what_is_no_norm_wears_no_norms_colour():
+    image = plotting.grid_map(
+        [[0.0, 1.0]], rows="a", columns="bc", texts=["xy"], low=0, high=1, ax=plt.subplots()[1]
+    )
+    failed = mcolors.to_hex(image.cmap(1.0))
+    light = [*plotting.PALETTE.values(), failed]
+    for others, of_norms in ((light, LIGHT), (DARK_PALETTE, DARK)):
+        for other, of_norm in itertools.product(others, of_norms):
+            assert distance(other, of_norm) > 30, (other, of_norm)
+    assert set(plotting.OTHER_COLOURS.values()) <= set(plotting.PALETTE.values())
+    ax = plotting.curves(range(3), {"QK-norm": rows(4, 3)}, xlabel="x", ylabel="y")
+    assert ax.lines[0].get_color() == plotting.OTHER_COLOURS["QK-norm"]
+
+
+def test_every_norm_of_the_table_has_a_colour_and_no_norm_is_grey():
+    assert set(plotting.NORM_COLOURS) == set(norms.TABLE)
+    assert plotting.norm_colour("LayerNorm") == plotting.NORM_COLOURS["LayerNorm"]
+    with pytest.raises(KeyError, match="no colour is reserved for 'Norm'"):
+        plotting.norm_colour("Norm")
+    for colour in norms.NO_NORM:
+        assert len(set(mcolors.to_rgb(colour))) == 1
+
+
+def test_every_colour_of_a_figure_has_one_for_dark_pages():
+    assert {*LIGHT, *plotting.SHADES} <= set(DARK_PAGE)
+    drawn = {name: wiring.WIRINGS[name] for name in ("pre", "deepnorm")}
+    drawing = drawings.svg(plotting.wirings_figure(drawn, columns=2))
+    colours = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", drawing))
+    assert colours <= set(DARK_PAGE) and len(colours) > 3
+
+
+def test_equal_figures_are_equal_files(tmp_path):
+    contents = []
+    for name in ("first.svg", "second.svg"):
+        ax = plotting.curves(range(3), {"a": rows(4, 3)}, xlabel="steps", ylabel="loss (nats)")
+        ax.figure.savefig(tmp_path / name, metadata={"Date": None})
+        contents.append((tmp_path / name).read_bytes())
+    assert contents[0] == contents[1]
