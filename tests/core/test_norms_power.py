@@ -25,13 +25,6 @@ def test_in_the_published_code_padding_reaches_nu_alone():
     assert_allclose(nu, alone_nu * mask.mean())
 
 
-def test_padding_that_cannot_be_divided_does_not_enter_nu():
-    """ψ itself is not finite, and nothing but padding is there that ν could average over."""
-    mask, nu = np.zeros((3, 5), dtype=bool), np.arange(1.0, 5.0)
-    _, cache, _ = norms.power_norm_authors_code(X, None, None, np.nan * ONES, mask=mask)
-    assert_array_equal(norms.power_norm_authors_code_backward(GRAD_Y, cache, nu)[1], nu)
-
-
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(
     "norm, large", [(norms.power_norm, 1e30), (norms.power_norm_authors_code, np.inf)]
