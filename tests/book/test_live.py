@@ -71,7 +71,7 @@ def test_a_busy_port_is_a_sentence_before_anything_is_done(tmp_path, monkeypatch
 def test_a_new_run_on_record_is_seen_on_the_pages_that_show_its_study(tmp_path, monkeypatch):
     watched = live.written_at(live.WATCHED)
     record = ROOT / "studies/normtutor_studies/records/code.jsonl"
-    assert {record, ROOT / "studies/normtutor_studies/results/gru_rates.json"} <= watched.keys()
+    assert {record, ROOT / "studies/normtutor_studies/results/company.json"} <= watched.keys()
     pages = live.Pages.__new__(live.Pages)
     pages.env = SimpleNamespace(
         path2doc=lambda path: None,

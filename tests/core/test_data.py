@@ -1,4 +1,4 @@
-"""Data: the parts do not mix, the batches hold what they promise, bad files are refused clearly."""
+"""Data: the parts do not mix, the batches hold what they promise, what is impossible is refused."""
 
 from collections import Counter
 
@@ -10,20 +10,13 @@ from normtutor import data
 
 
 @pytest.fixture(scope="module")
-def text_file(tmp_path_factory):
-    """A text of some 9,000 sentences of a few lengths, in paragraphs, as a file."""
+def documents():
+    """Some 9,000 sentences of many lengths, in documents of seven."""
     rng = np.random.default_rng(0)
-    words = [f"{first}{last}" for first in "bdfgklmnprstvz" for last in ("a", "en", "ist", "or")]
-    sentences = [" ".join(rng.choice(words, rng.geometric(0.06))) + "." for _ in range(9000)]
-    paragraphs = [" ".join(sentences[i : i + 7]) for i in range(0, len(sentences), 7)]
-    path = tmp_path_factory.mktemp("text") / "text.txt"
-    path.write_text("\n\n".join(paragraphs), encoding="utf-8")
-    return path
-
-
-@pytest.fixture(scope="module")
-def corpus(text_file):
-    return data.load_corpus(text_file, level="word")
+    sentences = [
+        np.array([2, *rng.integers(3, 99, rng.geometric(0.06) + 3), 2]) for _ in range(9000)
+    ]
+    return [sentences[i : i + 7] for i in range(0, len(sentences), 7)]
 
 
 @pytest.fixture(scope="module")
@@ -62,71 +55,6 @@ def test_image_batch_of_an_impossible_size_is_refused(digits, size):
         next(data.image_batches(digits.train, size, np.random.default_rng(0)))
 
 
-# --- words ----------------------------------------------------------------------------------------
-
-
-def test_vocabulary_counts_orders_and_encodes():
-    vocabulary = data.Vocabulary([["b", "a", "b"], ["c", "a"]], min_count=2)
-    assert vocabulary.tokens == (*data.SPECIAL, "a", "b")
-    numbers = vocabulary.encode(["b", "c"])
-    assert numbers.tolist() == [data.END, 4, data.UNKNOWN, data.END]
-    assert vocabulary.decode(numbers) == "<s> b <unk> <s>"
-
-
-def test_corpus_is_cut_by_parts_of_documents(corpus):
-    parts = (corpus.train, corpus.validation, corpus.test)
-    sizes = np.array([sum(len(d) for d in part) for part in parts])
-    np.testing.assert_allclose(sizes / sizes.sum(), [0.8, 0.1, 0.1], rtol=0.1)
-    lengths = [len(s) - 2 for part in parts for d in part for s in d]
-    assert min(lengths) >= 4 and max(lengths) <= 62
-
-
-def test_vocabulary_knows_the_training_part_only(tmp_path):
-    # The last tenth says "zebra"; the model must not know the word.
-    sentences = [f"one two three number{'x' * (i % 3)} ." for i in range(90)]
-    text = "\n\n".join(sentences + ["a zebra runs over the plain ."] * 10)
-    path = tmp_path / "text.txt"
-    path.write_text(text, encoding="utf-8")
-    corpus = data.load_corpus(path, level="word", min_count=1)
-    assert "zebra" not in corpus.vocabulary.tokens
-    assert data.UNKNOWN in np.concatenate(corpus.test[0])
-
-
-def test_character_level(text_file):
-    corpus = data.load_corpus(text_file, level="character", longest=62)
-    assert all(len(token) == 1 for token in corpus.vocabulary.tokens[3:])
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"hello \xff\xfe world", "not UTF-8: byte 6"),
-        (bytes(range(32)) * 100, "zero bytes"),
-        (b"Just one sentence, and no more.", "too short"),
-    ],
-)
-def test_a_file_that_is_no_text_or_too_short_is_refused(content, message, tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        data.load_corpus(path)
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        data.load_corpus(tmp_path / "nothing.txt")
-    with pytest.raises(IsADirectoryError, match="is a directory"):
-        data.load_corpus(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "settings", [{"level": "byte"}, {"shortest": 0}, {"shortest": 9, "longest": 8}]
-)
-def test_bad_settings_are_refused(settings):
-    with pytest.raises(ValueError, match=r"level|shortest"):
-        data.load_corpus(**settings)
-
-
 # --- batches --------------------------------------------------------------------------------------
 
 
@@ -139,8 +67,8 @@ def test_padding_stands_on_the_right_and_targets_follow_inputs():
         data.pad([np.array([2, 5, 6, 7, 2])], length=3)
 
 
-def stream(corpus, order, seed=0):
-    return list(data.sentence_stream(corpus.train, 16, order, np.random.default_rng(seed)))
+def stream(documents, order, seed=0):
+    return list(data.sentence_stream(documents, 16, order, np.random.default_rng(seed)))
 
 
 def sentences_of(*batches):
@@ -152,33 +80,33 @@ def sentences_of(*batches):
 
 
 @pytest.mark.parametrize("order", ["shuffled", "document", "length"])
-def test_an_epoch_holds_each_sentence_at_most_once(corpus, order):
-    everything = [tuple(s[:-1].tolist()) for document in corpus.train for s in document]
-    seen = sentences_of(*stream(corpus, order))
+def test_an_epoch_holds_each_sentence_at_most_once(documents, order):
+    everything = [tuple(s[:-1].tolist()) for document in documents for s in document]
+    seen = sentences_of(*stream(documents, order))
     assert len(everything) - len(seen) < 16
     assert Counter(seen) <= Counter(everything)
-    assert seen == sentences_of(*stream(corpus, order))
+    assert seen == sentences_of(*stream(documents, order))
 
 
-def test_neighbours_meet_in_document_order(corpus):
-    everything = [tuple(s[:-1].tolist()) for document in corpus.train for s in document]
-    for batch in stream(corpus, "document", seed=3)[:5]:
+def test_neighbours_meet_in_document_order(documents):
+    everything = [tuple(s[:-1].tolist()) for document in documents for s in document]
+    for batch in stream(documents, "document", seed=3)[:5]:
         rows = sentences_of(batch)
         starts = [i for i, s in enumerate(everything) if s == rows[0]]
         assert any((everything * 2)[i : i + 16] == rows for i in starts)
 
 
-def test_equal_lengths_meet_in_length_order(corpus):
+def test_equal_lengths_meet_in_length_order(documents):
     shares = {
-        order: np.mean([batch.mask.float().mean().item() for batch in stream(corpus, order)])
+        order: np.mean([batch.mask.float().mean().item() for batch in stream(documents, order)])
         for order in ("length", "shuffled")
     }
     assert shares["length"] > 0.98 and shares["shuffled"] < 0.6
 
 
 @pytest.mark.parametrize("order", ["shuffled", "document"])
-def test_chunks_are_full_and_follow_the_text(corpus, order):
-    batches = data.chunk_batches(corpus.train, 8, 32, order, np.random.default_rng(0))
+def test_chunks_are_full_and_follow_the_text(documents, order):
+    batches = data.chunk_batches(documents, 8, 32, order, np.random.default_rng(0))
     for batch in batches[:4]:
         assert batch.mask.all()
         assert batch.inputs.shape == batch.targets.shape == (8, 32)
@@ -188,16 +116,16 @@ def test_chunks_are_full_and_follow_the_text(corpus, order):
     assert (joined >= 6) == (order == "document")
 
 
-def test_impossible_batches_are_refused(corpus):
+def test_impossible_batches_are_refused(documents):
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="order must be"):
-        data.sentence_stream(corpus.train, 16, "random", rng)
+        data.sentence_stream(documents, 16, "random", rng)
     with pytest.raises(ValueError, match="batch_size must lie"):
-        data.sentence_stream(corpus.train, 10**6, "shuffled", rng)
+        data.sentence_stream(documents, 10**6, "shuffled", rng)
     with pytest.raises(ValueError, match="equally long"):
-        data.chunk_batches(corpus.train, 8, 32, "length", rng)
+        data.chunk_batches(documents, 8, 32, "length", rng)
     with pytest.raises(ValueError, match="batch_size must lie"):
-        data.chunk_batches(corpus.train, 10**6, 32, "shuffled", rng)
+        data.chunk_batches(documents, 10**6, 32, "shuffled", rng)
 
 
 def test_epochs_go_on_for_ever():

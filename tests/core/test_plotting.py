@@ -111,23 +111,6 @@ def test_intervals_draw_the_mean_and_its_bar():
     assert all(line.get_linewidth() != 1 for line in without.lines)
 
 
-def test_differences_figure_draws_seeds_and_intervals():
-    panels = {
-        "as they are": {"LayerNorm per pixel": rows(5), "no norm": rows(5) + 1},
-        "noisy": {"GroupNorm(1)": rows(5)},
-    }
-    fig = plotting.differences_figure(panels, xlabel="error (points)", better="← better")
-    assert [ax.get_title(loc="left") for ax in fig.axes] == list(panels)
-    for ax, rows_of_panel in zip(fig.axes, panels.values(), strict=True):
-        assert [tick.get_text() for tick in ax.get_yticklabels()] == list(rows_of_panel)
-        dots = [c for c in ax.collections if isinstance(c, PathCollection)]
-        for seeds, bar, values in zip(dots, ax.containers, rows_of_panel.values(), strict=True):
-            assert_allclose(np.asarray(seeds.get_offsets())[:, 0], values)
-            mean, half = plotting.t_interval(values)
-            dot, ends = bar_ends(bar)
-            assert_allclose([dot[0, 0], *ends[:, 0]], [mean, mean - half, mean + half])
-
-
 REFUSED = {
     r"ys\['a'\] must have shape \(n_seeds, 3\)": lambda: plotting.curves(
         range(3), {"a": rows(3, 4)}, xlabel="x", ylabel="y"

@@ -48,22 +48,12 @@ OWN = {
     },
 }
 RATES = ("rate", "learning_rate")
-REPORTED = [
-    name
-    for name in experiments.names()
-    if not experiments.module_of(name).FIGURE.startswith("none:")
-]
 
 
 def cell_of(condition):
     """What a condition is, apart from its learning rate."""
     entries = dataclasses.asdict(condition).items()
     return tuple(value for key, value in entries if key not in RATES)
-
-
-def rate_of(condition):
-    """The learning rate of a condition, whichever of its two names it has."""
-    return next(getattr(condition, name) for name in RATES if hasattr(condition, name))
 
 
 def few(conditions):
@@ -148,7 +138,7 @@ def test_a_full_seed_gives_what_is_on_record(tmp_path):
 # --- its record is honest -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", REPORTED)
+@pytest.mark.parametrize("name", experiments.names())
 def test_what_is_reported_rests_on_enough_seeds(name):
     module, saved = experiments.module_of(name), experiments.load(name)
     fresh = set(module.SEEDS) - set(getattr(module, "TUNING", ()))
@@ -167,31 +157,8 @@ def test_every_experiment_says_what_else_could_explain_its_result(name):
     )
 
 
-def tuned():
-    """Pairs: an experiment that chooses learning rates, and the one that they are chosen for."""
-    for name in experiments.names():
-        found = re.match(
-            r"none: it chooses the learning rates of (\w+)", experiments.module_of(name).FIGURE
-        )
-        if found:
-            yield name, found[1]
-
-
-@pytest.mark.parametrize(("chooser", "name"), list(tuned()))
-def test_learning_rates_are_chosen_on_other_seeds(chooser, name):
-    module, choosing = experiments.module_of(name), experiments.module_of(chooser)
-    assert not set(module.SEEDS) & set(choosing.SEEDS)
-    best = choosing.best_rates(experiments.load(chooser))
-    # What is run at another rate, too, comes after that at the chosen one.
-    conditions = reversed(module.CONFIG.conditions)
-    used = {cell_of(condition): rate_of(condition) for condition in conditions}
-    shared = used.keys() & best.keys()
-    assert shared
-    assert {cell: used[cell] for cell in shared} == {cell: best[cell] for cell in shared}
-
-
 @pytest.mark.parametrize(
-    "name", [n for n in REPORTED if hasattr(experiments.module_of(n), "TUNING")]
+    "name", [n for n in experiments.names() if hasattr(experiments.module_of(n), "TUNING")]
 )
 def test_rates_chosen_within_an_experiment_do_not_see_the_reported_seeds(name):
     module, saved = experiments.module_of(name), experiments.load(name)
@@ -217,7 +184,7 @@ def figures_of(chapter):
                 yield figure["name"], figure["caption"], "".join(cell["source"])
 
 
-@pytest.mark.parametrize("name", REPORTED)
+@pytest.mark.parametrize("name", experiments.names())
 def test_a_reported_experiment_has_its_figure_with_the_command_that_reruns_it(name):
     module = experiments.module_of(name)
     (caption,) = [c for figure, c, _ in figures_of(module.CHAPTER) if figure == module.FIGURE]

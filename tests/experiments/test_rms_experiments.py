@@ -1,8 +1,11 @@
 """The experiments of the chapter on RMSNorm: what they measure."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
+from normtutor_studies import experiments
 from normtutor_studies.experiments import detach_norm, gru_statistics, norm_speed
 from torch.nn import functional as F
 
@@ -67,13 +70,21 @@ def test_the_statistics_of_a_gru_say_what_layer_norm_guarantees():
         steps=1,
         held_out_chunks=64,
     )
-    layer, none = gru_statistics.run(config, 0)
+    layer, none = gru_statistics.run(config, 10)
     # With γ and β nearly as at the start, LayerNorm's output has mean 0 and spread 1.
     assert np.abs(layer["after_mean"]).max() < 0.1
     assert np.abs(np.array(layer["after_spread"][1:]) - 1).max() < 0.2
     assert layer["after_spread"][0] < 0.1  # the first state is zero
     assert none["before_mean"] == none["after_mean"]
     assert len(none["after_mean_varies"]) == config.length
+
+
+def test_each_gru_is_trained_at_its_best_rate_of_the_tuning_seeds():
+    best = gru_statistics.best_rates(experiments.load("gru_statistics"))
+    assert best == {(c.norm,): c.learning_rate for c in gru_statistics.CONFIG.conditions}
+    config = dataclasses.replace(gru_statistics.CONFIG, rates=(0.1, 0.2), **gru_statistics.REDUCED)
+    tried = gru_statistics.run(config, gru_statistics.TUNING[0])
+    assert [(r["norm"], r["learning_rate"]) for r in tried[2:4]] == [("layer", 0.1), ("layer", 0.2)]
 
 
 # --- speed ----------------------------------------------------------------------------------------

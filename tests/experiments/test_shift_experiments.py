@@ -8,13 +8,10 @@ import torch
 from normtutor_studies.experiments import (
     covariate_shift_gradients,
     descent,
-    digit_batches,
     gradient_parts,
-    image_norms,
     input_drift,
     rates,
     scale_and_rate,
-    statistics_outside,
 )
 from normtutor_studies.experiments.records import Saved
 from torch import nn
@@ -114,47 +111,6 @@ def test_relu_gets_hes_weights_and_other_activations_xaviers():
     assert all(layer.bias.abs().max() == 0 for layer in he.linears)
 
 
-@pytest.mark.parametrize(("draw", "variance"), [(descent.he, 2 / 450), (descent.xavier, 2 / 1350)])
-def test_a_convolutions_weights_count_every_pixel_of_its_window(draw, variance):
-    torch.manual_seed(0)
-    network = draw(nn.Sequential(nn.Conv2d(50, 100, 3), nn.BatchNorm2d(100)))
-    convolution, norm = network
-    assert convolution.weight.var().item() == pytest.approx(variance, rel=0.05)
-    assert convolution.bias.abs().max() == 0
-    assert torch.equal(norm.weight, torch.ones(100))
-    descent.initialise(convolution, "relu" if draw is descent.he else "sigmoid", scale=2.0)
-    assert convolution.weight.var().item() == pytest.approx(4 * variance, rel=0.05)
-    assert draw(nn.Linear(4, 4, bias=False)).bias is None
-
-
-RESNETS = {
-    "digit_batches": (digit_batches.NORMS, lambda norm: digit_batches.build(DIGITS, norm)),
-    "image_norms": (image_norms.NORMS, lambda norm: image_norms.resnet(norm, IMAGES.widths)),
-}
-DIGITS, IMAGES = digit_batches.CONFIG, image_norms.CONFIG
-
-
-def weighted(model):
-    """The weights of the linear layers and convolutions."""
-    layers = (layer for layer in model.modules() if isinstance(layer, (nn.Linear, nn.Conv2d)))
-    return [layer.weight.detach() for layer in layers]
-
-
-@pytest.mark.parametrize("name", RESNETS)
-def test_the_networks_for_images_differ_in_the_norm_alone_and_start_from_hes_weights(name):
-    every, build = RESNETS[name]
-    found = {}
-    for norm in every:
-        torch.manual_seed(0)
-        found[norm] = weighted(build(norm))
-    # The inputs of one output: channels, times nine where the convolution is 3 by 3.
-    scaled = torch.cat([w.flatten() * math.sqrt(w[0].numel()) for w in found["none"]])
-    assert scaled.var().item() == pytest.approx(2, rel=0.05)
-    assert len(found["none"]) == 7
-    for weights in found.values():
-        assert all(map(torch.equal, weights, found["none"]))
-
-
 def test_the_smallest_scale_is_the_spread_of_torchs_own_layer():
     torch.manual_seed(0)
     condition = scale_and_rate.Condition("none", scale_and_rate.TORCH, 0.1)
@@ -183,12 +139,3 @@ def test_the_parts_of_the_gradient_are_those_of_the_theorem():
         assert shares["ratio"] == pytest.approx(ratio.median().item(), rel=1e-3)
         assert shares["along_mean"] == pytest.approx((1 - kept).mean().item())
         assert shares["chance"] == 1 / 40
-
-
-@pytest.mark.parametrize("outside", [False, True])
-def test_constant_statistics_change_the_gradient_and_not_the_output(outside):
-    layer = statistics_outside.Variant(3, scale=True, outside=outside).double()
-    x = torch.randn(20, 3, dtype=torch.float64, requires_grad=True)
-    torch.testing.assert_close(layer(x), nn.functional.batch_norm(x, None, None, training=True))
-    (grad,) = torch.autograd.grad(layer(x).pow(3).sum(), x)
-    assert (grad.sum(dim=0).abs() > 0.1).all() == outside

@@ -10,7 +10,6 @@ from normtutor_studies import plotting
 from normtutor_studies.experiments import (
     remedies,
     update_size,
-    wide_and_shallow,
     wired_sorting,
 )
 from normtutor_studies.experiments.wired_sorting import Task
@@ -88,41 +87,6 @@ def test_a_trace_starts_at_the_untrained_model():
     assert found["step"] == [0, 2, 4]
     assert found["change"][0] == 0 < found["change"][1]
     assert all(len(values) == 3 for values in found.values())
-
-
-# --- layers removed and swapped -------------------------------------------------------------------
-
-
-def test_a_rearranged_model_shares_its_weights():
-    model = wired_sorting.model_of(TASK, "post", 3, 0)
-    tokens = wired_sorting.test_batch(TASK, 0).inputs
-    with torch.no_grad():
-        torch.testing.assert_close(
-            wide_and_shallow.rearranged(model, [0, 1, 2])(tokens), model(tokens)
-        )
-        without = wide_and_shallow.rearranged(model, [0, 2])
-        x = model.embed(tokens)
-        for layer in (model.layers[0], model.layers[2]):
-            x = layer(x)
-        torch.testing.assert_close(without.hidden(tokens), x)
-        assert len(model.layers) == 3
-        model.token_embedding.weight.mul_(2)
-        assert without.token_embedding.weight is model.token_embedding.weight
-
-
-def test_the_surgeries_are_all_there():
-    found = wide_and_shallow.surgeries(4)
-    assert found["without"] == [[1, 2, 3], [0, 2, 3], [0, 1, 3], [0, 1, 2]]
-    assert found["swapped"] == [[1, 0, 2, 3], [0, 2, 1, 3], [0, 1, 3, 2]]
-    assert found["reversed"] == [[0, 1, 3, 2]]
-
-
-def test_increments_of_a_known_stream():
-    x = torch.tensor([[3.0, 4.0]])
-    found = wide_and_shallow.along_the_stream([x, 2 * x, torch.tensor([[-8.0, 6.0]])])
-    assert found["squares"] == [12.5, 50.0, 50.0]
-    assert found["increments"] == pytest.approx([1.0, math.sqrt(2)])
-    assert found["cosines"] == pytest.approx([1.0, 0.0], abs=1e-6)
 
 
 # --- rates ----------------------------------------------------------------------------------------

@@ -22,11 +22,11 @@ prints it.
 - ``CHAPTER``, ``FIGURE``, ``FINDING`` and ``SEEDS``;
 - a frozen dataclass ``Config``, and the one ``CONFIG`` that the book reports;
 - ``run(config, seed)``, which returns a list of records;
-- ``fingerprint(config)``, which identifies the data;
-- ``rows(saved)`` with ``XLABEL``, what its figure shows, or ``best_rates(saved)``.
+- ``rows(saved)`` with ``XLABEL``, what its figure shows.
 
-Where it needs them: ``REDUCED``, values of fields for a run of seconds in the tests;
-``ALONE = True`` for what measures time; ``REFERENCE``, where the line of "no difference" stands.
+Where it needs them: ``fingerprint(config)``, which identifies data that differ between machines;
+``REDUCED``, values of fields for a run of seconds in the tests;
+``TUNING``, the seeds on which ``best_rates(saved)`` chooses learning rates; ``ALONE = True`` for what measures time; ``REFERENCE``, where the line of "no difference" stands.
 """
 
 from normtutor_studies.experiments.records import (

@@ -6,11 +6,9 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from normtutor_studies.experiments.records import (
     RUNS,
-    Saved,
     control,
     load,
     module_of,
@@ -95,32 +93,16 @@ def _show(name: str, directory: Path | None, output: Path) -> None:
     print(textwrap.fill(f"Control: {control(name)}", width=100))
     module = module_of(name)
     if hasattr(module, "best_rates"):
-        _print_rates(module.best_rates(saved), saved)
-    if hasattr(module, "rows"):
-        with plt.rc_context():
-            plotting.use_book_style()
-            plotting.intervals(
-                module.rows(saved),
-                xlabel=module.XLABEL,
-                reference=getattr(module, "REFERENCE", 0.0),
-            )
-            plt.savefig(output, dpi=DOTS_PER_INCH, bbox_inches="tight")
-            plt.close()
-        print(f"drawn: {output}")
-
-
-def _print_rates(best: dict[Any, float], saved: Saved) -> None:
-    """The learning rates that were tried, each with its mean loss, and the one that was taken."""
-    key = "loss" if "loss" in saved.runs[0]["records"][0] else "validation"
-    for cell, rate in best.items():
-        cell = cell if isinstance(cell, tuple) else (cell,)
-        tried = [
-            f"{condition['learning_rate']:g} ({saved.values(key, **condition).mean():.3f})"
-            for condition in saved.config.get("conditions", ())
-            if tuple(v for k, v in condition.items() if k != "learning_rate") == cell
-        ]
-        losses = f"; tried (loss): {', '.join(tried)}" if tried else ""
-        print(f"{' '.join(map(str, cell))}: learning rate {rate:g}{losses}")
+        for cell, rate in module.best_rates(saved).items():
+            print(f"{' '.join(map(str, cell))}: learning rate {rate:g}")
+    with plt.rc_context():
+        plotting.use_book_style()
+        plotting.intervals(
+            module.rows(saved), xlabel=module.XLABEL, reference=getattr(module, "REFERENCE", 0.0)
+        )
+        plt.savefig(output, dpi=DOTS_PER_INCH, bbox_inches="tight")
+        plt.close()
+    print(f"drawn: {output}")
 
 
 if __name__ == "__main__":

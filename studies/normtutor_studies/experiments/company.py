@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from normtutor.data import END, Sentence, epochs, load_corpus, pad, sentence_stream
+from normtutor.data import Sentence, epochs, pad, sentence_stream
 from normtutor.models import TransformerLM
 from normtutor.training import (
     evaluation_mode,
@@ -25,6 +25,7 @@ from normtutor.training import (
     start,
     train,
 )
+from normtutor_studies.corpus import END, load_corpus
 from normtutor_studies.experiments.records import Saved
 
 CHAPTER = "03_batch_norm_vs_layer_norm"

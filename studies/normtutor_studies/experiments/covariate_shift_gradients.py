@@ -87,11 +87,6 @@ class Config:
 CONFIG = Config()
 
 
-def fingerprint(config: Any) -> dict[str, str]:
-    """The digits come with scikit-learn, whose version is recorded anyway."""
-    return {}
-
-
 def linear_task(config: Any) -> tuple[Tensor, Tensor]:
     """Gaussian x, and Ax with a random A scaled so that the targets have variance 1 or so."""
     width = config.linear_width

@@ -53,11 +53,6 @@ CONFIG = Config()
 REDUCED = {"steps": 5, "warmup": 2, "depth": 3}
 
 
-def fingerprint(config: Config) -> dict[str, str]:
-    """The data are generated."""
-    return {}
-
-
 def profile(model: TransformerLM, batch: TokenBatch) -> dict[str, list[float | None]]:
     """Root mean square of the stream, and the norm of the loss's gradient with respect to it.
 

@@ -15,14 +15,13 @@ from normtutor.training import classification_loss
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def _weighted(model: nn.Module) -> list[nn.Linear | nn.Conv2d]:
-    """The linear layers and the convolutions, in their order; the norms are none of them."""
-    return [module for module in model.modules() if isinstance(module, (nn.Linear, nn.Conv2d))]
+def _linear(model: nn.Module) -> list[nn.Linear]:
+    return [module for module in model.modules() if isinstance(module, nn.Linear)]
 
 
 def xavier(model: Model) -> Model:
     """Draw the weights anew as Glorot and Bengio advise, and set the biases to zero."""
-    for module in _weighted(model):
+    for module in _linear(model):
         nn.init.xavier_normal_(module.weight)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
@@ -32,9 +31,9 @@ def xavier(model: Model) -> Model:
 def he(model: Model) -> Model:
     """Draw the weights anew as He and others advise for ReLU, and set the biases to zero.
 
-    Their variance is 2 over the number of inputs; a convolution of 3 by 3 has 9 a channel.
+    Their variance is 2 over the number of inputs.
     """
-    for module in _weighted(model):
+    for module in _linear(model):
         nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
         if module.bias is not None:
             nn.init.zeros_(module.bias)
@@ -49,7 +48,7 @@ def initialise(model: Model, activation: str, scale: float = 1.0) -> Model:
     """
     (he if activation == "relu" else xavier)(model)
     with torch.no_grad():
-        for module in _weighted(model):
+        for module in _linear(model):
             module.weight.mul_(scale)
     return model
 

@@ -112,11 +112,6 @@ CONFIG = Config(
 )
 
 
-def fingerprint(config: Config) -> dict[str, str]:
-    """The data are generated."""
-    return {}
-
-
 def sorting_batch(config: Config, batch_size: int, rng: np.random.Generator) -> TokenBatch:
     """Sequences x₁ … xₙ, a separator, and x sorted; the mask marks the sorted part.
 

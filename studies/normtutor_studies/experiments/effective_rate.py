@@ -121,11 +121,6 @@ MOMENTUM = 0.9
 BETAS = (0.9, 0.999)
 
 
-def fingerprint(config: Any) -> dict[str, str]:
-    """The digits come with scikit-learn, whose version is recorded anyway."""
-    return {}
-
-
 def batches(
     generator: np.random.Generator, batch: int, noise: float
 ) -> Iterator[tuple[Array, Array]]:

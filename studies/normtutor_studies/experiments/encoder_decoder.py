@@ -7,8 +7,7 @@ the decoder, the variance of what its cross-attention adds. In Post-LN that last
 second: what the loss sends into cross-attention leaves the decoder for the encoder, so that each
 layer passes down the share 1 / √(1 + variance) and no more.
 
-Here this is measured before training, at several depths and two widths;
-:mod:`normtutor_studies.experiments.encoder_decoder_training` follows it through training.
+This is measured before training, at several depths and two widths.
 
 Control: a small gradient at the bottom could be a matter of which matrix is looked at, so the
 gradient at each layer's output is recorded as well; of width, so there are two; or of depth alone,
@@ -17,8 +16,7 @@ from the variance of cross-attention has no fitted number in it. Not checked: in
 than torch's own.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from normtutor.training import start, train_together
+from normtutor.training import start
 from normtutor_studies.experiments.records import Saved, short
 
 CHAPTER = "07_pre_ln_and_post_ln"
@@ -40,13 +38,12 @@ XLABEL = "gradient of the lowest layer over the highest before training (log2)"
 SEEDS = tuple(range(10, 16))
 
 PARTS = ("encoder", "decoder")
-ENDS = (*PARTS, "decoder output")  # of which the first and the last layer are compared
 PROBED = 128  # sequences on which gradients are measured
 
 
 @dataclass(frozen=True)
 class Untrained:
-    """A model that is measured before training only."""
+    """One model."""
 
     wiring: str
     depth: int
@@ -54,30 +51,13 @@ class Untrained:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A model that is trained with every learning rate."""
-
-    wiring: str
-    warmup: int
-
-
-@dataclass(frozen=True)
 class Config:
     """All settings of this experiment."""
 
     untrained: tuple[Untrained, ...]
-    trained: tuple[Trained, ...]
-    rates: tuple[float, ...] = (1e-3, 4e-3)
-    depth: int = 12  # of what is trained, in layers of the encoder and of the decoder
-    width: int = 32
     heads: int = 4
     symbols: int = 10
     length: int = 10
-    batch_size: int = 16
-    steps: int = 300
-    evaluate_every: int = 25
-    kept: tuple[int, ...] = (25, 50, 100, 200, 300)  # steps whose profiles are saved
-    test_sequences: int = 512
 
 
 CONFIG = Config(
@@ -86,8 +66,7 @@ CONFIG = Config(
         for wiring in ("post", "pre")
         for width in (32, 128)
         for depth in (6, 12, 18)
-    ),
-    trained=(),
+    )
 )
 REDUCED = {"untrained": (Untrained("post", 2, 16), Untrained("pre", 2, 16))}
 
@@ -157,12 +136,6 @@ def batch_of(config: Config, size: int, rng: np.random.Generator) -> SequencePai
     return SequencePair(source, torch.cat([first, targets[:, :-1]], dim=1), targets)
 
 
-def stream_of(config: Config, rng: np.random.Generator) -> Iterator[SequencePair]:
-    """New sequences for ever."""
-    while True:
-        yield batch_of(config, config.batch_size, rng)
-
-
 def sorting_loss(model: Sorter, batch: SequencePair) -> Tensor:
     """Mean cross entropy per digit, in nats."""
     return F.cross_entropy(model(batch).flatten(0, 1), batch.targets.flatten())
@@ -217,105 +190,20 @@ def likeness(states: Tensor) -> float:
     return short(((total - L) / (L * (L - 1))).mean().item())
 
 
-def measure(model: Sorter, batch: SequencePair) -> dict[str, float | None]:
-    """Mean loss per digit and the share of digits that are right; None if not finite."""
-    model.train()
-    with torch.no_grad():
-        scores = model(batch)
-    loss = F.cross_entropy(scores.flatten(0, 1), batch.targets.flatten()).item()
-    right = (scores.argmax(-1) == batch.targets).float().mean().item()
-    finite = math.isfinite(loss)
-    return {"loss": short(loss) if finite else None, "accuracy": right if finite else None}
-
-
 def build(config: Config, wiring: str, depth: int, width: int, seed: int) -> Sorter:
     """An untrained model."""
     start(seed)
     return Sorter(config, wiring, depth, width)
 
 
-def run_seeds(config: Config, seeds: Sequence[int]) -> list[list[dict[str, Any]]]:
-    """All seeds; the models of one wiring and warm-up train together."""
-    probes = {seed: batch_of(config, PROBED, np.random.default_rng(1000 + seed)) for seed in seeds}
-    records: list[list[dict[str, Any]]] = [[] for _ in seeds]
-    for cell in config.untrained:
-        for seed, found in zip(seeds, records, strict=True):
-            model = build(config, cell.wiring, cell.depth, cell.width, seed)
-            found.append(
-                {"kind": "untrained", **vars(cell), **profile(model, probes[seed])},
-            )
-    for trained in config.trained:
-        for record, seed in _train(config, trained, seeds, probes):
-            records[list(seeds).index(seed)].append(record)
-    return records
-
-
-def _train(
-    config: Config, trained: Trained, seeds: Sequence[int], probes: dict[int, SequencePair]
-) -> list[tuple[dict[str, Any], int]]:
-    """Train every seed with every learning rate together; a record with its seed for each."""
-    pairs = [(seed, rate) for seed in seeds for rate in config.rates]
-    models = [build(config, trained.wiring, config.depth, config.width, seed) for seed, _ in pairs]
-    seed_of = {id(model): seed for model, (seed, _) in zip(models, pairs, strict=True)}
-    profiles = {id(model): [profile(model, probes[seed_of[id(model)]])] for model in models}
-
-    def evaluate(model: Any) -> dict[str, float]:
-        profiles[id(model)].append(profile(model, probes[seed_of[id(model)]]))
-        return {}
-
-    histories = train_together(
-        models,
-        [stream_of(config, np.random.default_rng(seed)) for seed, _ in pairs],
-        sorting_loss,
-        steps=config.steps,
-        learning_rate=[rate for _, rate in pairs],
-        warmup=trained.warmup,
-        evaluate=evaluate,
-        evaluate_every=config.evaluate_every,
-    )
-    found = []
-    for (seed, rate), model, history in zip(pairs, models, histories, strict=True):
-        test = batch_of(config, config.test_sequences, np.random.default_rng(2000 + seed))
-        points, every = profiles[id(model)], config.evaluate_every
-        steps = [0, *(int(numbers["step"]) for numbers in history.evaluations)]
-        kept = [i for i, step in enumerate(steps) if step in (0, *config.kept)]
-        record = {
-            "kind": "trained",
-            **vars(trained),
-            "learning_rate": rate,
-            "diverged": history.diverged,
-            **measure(model, test),
-            "curve": [
-                short(float(np.mean(history.loss[i : i + every])))
-                for i in range(0, len(history.loss) - every + 1, every)
-            ],
-            # At every measured step: how the ends compare.
-            "steps": steps,
-            **{f"{key} ends": [_ends(point[key]) for point in points] for key in ENDS},
-            "alike": [point["alike"] for point in points],
-            # At some of them: every layer.
-            "kept": [steps[i] for i in kept],
-            **{part: [points[i][part] for i in kept] for part in PARTS},
-        }
-        found.append((record, seed))
-    return found
-
-
-def _ends(norms: Sequence[float]) -> float | None:
-    """log2 of the first over the last; None where the gradient is zero in float32."""
-    if min(norms[0], norms[-1]) <= 0:
-        return None
-    return short(math.log2(norms[0] / norms[-1]))
-
-
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
     """All models of one seed."""
-    return run_seeds(config, [seed])[0]
-
-
-def fingerprint(config: Config) -> dict[str, str]:
-    """The data are generated."""
-    return {}
+    batch = batch_of(config, PROBED, np.random.default_rng(1000 + seed))
+    records = []
+    for cell in config.untrained:
+        model = build(config, cell.wiring, cell.depth, cell.width, seed)
+        records.append({"kind": "untrained", **vars(cell), **profile(model, batch)})
+    return records
 
 
 def bottom_over_top(saved: Saved, part: str, **where: Any) -> np.ndarray:

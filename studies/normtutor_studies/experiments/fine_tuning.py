@@ -26,11 +26,10 @@ from torch.optim.swa_utils import update_bn
 from normtutor.data import Split, load_digits
 from normtutor.training import start
 from normtutor_studies.experiments import modes_disagree
-from normtutor_studies.experiments.digit_batches import fingerprint
 from normtutor_studies.experiments.modes_disagree import Network, error, fit, loader_of
 from normtutor_studies.experiments.records import Saved
 
-__all__ = ["CONFIG", "SEEDS", "fingerprint", "rows", "run"]
+__all__ = ["CONFIG", "SEEDS", "rows", "run"]
 
 CHAPTER = "09_norms_at_work"
 FIGURE = "fig-work-fine-tuning"

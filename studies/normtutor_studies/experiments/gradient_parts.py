@@ -56,11 +56,6 @@ CONFIG = Config()
 REDUCED = {"looks": (0, 2)}
 
 
-def fingerprint(config: Any) -> dict[str, str]:
-    """The digits come with scikit-learn, whose version is recorded anyway."""
-    return {}
-
-
 def around_norms(model: MLP, images: Tensor, labels: Tensor) -> list[tuple[Tensor, Tensor, Tensor]]:
     """Input x, and the gradients below and above, of each norm of the model on one batch."""
     kept: list[tuple[Tensor, Tensor]] = []

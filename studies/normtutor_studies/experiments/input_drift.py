@@ -70,11 +70,6 @@ class Config:
 CONFIG = Config()
 
 
-def fingerprint(config: Any) -> dict[str, str]:
-    """The digits come with scikit-learn, whose version is recorded anyway."""
-    return {}
-
-
 def shift_of_a_step(mean: np.ndarray, variance: np.ndarray) -> float:
     """Move of a unit's mean in one step, in its standard deviations; mean over units and steps."""
     std = np.sqrt((variance[1:] + variance[:-1]) / 2)

@@ -71,11 +71,6 @@ class Config:
 CONFIG = Config()
 
 
-def fingerprint(config: Any) -> dict[str, str]:
-    """The digits come with scikit-learn, whose version is recorded anyway."""
-    return {}
-
-
 def loss_on(batch: tuple[Tensor, Tensor]) -> probes.LossOfModel:
     """The cross entropy on a batch, as a function of the model."""
     images, labels = batch

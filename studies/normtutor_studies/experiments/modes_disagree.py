@@ -29,10 +29,9 @@ from torch.utils.data import DataLoader, Sampler, TensorDataset
 from normtutor.data import Split, load_digits
 from normtutor.diagnosis import diagnose
 from normtutor.training import start
-from normtutor_studies.experiments.digit_batches import fingerprint
 from normtutor_studies.experiments.records import Saved
 
-__all__ = ["CONFIG", "SEEDS", "fingerprint", "rows", "run"]
+__all__ = ["CONFIG", "SEEDS", "rows", "run"]
 
 CHAPTER = "09_norms_at_work"
 FIGURE = "fig-work-bugs"

@@ -61,11 +61,6 @@ class Config:
 CONFIG = Config()
 
 
-def fingerprint(config: Config) -> dict[str, str]:
-    """The data are random numbers."""
-    return {}
-
-
 # --- what is timed --------------------------------------------------------------------------------
 
 

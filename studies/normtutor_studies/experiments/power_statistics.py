@@ -32,12 +32,12 @@ from normtutor.data import (
     chunk_batches,
     epochs,
     image_batches,
-    load_corpus,
     load_digits,
     sentence_stream,
 )
 from normtutor.models import ResNet, TransformerLM
 from normtutor.training import classification_loss, language_model_loss, start, train
+from normtutor_studies.corpus import load_corpus
 from normtutor_studies.experiments.records import Saved
 
 CHAPTER = "06_power_norm"

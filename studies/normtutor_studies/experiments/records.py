@@ -66,6 +66,11 @@ def is_experiment(name: str) -> bool:
     return hasattr(importlib.import_module(f"normtutor_studies.experiments.{name}"), "FINDING")
 
 
+def fingerprint_of(module: Any, config: Any) -> dict[str, str]:
+    """What identifies the data; nothing where they are drawn, or come with scikit-learn."""
+    return module.fingerprint(config) if hasattr(module, "fingerprint") else {}
+
+
 def control(name: str) -> str:
     """What else could explain the result of the experiment called ``name``, and what was checked.
 
@@ -391,7 +396,7 @@ def run_experiment(
     module = module_of(name)
     config = module.CONFIG if config is None else config
     wanted = list(module.SEEDS if seeds is None else seeds)
-    plain, fingerprint = as_plain(config), module.fingerprint(config)
+    plain, fingerprint = as_plain(config), fingerprint_of(module, config)
     directory = RUNS if directory is None else Path(directory)
     done: dict[int, dict[str, Any]] = {}
 
@@ -444,6 +449,6 @@ def _run_seed(name: str, config: Any, seed: int) -> dict[str, Any]:
         "wall_seconds": round(wall, 1),
         # The shortest experiments take hundredths.
         "cpu_seconds": float(f"{max(cpu, 1e-3):.3g}"),
-        "environment": environment(module.fingerprint(config)),
+        "environment": environment(fingerprint_of(module, config)),
         "records": _without_nan(found),
     }

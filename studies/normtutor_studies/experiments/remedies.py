@@ -50,11 +50,6 @@ class Config:
 CONFIG = Config()
 
 
-def fingerprint(config: Config) -> dict[str, str]:
-    """The data are generated."""
-    return {}
-
-
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
     """Train every wiring with every rate, with this seed."""
     return [

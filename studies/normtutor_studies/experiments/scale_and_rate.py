@@ -67,11 +67,6 @@ REDUCED = {"hidden": 3}
 BLOCK = 5  # steps averaged into one point of a training curve
 
 
-def fingerprint(config: Any) -> dict[str, str]:
-    """The digits come with scikit-learn, whose version is recorded anyway."""
-    return {}
-
-
 def build(config: Any, condition: Condition) -> MLP:
     """A deep network on digits with its initial weights scaled."""
     # torch's own layers, three times as fast; a test of the package holds ours equal to them.

@@ -76,11 +76,6 @@ class Config:
 CONFIG = Config()
 
 
-def fingerprint(config: Config) -> dict[str, str]:
-    """The data are generated."""
-    return {}
-
-
 def adam(model: TransformerLM, learning_rate: float) -> torch.optim.Optimizer:
     """The optimizer of :func:`normtutor.training.train`."""
     return torch.optim.AdamW(

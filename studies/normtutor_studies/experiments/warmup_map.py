@@ -59,11 +59,6 @@ CONFIG = Config(
 )
 
 
-def fingerprint(config: Config) -> dict[str, str]:
-    """The data are generated."""
-    return {}
-
-
 def run(config: Config, seed: int) -> list[dict[str, Any]]:
     """Train every cell with this seed."""
     return [

@@ -30,7 +30,6 @@ _NAMES = {
     "normtutor_studies.plotting.drawings": ["on_narrow"],
     "normtutor_studies.plotting.family": [
         "books_figure",
-        "differences_figure",
         "shared_axes",
         "sharing_cells_figure",
         "undo_figure",

@@ -11,11 +11,8 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from normtutor import norms
-from normtutor.intervals import t_interval
 from normtutor_studies.plotting.style import (
     INK,
-    NO_NORM,
-    NORM_COLOURS,
     PALE,
     FloatArray,
     norm_colour,
@@ -251,61 +248,4 @@ def undo_figure(x: ArrayLike, outputs: Mapping[str, ArrayLike], *, feature: int 
         ax.set_title(name, fontsize=11)
         ax.set_xlabel("after the norm")
     axes[0, 0].set_ylabel("before the norm")
-    return fig
-
-
-def differences_figure(
-    panels: Mapping[str, Mapping[str, ArrayLike]], *, xlabel: str, better: str = ""
-) -> Figure:
-    """Draw paired differences to one norm: a dot a seed, their mean and its 95% interval.
-
-    Parameters
-    ----------
-    panels : mapping of title -> mapping of norm -> array of shape (n_seeds,)
-        One panel below the other, each with its own scale; its rows are named on the left.
-    xlabel : str
-        What the difference is, with its unit.
-    better : str
-        What stands beside zero, as in "← better".
-
-    Returns
-    -------
-    Figure
-        One axes a panel; each row is one `PathCollection` of seeds and one error bar container.
-    """
-    counts = [len(rows) for rows in panels.values()]
-    fig, axes = plt.subplots(
-        len(panels),
-        1,
-        figsize=(5.0, 0.6 + sum(0.62 + 0.42 * count for count in counts)),
-        squeeze=False,
-        layout="constrained",
-        height_ratios=[0.6 + count for count in counts],
-    )
-    for ax, (title, rows) in zip(axes[:, 0], panels.items(), strict=True):
-        for position, (name, samples) in enumerate(rows.items()):
-            values = np.asarray(samples, dtype=np.float64)
-            mean, half = t_interval(values)
-            own = NORM_COLOURS.get(name.split()[0].split("(")[0])
-            colour = own or NO_NORM
-            ax.scatter(
-                values, np.full(len(values), position + 0.24), s=12, color=colour, alpha=0.45,
-                linewidths=0,
-            )  # fmt: skip
-            bar = ax.errorbar(
-                [float(mean)], [position], xerr=[float(half)], fmt="o", markersize=6, capsize=4,
-                color=colour, label=name,
-            )  # fmt: skip
-            if own is None:
-                bar.lines[2][0].set_linestyle((0, (3, 1.5)))
-        ax.axvline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
-        ax.set_yticks(range(len(rows)), list(rows))
-        ax.set_ylim(len(rows) - 0.4, -0.5)
-        ax.tick_params(axis="y", length=0)
-        ax.spines["left"].set_visible(False)
-        ax.set_title(title, fontsize=11)
-    last = axes[-1, 0]
-    last.set_xlabel(xlabel)
-    if better:
-        axes[0, 0].set_title(better, loc="right", fontsize=10)
     return fig

@@ -1,37 +1,26 @@
 """A text of six megabytes that is already on the reader's machine: the prose of docstrings.
 
 NumPy, SciPy, scikit-learn, SymPy, PyTorch and Matplotlib explain themselves in English, in their
-docstrings and in the texts that they attach to compiled functions. :func:`package_text` reads those
-out of the source files of the installed packages, without importing them:
+docstrings and in the texts that they attach to compiled functions. :func:`read` reads those out of
+the source files of the installed packages, without importing them:
 
-- a *document* is a module, and its *topic* is its package and subpackage ("scipy.stats");
 - only prose is kept: no examples, no tables, no signatures, nothing beyond ASCII, lower case;
 - no sentence occurs twice, however it is spaced or punctuated;
 - a hash of the module's name puts all of a module into training, validation or test (90, 5, 5 %),
   and a held-out sentence that shares a run of 13 words with training is dropped.
-
-Reading takes half a minute, so the result is cached on the reader's machine. Other versions of the
-packages hold another text. Its SHA-256 tells, and :attr:`PackageText.note` says so in words.
 """
 
 import ast
 import contextlib
 import gc
-import gzip
 import hashlib
 import inspect
-import json
-import os
 import re
-import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Iterator
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 #: The packages that are read: name to install -> name to import.
 PACKAGES = {
@@ -42,11 +31,6 @@ PACKAGES = {
     "torch": "torch",
     "matplotlib": "matplotlib",
 }
-#: What the book's own runs were made on.
-BOOK_SHA256 = "a4c0464cfc51e8374f5b6897d810a272c34e7fa5b5d45720c8b400ebf3093cd9"
-BOOK_VERSIONS = (
-    "numpy 2.4.6, scipy 1.17.1, scikit-learn 1.9.1, sympy 1.14.0, torch 2.13.0, matplotlib 3.11.2"
-)
 
 # Directories of tests, and of other people's code.
 _LEFT_OUT = {
@@ -68,67 +52,14 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|cf|etc|vs|al|fig|eq|no|resp)\.$")
 
 
-class Document(NamedTuple):
-    """The sentences of one module."""
-
-    name: str  # "scipy.stats._morestats"
-    topic: str  # "scipy.stats"
-    sentences: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PackageText:
-    """The text, in three parts that share no module and no sentence."""
-
-    versions: str
-    sha256: str
-    train: tuple[Document, ...]
-    validation: tuple[Document, ...]
-    test: tuple[Document, ...]
-
-    @property
-    def note(self) -> str:
-        """A sentence to show beside the numbers if this is not the text of the book; else ""."""
-        if self.sha256 == BOOK_SHA256:
-            return ""
-        return (
-            "This text is not the book's, so numbers differ from the book's a little: it was read "
-            f"out of {self.versions}; the book's out of {BOOK_VERSIONS}."
-        )
-
-
-def package_text() -> PackageText:
-    """The text of the packages that are installed here, from the cache if it holds it.
+def installed() -> str:
+    """The packages that are here, with their versions.
 
     Raises
     ------
     ModuleNotFoundError
-        If not one of the packages is installed.
+        If there is none.
     """
-    return _package_text(_installed())
-
-
-@lru_cache(maxsize=2)
-def _package_text(versions: str) -> PackageText:
-    def read() -> dict:
-        with _no_search_for_circles():
-            return split_by_module(
-                (name, literal)
-                for package in PACKAGES.values()
-                for name, path in _modules(package)
-                for literal in _literals(path)
-            )
-
-    content = kept(read, "text", versions, Path(__file__).read_text(encoding="utf-8"))
-    plain = json.dumps(content, sort_keys=True).encode("utf-8")
-    train, validation, test = (
-        tuple(Document(name, topic_of(name), tuple(text)) for name, text in content[part].items())
-        for part in ("train", "validation", "test")
-    )
-    return PackageText(versions, hashlib.sha256(plain).hexdigest(), train, validation, test)
-
-
-def _installed() -> str:
     found = []
     for name, module in PACKAGES.items():
         if find_spec(module) is not None:
@@ -139,79 +70,15 @@ def _installed() -> str:
     return ", ".join(found)
 
 
-# --- the cache ------------------------------------------------------------------------------------
-
-
-def cache_directory() -> Path:
-    """Where texts are kept: $NORMTUTOR_CACHE, or the place that the system has for caches."""
-    own = os.environ.get("NORMTUTOR_CACHE")
-    if own:
-        return Path(own)
-    from platformdirs import user_cache_path
-
-    return user_cache_path("normtutor", appauthor=False)
-
-
-def _cache_path(kind: str, keys: Iterable[str]) -> Path:
-    digest = hashlib.sha256("\0".join(keys).encode("utf-8")).hexdigest()
-    return cache_directory() / f"{kind}-{digest[:16]}.json.gz"
-
-
-def kept(make: Callable[[], dict], kind: str, *keys: str) -> dict:
-    """What ``make`` gives, from the cache if it holds that under ``keys``.
-
-    Of several processes that ask at once one makes it, and the others wait. Where nothing can be
-    written, it is made anew each time.
-    """
-    path = _cache_path(kind, keys)
-    content = _read(path)
-    if content is None:
-        with _alone(path):
-            content = _read(path)
-            if content is None:
-                content = make()
-                _write(content, path)
-    return content
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Keep other processes from making ``path`` meanwhile, where the system can lock files."""
-    from filelock import FileLock
-
-    lock = FileLock(f"{path}.lock")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except (OSError, NotImplementedError):
-        pass
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _read(path: Path) -> dict | None:
-    """What :func:`_write` has written; None if that is nothing, or is damaged."""
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            return json.load(file)
-    except (OSError, EOFError, ValueError):
-        return None
-
-
-def _write(content: dict, path: Path) -> None:
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        # The highest level would take four times as long and save a tenth of the place.
-        with (
-            os.fdopen(handle, "wb") as raw,
-            gzip.open(raw, "wt", compresslevel=4, encoding="utf-8") as file,
-        ):
-            json.dump(content, file)
-        os.replace(temporary, path)
-    except OSError:
-        pass
+def read() -> dict[str, dict[str, list[str]]]:
+    """The sentences by part ("train", "validation", "test") and module; takes half a minute."""
+    with _no_search_for_circles():
+        return split_by_module(
+            (name, literal)
+            for package in PACKAGES.values()
+            for name, path in _modules(package)
+            for literal in _literals(path)
+        )
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -322,15 +189,6 @@ def sentences_of(paragraph: str) -> list[str]:
         else:
             found.append(piece)
     return found
-
-
-def topic_of(module: str) -> str:
-    """Package and subpackage.
-
-    >>> topic_of("scipy.stats._morestats")
-    'scipy.stats'
-    """
-    return ".".join(module.split(".")[:2])
 
 
 # --- splitting ------------------------------------------------------------------------------------
