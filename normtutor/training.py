@@ -1,12 +1,11 @@
 """One short training loop, and the few things that make two runs of it equal.
 
 A run is described by two seeds: one draws the initial weights and the dropout, the other the order
-of the data. :func:`start` sets both and returns the generator for the order. :func:`train` trains
-one model; :func:`train_together` trains several that are built alike: faster, with the same result.
+of the data. :func:`start` sets both and returns the generator for the order.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,9 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from normtutor import layers
 from normtutor.data import TokenBatch
 from normtutor.models import TransformerLM
 
@@ -229,211 +226,3 @@ def _make_optimizer(
 
 def _due(step: int, steps: int, every: int | None) -> bool:
     return step + 1 == steps or (every is not None and (step + 1) % every == 0)
-
-
-# --- several models at once -----------------------------------------------------------------------
-
-
-class _Losses(nn.Module):
-    """A model and its loss as one module, so that the loss may call any method of the model."""
-
-    def __init__(self, model: nn.Module, loss: Loss) -> None:
-        super().__init__()
-        self.model, self.loss = model, loss
-
-    def forward(self, batch: Any) -> Tensor:
-        return self.loss(self.model, batch)
-
-
-def train_together(
-    models: Sequence[nn.Module],
-    batches: Sequence[Iterable[Any]],
-    loss: Loss,
-    *,
-    steps: int,
-    learning_rate: float | Sequence[float],
-    warmup: int = 0,
-    optimizer: str = "adamw",
-    weight_decay: float = 0.0,
-    evaluate: Callable[[nn.Module], dict[str, float]] | None = None,
-    evaluate_every: int | None = None,
-    clip: float | None = None,
-) -> list[History]:
-    """Train several models of one build at once, in place; return a :class:`History` for each.
-
-    Every model ends as :func:`train` would have left it, except for rounding: ``torch.func``
-    stacks the parameters of the models along a new first axis, ``vmap`` runs the loss over that
-    axis, and one optimizer steps the stack, each entry by itself. Small models gain most, because
-    the time of a small model goes into starting operations, and there are now as many as for one.
-
-    Parameters
-    ----------
-    models : sequence of torch.nn.Module
-        Equal except for their weights and buffers; usually one per seed.
-    batches : sequence of iterables
-        One stream of batches per model. The batches of one step must have equal shapes: images,
-        :func:`normtutor.data.chunk_batches`, or sentences padded to a fixed length.
-    loss : function
-        As for :func:`train`, but without shapes that depend on values: for language models,
-        :func:`masked_language_model_loss`.
-    learning_rate : float, or a sequence with one per model
-    steps, warmup, optimizer, weight_decay, evaluate, evaluate_every, clip
-        As for :func:`train`.
-
-    Notes
-    -----
-    A model whose loss is no longer finite is not changed any more, as with :func:`train`; the
-    others continue. Running statistics of BatchNorm move as they should. PowerNorm is refused in
-    training: a buffer of it moves in the backward pass, where vmap cannot follow. Dropout draws
-    other masks for each model, but not those that :func:`train` would draw: such runs agree only as
-    two seeds do. Hooks would see the values of all models at once.
-    """
-    rates = _rates(learning_rate, len(models))
-    _check_alike(models, batches)
-    parameters, buffers = torch.func.stack_module_state(list(models))
-    update = _make_optimizer(parameters.values(), optimizer, max(rates), weight_decay)
-    template = _Losses(models[0], loss)
-
-    def losses_of(parameters: Any, buffers: Any, batch: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        state = {f"model.{name}": value for name, value in (parameters | buffers).items()}
-        value = torch.func.functional_call(template, state, (batch,))
-        return value, {name: state[f"model.{name}"] for name in buffers}
-
-    together = torch.func.vmap(losses_of, randomness="different")
-    histories = [History() for _ in models]
-    streams = [iter(stream) for stream in batches]
-
-    def write_back(index: int) -> None:
-        model, stack = models[index], parameters | buffers
-        with torch.no_grad():
-            for name, own in (*model.named_parameters(), *model.named_buffers()):
-                own.copy_(stack[name][index])
-
-    for step in range(steps):
-        for model in models:
-            model.train()
-        factor = warmup_cosine(step, steps=steps, warmup=warmup)
-        batch = _stack([next(stream) for stream in streams])
-        # vmap knows attention as single operations, not yet as torch's fused kernel.
-        with sdpa_kernel(SDPBackend.MATH), _vmap_explained():
-            losses, buffers = together(parameters, buffers, batch)
-        for index, value in enumerate(losses.tolist()):
-            history = histories[index]
-            if not history.diverged:
-                history.loss.append(value)
-                history.learning_rate.append(rates[index] * factor)
-                history.diverged = not math.isfinite(value)
-                if history.diverged:
-                    write_back(index)
-        running = [index for index, history in enumerate(histories) if not history.diverged]
-        if not running:
-            break
-        update.zero_grad()
-        losses.sum().backward()
-        if clip is not None:
-            lengths = _clip(parameters, clip)
-            for index in running:
-                histories[index].gradient_norm.append(lengths[index])
-        _step(update, parameters, rates, factor)
-        if _due(step, steps, evaluate_every):
-            for index in running:
-                write_back(index)
-                if evaluate is not None:
-                    numbers = evaluate(models[index])
-                    histories[index].evaluations.append({"step": step + 1, **numbers})
-    return histories
-
-
-@contextmanager
-def _vmap_explained() -> Iterator[None]:
-    try:
-        yield
-    except RuntimeError as error:
-        if "vmap" not in str(error):
-            raise
-        raise ValueError(
-            "these models or this loss cannot run under torch.func.vmap, which needs shapes and "
-            "decisions that do not depend on values. For language models, use "
-            "masked_language_model_loss; else train the models one by one."
-        ) from error
-
-
-@torch.no_grad()
-def _clip(parameters: dict[str, Tensor], longest: float) -> list[float]:
-    """Shorten the gradient of each model of a stack; return the lengths before."""
-    gradients = [p.grad for p in parameters.values() if p.grad is not None]
-    squares = torch.stack([g.reshape(len(g), -1).square().sum(dim=1) for g in gradients])
-    lengths = squares.sum(dim=0).sqrt()
-    # As torch.nn.utils.clip_grad_norm_ does it, with its 1e-6.
-    factor = (longest / (lengths + 1e-6)).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(factor.reshape(-1, *[1] * (gradient.ndim - 1)))
-    return lengths.tolist()
-
-
-def _step(
-    update: torch.optim.Optimizer,
-    parameters: dict[str, Tensor],
-    rates: Sequence[float],
-    factor: float,
-) -> None:
-    """One step of the stack, in which model i has the learning rate ``rates[i] * factor``."""
-    for group in update.param_groups:
-        group["lr"] = max(rates) * factor
-    if min(rates) == max(rates):
-        update.step()
-        return
-    # An optimizer has one rate, but the steps of both are proportional to it.
-    shares = torch.tensor([rate / max(rates) for rate in rates], dtype=torch.float64)
-    before = [parameter.detach().clone() for parameter in parameters.values()]
-    update.step()
-    with torch.no_grad():
-        for old, new in zip(before, parameters.values(), strict=True):
-            share = shares.to(new).reshape(-1, *[1] * (new.ndim - 1))
-            new.copy_(old + share * (new - old))
-
-
-def _stack(batches: Sequence[Any]) -> Any:
-    """Batches, tensors or (named) tuples of them, as one whose tensors have a first axis more."""
-    if isinstance(batches[0], Tensor):
-        shapes = {tuple(batch.shape) for batch in batches}
-        if len(shapes) > 1:
-            raise ValueError(
-                "the batches of one step must have equal shapes for all models; got "
-                f"{sorted(shapes)}. Use chunk_batches, pad sentences to a fixed length, or train "
-                "the models one by one."
-            )
-        return torch.stack(list(batches))
-    parts = [_stack(part) for part in zip(*batches, strict=True)]
-    make = getattr(type(batches[0]), "_make", tuple)
-    return make(parts)
-
-
-def _check_alike(models: Sequence[nn.Module], batches: Sequence[Any]) -> None:
-    if not models or len(models) != len(batches):
-        raise ValueError(
-            "there must be at least one model, and one stream of batches for each; got "
-            f"{len(models)} models and {len(batches)} streams."
-        )
-    for model in models:
-        if repr(model) != repr(models[0]):
-            raise ValueError(
-                "all models must be built alike, because one pass of the code runs them all; "
-                f"got\n{models[0]}\nand\n{model}\nTrain the groups that are alike together."
-            )
-    for name, module in models[0].named_modules():
-        if isinstance(module, layers.PowerNorm):
-            raise ValueError(
-                f"PowerNorm ({name!r}) cannot train under vmap: its buffer ν moves in the backward "
-                "pass. Train such models one by one with train."
-            )
-
-
-def _rates(learning_rate: float | Sequence[float], count: int) -> list[float]:
-    rates = list(learning_rate) if isinstance(learning_rate, Sequence) else [learning_rate] * count
-    if len(rates) != count:
-        raise ValueError(
-            f"learning_rate must be one number or one for each of the {count} models; "
-            f"got {len(rates)} of them."
-        )
-    return rates

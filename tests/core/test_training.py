@@ -1,6 +1,7 @@
 """The loop does what an oracle does by hand, and a run repeats itself bit for bit."""
 
 import copy
+import itertools
 import math
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from normtutor import data, models, training, wiring
+from normtutor import data, models, training
 
 SENTENCES = [np.array([2, 5, 6, 7, 8, 2]), np.array([2, 8, 9, 2]), np.array([2, 9, 5, 2])]
 
@@ -142,160 +143,22 @@ def test_image_scores_count_errors():
     assert scores["loss"] == pytest.approx((3 * right + 2 + right) / 4)
 
 
-# --- several models at once -----------------------------------------------------------------------
-
-
-def language_models(seeds, **settings):
-    """Models and streams of batches in float64, each drawn from its own seed."""
-    settings = {"width": 8, "heads": 2, "max_length": 8, "dropout": 0.0} | settings
-    rng = np.random.default_rng(0)
-    document = [np.array([2, *rng.integers(3, 12, 9), 2]) for _ in range(8)]
-    built, streams = [], []
-    for seed in seeds:
-        order = training.start(seed)
-        built.append(models.TransformerLM(12, **settings).double())
-        streams.append(
-            data.epochs(lambda order=order: data.chunk_batches([document], 3, 8, "shuffled", order))
-        )
-    return built, streams
-
-
-def assert_together_equals_one_by_one(build, alone_loss, together_loss, rates, **settings):
-    """Train the same models both ways; everything that comes out must agree."""
-    alone, streams = build()
-    histories = [
-        training.train(model, stream, alone_loss, learning_rate=rate, **settings)
-        for model, stream, rate in zip(alone, streams, rates, strict=True)
-    ]
-    together, streams = build()
-    found = training.train_together(
-        together, streams, together_loss, learning_rate=rates, **settings
-    )
-    # AdamW divides by the root of a mean square: where a gradient is zero but for rounding, as that
-    # of the keys' bias is, it makes a step out of the rounding. SGD does not.
-    tolerance = 1e-12 if settings.get("optimizer") == "sgd" else 1e-9
-    for a, b, one, other in zip(histories, found, alone, together, strict=True):
-        assert b.loss == pytest.approx(a.loss, rel=tolerance, nan_ok=True)
-        assert b.learning_rate == pytest.approx(a.learning_rate)
-        assert b.diverged == a.diverged
-        assert len(a.evaluations) == len(b.evaluations)
-        for x, y in zip(a.evaluations, b.evaluations, strict=True):
-            assert y == pytest.approx(x, rel=tolerance)
-        torch.testing.assert_close(
-            other.state_dict(), one.state_dict(), rtol=10 * tolerance, atol=tolerance
-        )
-    return found
-
-
-LOSSES = training.language_model_loss, training.masked_language_model_loss
-
-
-def embedding_norm(model):
-    return {"norm": model.token_embedding.weight.norm().item()}
-
-
-SHAPES = [
-    *({"wiring": name} for name in wiring.WIRINGS),
-    *({"norm": norm} for norm in ("rms", "batch", "group", "instance", "none")),
-    {"wiring": wiring.mix_ln(4, 0.5), "depth": 4},
-]
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "-".join(map(str, shape.values())))
-def test_training_together_equals_training_one_by_one(shape):
-    found = assert_together_equals_one_by_one(
-        lambda: language_models((3, 4, 5), **shape),
-        *LOSSES,
-        [1e-2] * 3,
-        steps=8,
-        warmup=3,
-        weight_decay=0.1,
-    )
-    # Each seed has its own weights and its own order.
-    assert len({tuple(history.loss) for history in found}) == 3
-
-
-@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
-def test_each_model_may_have_its_own_learning_rate(optimizer):
-    assert_together_equals_one_by_one(
-        lambda: language_models((1, 1, 2)),
-        *LOSSES,
-        [0.01, 0.05, 0.002],
-        steps=6,
-        warmup=2,
-        weight_decay=0.1,
-        optimizer=optimizer,
-        evaluate=embedding_norm,
-        evaluate_every=4,
-    )
-
-
-def test_a_model_that_diverges_stops_and_the_others_go_on():
-    def build():
-        built, streams = language_models((1, 2))
-        with torch.no_grad():
-            built[0].token_embedding.weight.mul_(1e200)
-        return built, streams
-
-    found = assert_together_equals_one_by_one(
-        build, *LOSSES, [0.1, 0.1], steps=4, evaluate=embedding_norm
-    )
-    assert [history.diverged for history in found] == [True, False]
-    assert len(found[0].loss) == 1
-    assert found[0].evaluations == []
-
-
-def test_training_together_ends_when_every_model_has_diverged():
-    built, streams = language_models((1, 2))
-    found = training.train_together(
-        built, streams, lambda m, b: m.scores(m.embed(b.inputs)).sum() / 0, steps=5, learning_rate=1
-    )
-    assert [len(history.loss) for history in found] == [1, 1]
-
-
-def test_networks_for_images_train_together_with_their_running_statistics():
-    def build():
-        built, streams = [], []
-        for seed in (0, 1):
-            rng = training.start(seed)
-            built.append(models.ResNet(norm="batch", widths=(4, 8)).double())
-            split = data.Split(torch.randn(30, 1, 8, 8).double(), torch.arange(30) % 10)
-            streams.append(data.image_batches(split, 10, rng))
-        return built, streams
-
-    loss = training.classification_loss
-    assert_together_equals_one_by_one(build, loss, loss, [0.1, 0.1], steps=5, optimizer="sgd")
-
-
 def test_padding_may_be_masked_where_shapes_must_not_depend_on_values():
     torch.manual_seed(0)
     model, batch = language_model("layer").eval(), data.pad(SENTENCES)
-    torch.testing.assert_close(*(loss(model, batch) for loss in LOSSES))
+    losses = training.language_model_loss, training.masked_language_model_loss
+    torch.testing.assert_close(*(loss(model, batch) for loss in losses))
 
 
-def test_dropout_differs_between_models_trained_together():
-    built, streams = language_models((7, 7), dropout=0.5)
-    found = training.train_together(
-        built, streams, training.masked_language_model_loss, steps=2, learning_rate=1e-3
+def test_a_model_that_diverges_stops():
+    model = language_model("layer")
+    with torch.no_grad():
+        model.token_embedding.weight.mul_(1e30)
+    batches = itertools.repeat(data.pad(SENTENCES))
+    loss = training.language_model_loss
+    history = training.train(
+        model, batches, loss, steps=4, learning_rate=0.1, evaluate=lambda _: {"n": 1.0}
     )
-    assert found[0].loss[0] != found[1].loss[0]
-
-
-def test_what_cannot_train_together_is_refused():
-    two, streams = language_models((1, 2))
-    power, _ = language_models((1, 2), norm="power")
-    other = [two[0], language_models((1,), depth=3)[0][0]]
-    lengths = [[data.pad(SENTENCES)], [data.pad(SENTENCES, length=7)]]
-    for models_, batches, settings, reason in (
-        (two, streams[:1], {}, "one stream of batches for each; got 2 models and 1"),
-        ([], [], {}, "at least one model"),
-        (two, streams, {"learning_rate": [0.1] * 3}, "one for each of the 2 models; got 3"),
-        (two, streams, {"optimizer": "lion"}, "optimizer must be"),
-        (other, streams, {}, "built alike"),
-        (power, streams, {}, r"PowerNorm .* one by one"),
-        (two, lengths, {}, r"equal shapes .*\(3, 5\), \(3, 7\)"),
-        (two, streams, {"loss": LOSSES[0]}, "masked_language_model_loss"),
-    ):
-        options = {"steps": 2, "learning_rate": 0.1, "loss": LOSSES[1]} | settings
-        with pytest.raises(ValueError, match=reason):
-            training.train_together(models_, batches, **options)
+    assert history.diverged and len(history.loss) == 1 and history.evaluations == []
+    with pytest.raises(ValueError, match="optimizer must be"):
+        training.train(model, batches, loss, steps=1, learning_rate=0.1, optimizer="lion")

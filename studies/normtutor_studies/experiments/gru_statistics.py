@@ -30,7 +30,7 @@ from torch.nn import functional as F
 from normtutor import layers
 from normtutor.data import TokenBatch, cut_chunks, shuffled_chunks
 from normtutor.models import GRU, NormFactory
-from normtutor.training import evaluation_mode, start, train_together
+from normtutor.training import evaluation_mode, start, train
 from normtutor_studies.corpus import Corpus, load_corpus
 from normtutor_studies.experiments.rates import smallest, split
 from normtutor_studies.experiments.records import Saved
@@ -154,20 +154,20 @@ def train_norm(
     """Train one model for each pair of a seed and a learning rate; say too whether it diverged."""
     corpus = _corpus()
     chunks = cut_chunks(corpus.train, config.length)
-    models, batches = [], []
-    for seed, _ in runs:
+    trained = []
+    for seed, rate in runs:
         order = start(seed)
-        models.append(CharacterModel(len(corpus.vocabulary), config, norm_factory(norm, config)))
-        batches.append(shuffled_chunks(chunks, config.batch_size, order))
-    histories = train_together(
-        models,
-        batches,
-        loss,
-        steps=config.steps,
-        learning_rate=[rate for _, rate in runs],
-        warmup=config.warmup,
-    )
-    return [(model, h.diverged) for model, h in zip(models, histories, strict=True)]
+        model = CharacterModel(len(corpus.vocabulary), config, norm_factory(norm, config))
+        history = train(
+            model,
+            shuffled_chunks(chunks, config.batch_size, order),
+            loss,
+            steps=config.steps,
+            learning_rate=rate,
+            warmup=config.warmup,
+        )
+        trained.append((model, history.diverged))
+    return trained
 
 
 def held_out(config: Config, part: str) -> list[TokenBatch]:

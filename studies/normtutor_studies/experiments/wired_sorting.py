@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from normtutor.data import TokenBatch
 from normtutor.models import TransformerLM, admin_initialise
-from normtutor.training import History, masked_language_model_loss, start, train_together
+from normtutor.training import History, masked_language_model_loss, start, train
 from normtutor.wiring import WIRINGS, Wiring
 from normtutor_studies.experiments import detach_norm
 from normtutor_studies.experiments.records import short as rounded
@@ -109,16 +109,19 @@ def train_rates(
             now = model.hidden(probe)  # type: ignore[operator]
         return {"change": ((now - before).norm() / before.norm()).item()}
 
-    return train_together(
-        models,
-        [stream_of(task, np.random.default_rng(seed)) for _ in models],
-        masked_language_model_loss,
-        steps=steps,
-        learning_rate=rates,
-        warmup=warmup,
-        evaluate=change,
-        evaluate_every=EVERY,
-    )
+    return [
+        train(
+            model,
+            stream_of(task, np.random.default_rng(seed)),
+            masked_language_model_loss,
+            steps=steps,
+            learning_rate=rate,
+            warmup=warmup,
+            evaluate=change,
+            evaluate_every=EVERY,
+        )
+        for model, rate in zip(models, rates, strict=True)
+    ]
 
 
 def gradient_norms(model: TransformerLM, batch: TokenBatch) -> list[float]:
