@@ -56,17 +56,6 @@ def language_model_loss(model: TransformerLM, batch: TokenBatch) -> Tensor:
     return token_losses(model, batch).mean()
 
 
-def masked_language_model_loss(model: TransformerLM, batch: TokenBatch) -> Tensor:
-    """The same mean with padding weighted by 0 instead of left out, as :func:`train_together`
-    needs.
-
-    It spends time on the scores of padding; without padding it costs what the other does.
-    """
-    hidden = model.hidden(batch.inputs, batch.mask).flatten(0, 1)  # (B·L, H)
-    losses = F.cross_entropy(model.scores(hidden), batch.targets.flatten(), reduction="none")
-    return losses.where(batch.mask.flatten(), 0.0).sum() / batch.mask.sum()
-
-
 def classification_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     """Mean cross entropy per image, in nats."""
     images, labels = batch

@@ -14,7 +14,7 @@ from normtutor_studies.experiments import (
 )
 from normtutor_studies.experiments.wired_sorting import Task
 
-from normtutor.training import masked_language_model_loss
+from normtutor.training import language_model_loss
 from normtutor.wiring import WIRINGS
 
 TASK = Task(width=8, heads=2, batch_size=4, test_sequences=8)
@@ -49,7 +49,7 @@ def test_a_score_that_is_not_finite_is_none():
     model = wired_sorting.model_of(TASK, "pre", 1, 0)
     batch = wired_sorting.test_batch(TASK, 0)
     assert wired_sorting.score(model, batch)["loss"] == pytest.approx(
-        masked_language_model_loss(model, batch).item(), rel=1e-5
+        language_model_loss(model, batch).item(), rel=1e-5
     )
     with torch.no_grad():
         model.final_norm.weight.fill_(math.nan)

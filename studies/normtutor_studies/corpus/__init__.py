@@ -88,7 +88,7 @@ def load_corpus(*, level: Level = "piece", shortest: int = 4, longest: int = 62)
     Parameters
     ----------
     level : "piece" or "character"
-        Pieces of words (:class:`~normtutor_studies.corpus.pieces.Pieces`), learned from the
+        Pieces of words (byte-pair encoding), learned from the
         training part, or characters.
     shortest, longest : int
         Sentences with fewer words or characters are left out; those with more tokens are cut there.

@@ -17,7 +17,7 @@ import torch
 
 from normtutor.data import TokenBatch
 from normtutor.models import TransformerLM
-from normtutor.training import masked_language_model_loss, train
+from normtutor.training import language_model_loss, train
 from normtutor.wiring import normalize
 from normtutor_studies.experiments.records import Saved
 from normtutor_studies.experiments.wired_sorting import (
@@ -79,7 +79,7 @@ def run_wiring(config: Config, wiring: str, seed: int) -> list[dict[str, Any]]:
     train(
         model,
         stream_of(config.task, np.random.default_rng(seed)),
-        masked_language_model_loss,
+        language_model_loss,
         steps=config.steps,
         learning_rate=config.learning_rate,
         warmup=config.warmup,

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from normtutor.models import TransformerLM
-from normtutor.training import masked_language_model_loss, warmup_cosine
+from normtutor.training import language_model_loss, warmup_cosine
 from normtutor_studies.experiments.records import Saved
 from normtutor_studies.experiments.wired_sorting import (
     Task,
@@ -96,7 +96,7 @@ def first_step(
     probe = test_batch(task, seed).inputs[: task.batch_size]
     with torch.no_grad():
         before = model.hidden(probe)
-    masked_language_model_loss(model, batch).backward()
+    language_model_loss(model, batch).backward()
     squares = [p.grad.square().sum() for p in model.parameters() if p.grad is not None]
     top = model.layers[-1].feed_forward[2].weight.grad.norm().item()  # type: ignore[union-attr,index]
     adam(model, learning_rate).step()
@@ -134,7 +134,7 @@ def follow(config: Config, trace: Trace, seed: int, *, steps: int | None = None)
         if step % config.trace_every == 0:
             with torch.no_grad():
                 moved = (model.hidden(probe.inputs) - at_start).norm() / at_start.norm()
-                loss = masked_language_model_loss(model, probe).item()
+                loss = language_model_loss(model, probe).item()
             gradients = gradient_norms(model, probe)
             values = (step, loss, gradients[0], gradients[-1], moved.item())
             for name, value in zip(found, (*values, likeness(model, probe)), strict=True):
@@ -143,7 +143,7 @@ def follow(config: Config, trace: Trace, seed: int, *, steps: int | None = None)
         for group in optimizer.param_groups:
             group["lr"] = trace.learning_rate * factor
         optimizer.zero_grad()
-        masked_language_model_loss(model, next(stream)).backward()
+        language_model_loss(model, next(stream)).backward()
         optimizer.step()
     return found
 
@@ -165,7 +165,7 @@ def likeness_after(
     )
     for _ in range(steps):
         update.zero_grad()
-        (factor * masked_language_model_loss(model, next(batches))).backward()
+        (factor * language_model_loss(model, next(batches))).backward()
         update.step()
     return likeness(model, batch_of(task, 32, np.random.default_rng(1000 + seed)))
 

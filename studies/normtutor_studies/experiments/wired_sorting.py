@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from normtutor.data import TokenBatch
 from normtutor.models import TransformerLM, admin_initialise
-from normtutor.training import History, masked_language_model_loss, start, train
+from normtutor.training import History, language_model_loss, start, train
 from normtutor.wiring import WIRINGS, Wiring
 from normtutor_studies.experiments import detach_norm
 from normtutor_studies.experiments.records import short as rounded
@@ -113,7 +113,7 @@ def train_rates(
         train(
             model,
             stream_of(task, np.random.default_rng(seed)),
-            masked_language_model_loss,
+            language_model_loss,
             steps=steps,
             learning_rate=rate,
             warmup=warmup,
@@ -127,7 +127,7 @@ def train_rates(
 def gradient_norms(model: TransformerLM, batch: TokenBatch) -> list[float]:
     """The gradient's norm at the last feed-forward matrix of each layer, the first layer first."""
     matrices = [layer.feed_forward[2].weight for layer in model.layers]  # type: ignore[index,union-attr]
-    loss = masked_language_model_loss(model, batch)
+    loss = language_model_loss(model, batch)
     return [gradient.norm().item() for gradient in torch.autograd.grad(loss, matrices)]
 
 
