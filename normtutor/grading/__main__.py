@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         out = arguments.out or path.with_name(f"{path.resolve().name}-graded")
         chapter = arguments.chapter or ""
         own = (arguments.checks, arguments.variant)
-        settings = Settings(chapter, *own, limits, arguments.seed, arguments.personal)
+        settings = Settings(chapter, *own, limits, arguments.personal)
         how = {"jobs": arguments.jobs, "again": arguments.again, "roster": arguments.roster}
         code = grade_class(path, out, settings, **how)
         print(f"{out / 'grades.csv'}, {out / 'summary.md'}, {out / 'explanations.csv'}")
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
     tasks, hidden = tasks_for(chapter, arguments.checks, arguments.variant)
     state, text = "graded", ""
     try:
-        found = grade(path, tasks, limits=limits, hidden=hidden, seed=arguments.seed)
+        found = grade(path, tasks, limits=limits, hidden=hidden)
         if found.stopped:
             state = "stopped"
     except Unreadable as error:
@@ -86,8 +86,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     one.add_argument("--chapter", help="two digits; by default those of the file's name")
     one.add_argument("--report", type=Path, help="write the text here instead of printing it")
     one.add_argument("--gradescope", type=Path, help="write Gradescope's results.json here")
-    one.add_argument("--checks", type=Path, help="a Python file with hidden TASKS of your own")
-    one.add_argument("--variant", type=Path, help="a Python file with TASKS in place of the book's")
     one.add_argument("--roster", type=Path, help="a table of all students: identifier, name, file")
     one.add_argument(
         "--personal", nargs="?", const="identifier", default="", metavar="COLUMN",
@@ -99,7 +97,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     one.add_argument("--seconds", type=float, default=Limits().seconds, help="a cell or a call")
     one.add_argument("--total-seconds", type=float, default=Limits().total_seconds)
     one.add_argument("--megabytes", type=int, default=Limits().megabytes)
-    one.add_argument("--seed", type=int, help="for the same inputs again")
     one.set_defaults(run=run)
     merge = commands.add_parser("merge", help="enter the points for explanations")
     merge.add_argument("results", type=Path, help="the folder that grade has written")
@@ -107,8 +104,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     two = commands.add_parser("nbgrader", help="turn an exercises notebook into nbgrader's format")
     two.add_argument("notebook", type=Path)
     two.add_argument("output", type=Path)
-    two.add_argument("--checks", type=Path, help="a Python file with hidden TASKS of your own")
-    two.add_argument("--variant", type=Path, help="a Python file with TASKS in place of the book's")
     two.set_defaults(run=lambda a: convert(a.notebook, a.output, a.checks, a.variant))
     file = commands.add_parser("file", help="gather the answers of notebooks in one file")
     file.add_argument("notebooks", type=Path, nargs="+")
@@ -125,8 +120,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     there.set_defaults(
         run=lambda a: gradescope_run(a.submission, a.results, a.chapter, a.checks, a.variant)
     )
-    for command in (scope, there):
-        command.add_argument("--checks", type=Path, help="hidden TASKS of your own")
+    for command in (one, two, scope, there):
+        command.add_argument("--checks", type=Path, help="hidden TASKS of your own, in Python")
         command.add_argument("--variant", type=Path, help="TASKS in place of the book's")
     room = commands.add_parser("classroom", help="write a template for GitHub Classroom")
     room.add_argument("notebook", type=Path)
@@ -146,10 +141,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
-        print(
-            f'{error}: install it, for example with pip install "normtutor[grading]"',
-            file=sys.stderr,
-        )
+        more = 'install it, for example with pip install "normtutor[grading]"'
+        print(f"{error}: {more}", file=sys.stderr)
         return 2
 
 

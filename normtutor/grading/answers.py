@@ -60,19 +60,10 @@ def encode(value: Any) -> Any:
         return {"number": float(value)}  # type: ignore[arg-type] # a Fraction or a Decimal, too
     if isinstance(value, Sublayer):
         return {"sublayer": encode(value.weight)}
-    if isinstance(value, dict):
-        return {"dict": [[str(key), encode(item)] for key, item in value.items()]}
-    if isinstance(value, list) and not _numeric(value):
+    if isinstance(value, tuple) or (isinstance(value, list) and not _numeric(value)):
         return {"tuple": [encode(item) for item in value]}
-    if isinstance(value, tuple):
-        return {"tuple": [encode(item) for item in value]}
-    dtype = ""
     if hasattr(value, "detach"):  # a torch tensor
-        dtype = str(value.dtype).removeprefix("torch.")
-        value = value.detach().cpu()
-        value = (value.float() if dtype == "bfloat16" else value).numpy()
-    elif hasattr(value, "to_numpy"):  # a table or a column of pandas
-        value = value.to_numpy()
+        value = value.detach().cpu().numpy()
     if isinstance(value, (np.ndarray, np.generic, list)):
         array = np.ascontiguousarray(np.asarray(value))
         array = array.reshape(np.shape(value))  # ascontiguousarray makes a scalar one-dimensional
@@ -82,8 +73,7 @@ def encode(value: Any) -> Any:
             if array.nbytes > MOST_BYTES // 2:
                 raise ValueError(f"the result is too large: shape {array.shape}")
             data = base64.b64encode(array.tobytes()).decode()
-            name = array.dtype.name
-            return {"array": data, "dtype": name, "shape": array.shape, "of": dtype or name}
+            return {"array": data, "dtype": array.dtype.name, "shape": array.shape}
     return {"other": type(value).__name__[:100]}
 
 
@@ -96,7 +86,7 @@ def _numeric(value: Any) -> bool:
 
 
 class Array(NamedTuple):
-    """An array that came over, and the dtype that its sender gave it."""
+    """An array that came over, and its dtype."""
 
     values: np.ndarray
     dtype: str
@@ -109,7 +99,7 @@ class Other(NamedTuple):
 
 
 def decode(text: Any, *, arrays: bool = False) -> Any:
-    """Undo :func:`encode`, trusting nothing; with ``arrays`` an :class:`Array` keeps its dtype."""
+    """Undo :func:`encode`, trusting nothing; with ``arrays`` an array is an :class:`Array`."""
     if text is None or isinstance(text, (bool, str)):
         return text
     if not isinstance(text, dict):
@@ -120,8 +110,6 @@ def decode(text: Any, *, arrays: bool = False) -> Any:
         return float(text["number"])
     if "sublayer" in text:
         return Sublayer(decode(text["sublayer"]))
-    if "dict" in text:
-        return {str(key): decode(item, arrays=arrays) for key, item in text["dict"]}
     if "tuple" in text:
         return tuple(decode(item, arrays=arrays) for item in text["tuple"])
     if "array" in text:
@@ -130,9 +118,7 @@ def decode(text: Any, *, arrays: bool = False) -> Any:
         shape = tuple(int(n) for n in text["shape"])
         values = np.frombuffer(base64.b64decode(text["array"]), dtype=text["dtype"])
         values = values.reshape(shape).copy()
-        # NumPy has no bfloat16; any other dtype is that of the numbers, whatever a sender says.
-        dtype = "bfloat16" if text["of"] == "bfloat16" else values.dtype.name
-        return Array(values, dtype) if arrays else values
+        return Array(values, values.dtype.name) if arrays else values
     return Other(str(text.get("other"))[:100])
 
 

@@ -204,11 +204,8 @@ def settle(order: dict[str, Any], grader: dict[str, Any]) -> tuple[dict, Any]:
         stand_in(name)
     builtins.display = builtins.get_ipython = Silent()  # type: ignore[attr-defined]
     main_module = sys.modules["__main__"] = types.ModuleType("__main__")
-    limit(order["megabytes"], 3 * order["total"])
-    holds = grader["wall"].Wall(False, False, "switched off")
-    if order["wall"]:
-        holds = grader["wall"].raise_wall(grader["readable"], own, DEVICES)
-    return main_module.__dict__, holds
+    limit(order["megabytes"], 3 * order["total_seconds"])
+    return main_module.__dict__, grader["wall"].raise_wall(grader["readable"], own, DEVICES)
 
 
 def serve(order: dict[str, Any], answers_to: int, grader: dict[str, Any]) -> None:

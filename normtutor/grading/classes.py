@@ -48,7 +48,6 @@ class Settings(NamedTuple):
     checks: Path | None = None
     variant: Path | None = None
     limits: Limits = Limits()
-    seed: int | None = None
     personal: str = ""  # the column of the list from which each student's numbers follow
 
 
@@ -65,11 +64,11 @@ def chosen(student: Student, chapter: str) -> Path:
     paths = (chapter and named) or paths
     if len(paths) > 1:
         names = ", ".join(printable(path.name) for path in paths)
-        raise Unreadable(f"there are {len(paths)} notebooks, and it is not clear which: {names}")
+        words = f"there are {len(paths)} notebooks, and it is not clear which one counts: {names}"
+        raise Unreadable(f"{words}. Hand in one, or one whose name begins with its chapter")
     if not paths and student.files:
-        kinds = sorted(
-            {printable(path.suffix) or "file without an ending" for path in student.files}
-        )
+        endings = {printable(path.suffix) for path in student.files}
+        kinds = sorted(ending or "file without an ending" for ending in endings)
         raise Unreadable(f"a {' and a '.join(kinds[:3])} only: hand in the notebook")
     if not paths:
         raise Unreadable("nothing handed in")
@@ -113,7 +112,7 @@ def record_of(
         if settings.personal:
             own = student.row.get(settings.personal, student.identifier)
             tasks = [personal(task, own) for task in tasks]
-        found = grade(path, tasks, limits=settings.limits, hidden=hidden, seed=settings.seed)
+        found = grade(path, tasks, limits=settings.limits, hidden=hidden)
         if found.stopped:
             state = "stopped"
     except ValueError as error:

@@ -18,7 +18,6 @@ from typing import Any
 
 from normtutor.grading.judging import Task
 from normtutor.grading.notebook import report
-from normtutor.grading.sandbox import Limits
 from normtutor.grading.submission import (
     Grade,
     Unreadable,
@@ -31,7 +30,6 @@ from normtutor.grading.submission import (
 from normtutor.grading.tasks import TASKS
 
 CHECK = re.compile(r'^(?:check|explain)\("(\d\d\.\d)", (\w+)\)\s*$', re.MULTILINE)
-SCHEMA = 3
 # nbgrader empties such a region for the students; an instructor may keep an answer in it.
 REGION = "### BEGIN SOLUTION\n### END SOLUTION"
 
@@ -39,15 +37,13 @@ REGION = "### BEGIN SOLUTION\n### END SOLUTION"
 def marked(cell: dict[str, Any], name: str, **kind: Any) -> dict[str, Any]:
     """The cell with nbgrader's metadata."""
     base = {"grade": False, "solution": False, "locked": False, "task": False}
-    settings = {"schema_version": SCHEMA, "grade_id": name, **base, **kind}
+    settings = {"schema_version": 3, "grade_id": name, **base, **kind}
     return {**cell, "metadata": {**cell.get("metadata", {}), "nbgrader": settings}}
 
 
 def defines(source: str, name: str) -> bool:
     """Whether a cell defines an answer."""
-    return (
-        re.search(rf"^(def {name}\b|class {name}\b|{name}\s*=)", source, re.MULTILINE) is not None
-    )
+    return bool(re.search(rf"^(def {name}\b|class {name}\b|{name}\s*=)", source, re.MULTILINE))
 
 
 def named(prefix: str, task: Task) -> str:
@@ -116,14 +112,7 @@ def convert(
 # --- in the place of nbgrader's own execution -----------------------------------------------------
 
 
-def configure(
-    config: Any,
-    *,
-    checks: str = "",
-    variant: str = "",
-    chapter: str = "",
-    limits: Limits | None = None,
-) -> None:
+def configure(config: Any, *, checks: str = "", variant: str = "") -> None:
     """Let ``nbgrader autograde`` grade submissions apart; call it in ``nbgrader_config.py``.
 
     Parameters
@@ -132,9 +121,6 @@ def configure(
         What ``get_config()`` gives.
     checks, variant : str
         An instructor's files, as for ``grade``.
-    chapter : str
-        Two digits; by default those of the notebook's name.
-    limits : Limits, optional
     """
     # An instructor's tool, and nothing that this package needs.
     try:
@@ -151,27 +137,25 @@ def configure(
         def preprocess(self, nb: Any, resources: Any) -> tuple[Any, Any]:
             name = resources["metadata"]["name"]
             path = Path(resources["metadata"]["path"]) / f"{name}.ipynb"
-            tasks, hidden = tasks_for(chapter or chapter_of(path), *own)
+            tasks, hidden = tasks_for(chapter_of(path), *own)
             try:
-                found = grade(path, tasks, limits=limits, hidden=hidden)
+                found = grade(path, tasks, hidden=hidden)
             except Unreadable as error:
                 found = nothing(tasks, str(error))
             fill(nb.cells, found)
             return nb, resources
 
+    theirs = ("LimitOutput", "SaveAutoGrades", "AssignLatePenalties", "CheckCellMetadata")
     config.Autograde.autograde_preprocessors = [
-        GradeApart,
-        preprocessors.IgnorePattern,
-        clear,
-        preprocessors.LimitOutput,
-        preprocessors.SaveAutoGrades,
-        preprocessors.AssignLatePenalties,
-        preprocessors.CheckCellMetadata,
+        *(GradeApart, preprocessors.IgnorePattern, clear),
+        *(getattr(preprocessors, name) for name in theirs),
     ]
 
 
 def fill(cells: Sequence[Any], found: Grade) -> None:
     """Write points and words into the test cells; one that was not graded gives no points."""
+    import nbformat
+
     results = {named("test", result.task): result for result in found.results}
     for cell in cells:
         mark = cell["metadata"].get("nbgrader", {})
@@ -184,17 +168,10 @@ def fill(cells: Sequence[Any], found: Grade) -> None:
             score, words = min(result.score, float(mark["points"])), report(result)
             if result.task.id in found.hidden and score == mark["points"]:
                 words = "passed"
-        words = "\n".join([words, *([unwalled(found)] if unwalled(found) else []), ""])
+        words = "\n".join(filter(None, [words, unwalled(found)])) + "\n"
         points = {"data": {"text/plain": str(score)}, "execution_count": 1, "metadata": {}}
-        cell["outputs"] = _outputs(
+        cell["outputs"] = nbformat.from_dict([
             {"output_type": "stream", "name": "stdout", "text": words},
             {"output_type": "execute_result", **points},
-        )
+        ])  # fmt: skip
         cell["execution_count"] = 1
-
-
-def _outputs(*outputs: dict[str, Any]) -> list[Any]:
-    """Outputs as nbformat has them."""
-    import nbformat
-
-    return [nbformat.from_dict(output) for output in outputs]

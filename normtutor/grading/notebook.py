@@ -2,7 +2,6 @@
 
 import hashlib
 import importlib.util
-import secrets
 import textwrap
 from dataclasses import replace
 from functools import partial
@@ -65,15 +64,14 @@ def report(result: Result, hint: bool = True) -> str:
     return "\n".join(lines)
 
 
-def examined(task: Task, answer: Any, seed: int | None = None) -> Result:
+def examined(task: Task, answer: Any) -> Result:
     """Judge an answer that is here, in this process."""
-    rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
     if task.kind == "explain":
         return explained(task, answer)
     if answer is None or answer is Ellipsis:
         empty = Finding("an answer", False, "there is no answer yet")
         return Result(task, (empty,), 0.0)
-    return judge(task, Local(answer), rng)
+    return judge(task, Local(answer), np.random.default_rng())
 
 
 def tried(task: Task, answer: Any) -> Result:

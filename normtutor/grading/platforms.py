@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from normtutor.grading.judging import Task, printable
-from normtutor.grading.sandbox import Limits
+from normtutor.grading.classes import chosen
+from normtutor.grading.judging import Task
+from normtutor.grading.roster import Student
 from normtutor.grading.submission import (
     Unreadable,
     as_gradescope,
@@ -126,35 +127,15 @@ def _executable(file: zipfile.ZipFile, name: str, text: str) -> None:
     file.writestr(entry, text)
 
 
-def the_notebook(folder: Path, chapter: str) -> Path:
-    """The one notebook that was handed in; with several, the one with the chapter in its name."""
-    paths = [p for p in sorted(folder.rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
-    named = [path for path in paths if path.name.startswith(chapter)]
-    if len(paths) == 1 or len(named) == 1:
-        return (named or paths)[0]
-    if not paths:
-        raise Unreadable("there is no notebook (.ipynb) in what you handed in")
-    names = ", ".join(printable(path.name) for path in paths)
-    raise Unreadable(
-        f"you handed in {len(paths)} notebooks, and it is not clear which one counts: {names}. "
-        f"Hand in one, or one whose name begins with {chapter}"
-    )
-
-
 def gradescope_run(
-    submission: Path,
-    results: Path,
-    chapter: str,
-    checks: Path | None = None,
-    variant: Path | None = None,
-    limits: Limits | None = None,
+    submission: Path, results: Path, chapter: str, checks: Path | None, variant: Path | None
 ) -> int:
     """Grade what lies in Gradescope's folder, and write results.json whatever happens."""
     tasks: Sequence[Task] = []
     try:
         tasks, hidden = tasks_for(chapter, checks, variant)
-        path = the_notebook(submission, chapter)
-        content = as_gradescope(grade(path, tasks, limits=limits, hidden=hidden))
+        path = chosen(Student("", entries=(submission,)), chapter)
+        content = as_gradescope(grade(path, tasks, hidden=hidden))
     except Unreadable as error:
         content = as_gradescope(nothing(tasks, str(error)))
     except Exception as error:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from normtutor import norms
+from normtutor.grading.judging import compare
 
 Array = np.ndarray
 
@@ -42,6 +43,16 @@ def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) 
 def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6) -> Any:
     """RMSNorm over the last axis."""
     return norms.rms_norm(x, weight, eps=eps)[0]
+
+
+def compare_norm(
+    answer: Any, x: Array, rng: np.random.Generator, right: Any, slips: Any, eps: float, **how: Any
+) -> None:
+    """Compare an answer to a norm of x with γ and β with the right one, which has 64 bits."""
+    wide, weight, bias = x.astype(np.float64), weights(rng, x.shape[-1]), normal(rng, x.shape[-1])
+    known = slips.known("y", x=wide, weight=weight, bias=bias, eps=eps)
+    value = answer(*(a.astype(x.dtype) for a in (x, weight, bias)), eps)
+    compare(value, (right(wide, weight, bias, eps),), ("y",), slips=known, **how)
 
 
 def normal(rng: np.random.Generator, *shape: int, mean: float = 0.7, scale: float = 1.8) -> Array:

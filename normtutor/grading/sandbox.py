@@ -24,7 +24,6 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from normtutor.grading import answers
@@ -77,20 +76,16 @@ class Starter:
         self.lock = threading.Lock()
 
     def _popen(self, control: int) -> subprocess.Popen:
+        home = self.folder.name
         return subprocess.Popen(
             [sys.executable, "-I", str(Path(__file__).with_name("child.py")), str(control)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=(control,),
-            cwd=self.folder.name,
+            cwd=home,
             # Nothing of the grader's environment is passed on, secrets least of all.
-            env={
-                "OMP_NUM_THREADS": "1",
-                "HOME": self.folder.name,
-                "MPLCONFIGDIR": self.folder.name,
-                "LANG": "C.UTF-8",
-            },
+            env={"OMP_NUM_THREADS": "1", "HOME": home, "MPLCONFIGDIR": home, "LANG": "C.UTF-8"},
             start_new_session=True,
         )
 
@@ -155,11 +150,16 @@ def begun(order: dict[str, Any], descriptors: Sequence[int], seconds: float) -> 
         return here, here.start(order, descriptors, seconds)
 
 
+def status_of(pid: int) -> list[str]:
+    """What Linux says about a process, from its state on."""
+    text = Path(f"/proc/{pid}/stat").read_bytes().decode(errors="replace")  # its name is its own
+    return text.rpartition(")")[2].split()
+
+
 def computing_time(pid: int) -> float:
     """How many seconds a process has computed; by the clock where the system does not say."""
     try:
-        with open(f"/proc/{pid}/stat") as status:
-            fields = status.read().rpartition(")")[2].split()
+        fields = status_of(pid)
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     except OSError:
         return time.monotonic() if sys.platform != "linux" else 0.0
@@ -168,8 +168,7 @@ def computing_time(pid: int) -> float:
 def asleep(pid: int) -> bool:
     """Whether a process sleeps or is stopped: it would not compute on an idle machine either."""
     try:
-        with open(f"/proc/{pid}/stat") as status:
-            return status.read().rpartition(")")[2].split()[0] in "STt"
+        return status_of(pid)[0] in "STt"
     except OSError:
         return False
 
@@ -213,14 +212,6 @@ def remove(folder: str) -> None:
         subprocess.run([*command, "--", folder], check=False, stderr=subprocess.DEVNULL)
 
 
-def threads_of(pid: int) -> int:
-    """How many threads a process has, where the system says so."""
-    try:
-        return len(os.listdir(f"/proc/{pid}/task"))
-    except OSError:
-        return 0
-
-
 class Sandbox:
     """A submission's code cells in a process of their own.
 
@@ -228,10 +219,8 @@ class Sandbox:
     ``walled`` says, once the cells have run, what the kernel held around them.
     """
 
-    def __init__(
-        self, cells: Sequence[str], limits: Limits | None = None, *, wall: bool = True
-    ) -> None:
-        self.cells, self.limits, self.wall = list(cells), limits or Limits(), wall
+    def __init__(self, cells: Sequence[str], limits: Limits | None = None) -> None:
+        self.cells, self.limits = list(cells), limits or Limits()
         self.walled: Wall | None = None
         self.errors: list[str] = []
         self.stopped: list[str] = []
@@ -247,12 +236,7 @@ class Sandbox:
     def __enter__(self) -> "Sandbox":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stop()
         remove(self._folder)
 
@@ -314,13 +298,10 @@ class Sandbox:
         """Start the process, up to where the first cell would run."""
         source = "\n".join(self.cells)
         order = {
+            **self.limits._asdict(),
             "prepare": [name for name in PREPARED if name.split(".")[0] in source],
             "own": self._folder,
-            "wall": self.wall,
-            "seconds": self.limits.seconds,
-            "total": self.limits.total_seconds,
             "patience": answers.PATIENCE,
-            "megabytes": self.limits.megabytes,
         }
         questions, self._questions = os.pipe()
         printed, theirs_printed = os.pipe()
@@ -432,8 +413,9 @@ class Sandbox:
         """Stop a process that takes what all need: the disk, or the system's threads."""
         if size_of(self._folder, self._pid) > MOST_WRITTEN:
             raise Silent("the submission wrote too much into its folder")
-        if threads_of(self._pid) > MOST_THREADS:
-            raise Silent("the submission started too many threads")
+        with contextlib.suppress(OSError):
+            if len(os.listdir(f"/proc/{self._pid}/task")) > MOST_THREADS:
+                raise Silent("the submission started too many threads")
 
     def _stop(self) -> None:
         here, self._starter = self._starter, None

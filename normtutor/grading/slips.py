@@ -356,15 +356,13 @@ NORM = Formula(
     more={
         "no mean is subtracted: that is RMSNorm": "mu = 0 * mean(x)",
         "γ and β are missing": "weight = 1; bias = 0",
-        "β is scaled: it is added before γ multiplies": (
-            "y = ((x - mu) / root(var + eps) + bias) * weight"
-        ),
+        "β is scaled: it is added before γ multiplies":
+            "y = ((x - mu) / root(var + eps) + bias) * weight",
         "1 + γ multiplies; here γ itself does": "weight = 1 + weight",
-        "it divides by the mean absolute value": (
-            "y = (x - mu) / (mean(abs(x - mu)) + eps) * weight + bias"
-        ),
+        "it divides by the mean absolute value":
+            "y = (x - mu) / (mean(abs(x - mu)) + eps) * weight + bias",
     },
-)
+)  # fmt: skip
 #: RMSNorm.
 RMS = Formula(
     """
@@ -374,16 +372,14 @@ RMS = Formula(
     more={
         "γ is missing": "weight = 1",
         "the mean is subtracted; RMSNorm keeps it": "x = x - mean(x)",
-        "the variance stands where the mean square belongs": (
-            "psi_squared = mean((x - mean(x)) ** 2)"
-        ),
+        "the variance stands where the mean square belongs":
+            "psi_squared = mean((x - mean(x)) ** 2)",
         "1 + γ multiplies; here γ itself does": "weight = 1 + weight",
         "it divides by the mean absolute value": "y = x / (mean(abs(x)) + eps) * weight",
-        "ε is added after the division: it shifts every output": (
-            "y = (x / root(psi_squared) + eps) * weight"
-        ),
+        "ε is added after the division: it shifts every output":
+            "y = (x / root(psi_squared) + eps) * weight",
     },
-)
+)  # fmt: skip
 #: A step of a norm that divides by a running mean square, and moves it afterwards.
 STEP = Formula(
     """
@@ -393,23 +389,18 @@ STEP = Formula(
     axes=(0, 1),
     said={"after": "the new ψ²"},
     more={
-        "the mean square of y stands where that of x belongs": (
-            "after = alpha * psi_squared + (1 - alpha) * mean((x / root(psi_squared + eps)) ** 2)"
-        ),
+        "the mean square of y stands where that of x belongs":
+            "after = alpha * psi_squared + (1 - alpha) * mean((x / root(psi_squared + eps)) ** 2)",
         "α is the weight of the past: the batch enters with 1 − α": "alpha = 1 - alpha",
         "the batch is divided by its own ψ: that is PN-V": "y = x / root(mean(x ** 2) + eps)",
         "ψ² is replaced by that of the batch; it should move towards it": "after = mean(x ** 2)",
-        "the variance of the batch stands where its mean square belongs": (
-            "after = alpha * psi_squared + (1 - alpha) * mean((x - mean(x)) ** 2)"
-        ),
-        "the average is taken of ψ, not of ψ²": (
-            "after = (alpha * root(psi_squared) + (1 - alpha) * root(mean(x ** 2))) ** 2"
-        ),
-        "the old ψ is taken, not ψ²": (
-            "after = alpha * root(psi_squared) + (1 - alpha) * mean(x ** 2)"
-        ),
-        "the batch's ψ is taken, not ψ²": (
-            "after = alpha * psi_squared + (1 - alpha) * root(mean(x ** 2))"
-        ),
+        "the variance of the batch stands where its mean square belongs":
+            "after = alpha * psi_squared + (1 - alpha) * mean((x - mean(x)) ** 2)",
+        "the average is taken of ψ, not of ψ²":
+            "after = (alpha * root(psi_squared) + (1 - alpha) * root(mean(x ** 2))) ** 2",
+        "the old ψ is taken, not ψ²":
+            "after = alpha * root(psi_squared) + (1 - alpha) * mean(x ** 2)",
+        "the batch's ψ is taken, not ψ²":
+            "after = alpha * psi_squared + (1 - alpha) * root(mean(x ** 2))",
     },
-)
+)  # fmt: skip

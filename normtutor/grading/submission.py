@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,7 +49,7 @@ class Grade(NamedTuple):
 
 
 def code_cells(path: Path) -> list[str]:
-    """The sources of a notebook's code cells, in any format that Jupyter has had since 2011.
+    """The sources of a notebook's code cells.
 
     In a file of Python a line that begins with ``# %%`` begins a cell.
     """
@@ -79,14 +78,8 @@ def code_cells(path: Path) -> list[str]:
 
 
 def _of_notebook(notebook: Any) -> list[str]:
-    cells = notebook.get("cells")
-    if cells is None:  # format 3 and before
-        cells = [cell for sheet in notebook["worksheets"] for cell in sheet["cells"]]
-    return [
-        "".join(cell.get("source", cell.get("input")) or "")
-        for cell in cells
-        if isinstance(cell, dict) and cell["cell_type"] == "code"
-    ]
+    cells = [cell for cell in notebook["cells"] if isinstance(cell, dict)]
+    return ["".join(cell.get("source") or "") for cell in cells if cell["cell_type"] == "code"]
 
 
 def gathered(notebooks: Sequence[Path]) -> str:
@@ -155,8 +148,6 @@ def grade(
     *,
     limits: Limits | None = None,
     hidden: Sequence[str] = (),
-    seed: int | None = None,
-    wall: bool = True,
 ) -> Grade:
     """Grade a notebook.
 
@@ -168,10 +159,6 @@ def grade(
     limits : Limits, optional
     hidden : sequence of str
         Ids of tasks whose results students shall not see at once.
-    seed : int, optional
-        For the inputs; drawn afresh without.
-    wall : bool
-        Whether the kernel is asked to hold the submission's process apart.
 
     Raises
     ------
@@ -181,10 +168,10 @@ def grade(
         If no process can be started for it.
     """
     started = time.monotonic()
-    rng = np.random.default_rng(secrets.randbits(64) if seed is None else seed)
+    rng = np.random.default_rng()
     results, texts = [], {}
     cells = code_cells(path)
-    with Sandbox(cells, limits or Limits(), wall=wall) as sandbox:
+    with Sandbox(cells, limits) as sandbox:
         for task in tasks:
             answer = sandbox.answer(task.name)
             if task.kind == "explain":

@@ -11,6 +11,14 @@ from coursework_solutions import SOLUTIONS
 TABLE = Path(__file__).with_name("mistakes.txt").read_text(encoding="utf-8")
 
 
+def source_of(task, style="numpy"):
+    """The name and the code of a right answer; in another style if the task has not this one."""
+    styles = SOLUTIONS[task]
+    right = styles.get(style) or styles.get("numpy") or styles["torch"]
+    source = re.sub(r"^@solves.*\n", "", inspect.getsource(right), flags=re.MULTILINE)
+    return right.__name__, source
+
+
 class Wrong(NamedTuple):
     """A wrong answer, and what must be said about it."""
 
@@ -24,9 +32,7 @@ class Wrong(NamedTuple):
         """Code that puts the answer under the name ``answer``, behind that of all right answers."""
         if self.task not in SOLUTIONS:
             return f"answer = {self.edit}"
-        styles = SOLUTIONS[self.task]
-        right = styles.get("numpy", styles.get("torch"))
-        source = re.sub(r"^@solves.*\n", "", inspect.getsource(right), flags=re.MULTILINE)
+        name, source = source_of(self.task)
         edits = self.edit.split(" ;; ")
         if self.edit.startswith("= "):
             source, edits = f"{source.splitlines()[0]}\n    {self.edit[2:]}\n", []
@@ -34,7 +40,7 @@ class Wrong(NamedTuple):
             old, new = re.fullmatch(r"(.*?) ?=> ?(.*)", edit).groups()
             assert old in source, f"{self.task}: {old!r} is not in the right answer\n{source}"
             source = source.replace(old, new)
-        return f"{source}\nanswer = {right.__name__}"
+        return f"{source}\nanswer = {name}"
 
     @property
     def answer(self):

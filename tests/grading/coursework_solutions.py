@@ -1,5 +1,6 @@
 """Right answers to the graded tasks, in three styles where the task allows: loops, NumPy, torch."""
 
+import functools
 import math
 
 import numpy as np
@@ -10,16 +11,39 @@ SOLUTIONS = {}
 
 
 def solves(task, style):
-    """Register an answer."""
-
-    def register(answer):
-        SOLUTIONS.setdefault(task, {})[style] = answer
-        return answer
-
-    return register
+    return lambda answer: SOLUTIONS.setdefault(task, {}).setdefault(style, answer)
 
 
-# --- 01.2 BatchNorm's backward in evaluation ------------------------------------------------------
+def _normed(x, weight, bias, eps):
+    mean = x.mean(-1, keepdims=True)
+    return (x - mean) / np.sqrt(x.var(-1, keepdims=True) + eps) * weight + bias
+
+
+def _normed_by_torch(x, weight, bias, eps):
+    mean, var = x.mean(-1, keepdim=True), x.var(-1, unbiased=False, keepdim=True)
+    return (x - mean) * torch.rsqrt(var + eps) * weight + bias
+
+
+def _over_rms_by_torch(x, weight, eps):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+
+
+def _standard(values, eps):
+    mean = sum(map(float, values)) / len(values)
+    std = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values) + eps)
+    return [(v - mean) / std for v in values]
+
+
+def _over_rms(values, eps):
+    rms = math.sqrt(sum(float(v) ** 2 for v in values) / len(values) + eps)
+    return [float(v) / rms for v in values]
+
+
+def _by_token(row, x, weight, bias, eps):
+    y = np.empty_like(x)
+    for index in np.ndindex(*x.shape[:-1]):
+        y[index] = np.array(row(x[index], eps)) * weight + bias
+    return y
 
 
 @solves("01.2", "numpy")
@@ -30,24 +54,20 @@ def _(grad_y, x, weight, running_mean, running_var, eps):
 
 
 @solves("01.2", "torch")
-def _(grad_y, x, weight, running_mean, running_var, eps):
-    grad_y, x, weight, mean, var = map(
-        torch.as_tensor, (grad_y, x, weight, running_mean, running_var)
-    )
-    inverse = torch.rsqrt(var + eps)
+def _(*given):
+    grad_y, x, weight, mean, var = map(torch.as_tensor, given[:-1])
+    inverse = torch.rsqrt(var + given[-1])
     return grad_y * weight * inverse, (grad_y * (x - mean) * inverse).sum(0), grad_y.sum(0)
 
 
 @solves("01.2", "loops")
 def _(grad_y, x, weight, running_mean, running_var, eps):
-    grad_x, grad_weight, grad_bias = np.zeros_like(x), np.zeros_like(weight), np.zeros_like(weight)
-    for c in range(x.shape[1]):
+    grad_x, grads = np.zeros_like(x), np.zeros((2, len(weight)), x.dtype)
+    for (b, c), g in np.ndenumerate(grad_y):
         std = math.sqrt(running_var[c] + eps)
-        for b in range(x.shape[0]):
-            grad_x[b, c] = grad_y[b, c] * weight[c] / std
-            grad_weight[c] += grad_y[b, c] * (x[b, c] - running_mean[c]) / std
-            grad_bias[c] += grad_y[b, c]
-    return grad_x, grad_weight, grad_bias
+        grad_x[b, c] = g * weight[c] / std
+        grads[:, c] += g * (x[b, c] - running_mean[c]) / std, g
+    return grad_x, *grads
 
 
 @solves("01.3", "torch")
@@ -68,9 +88,6 @@ class BatchNorm(nn.Module):
         return (x - mean) / torch.sqrt(var + self.eps)
 
 
-# --- 02 -------------------------------------------------------------------------------------------
-
-
 @solves("02.2", "numpy")
 def _(g, x_hat, inverse_std):
     mean = g.mean(-1, keepdims=True)
@@ -80,23 +97,18 @@ def _(g, x_hat, inverse_std):
 @solves("02.2", "torch")
 def _(g, x_hat, inverse_std):
     g, x_hat, inverse_std = map(torch.as_tensor, (g, x_hat, inverse_std))
-    mean = g.mean(-1, keepdim=True)
-    return inverse_std * (g - mean - x_hat * (g * x_hat).mean(-1, keepdim=True))
+    pull = g.mean(-1, keepdim=True) + x_hat * (g * x_hat).mean(-1, keepdim=True)
+    return inverse_std * (g - pull)
 
 
 @solves("02.2", "loops")
 def _(g, x_hat, inverse_std):
     result = np.empty_like(g)
-    for b in range(g.shape[0]):
-        for position in range(g.shape[1]):
-            token, hat = g[b, position], x_hat[b, position]
-            h = len(token)
-            mean = sum(token) / h
-            pull = sum(token[i] * hat[i] for i in range(h)) / h
-            for i in range(h):
-                result[b, position, i] = inverse_std[b, position, 0] * (
-                    token[i] - mean - hat[i] * pull
-                )
+    for index in np.ndindex(*g.shape[:-1]):
+        pairs = list(zip(g[index], x_hat[index], strict=True))
+        mean = sum(a for a, _ in pairs) / len(pairs)
+        pull = sum(a * b for a, b in pairs) / len(pairs)
+        result[index] = [inverse_std[index][0] * (a - mean - b * pull) for a, b in pairs]
     return result
 
 
@@ -116,15 +128,6 @@ def _(n_a, mean_a, var_a, n_b, mean_b, var_b):
     return counts.sum(), mean, within + np.average((means - mean) ** 2, weights=counts)
 
 
-@solves("02.3", "torch")
-def _(n_a, mean_a, var_a, n_b, mean_b, var_b):
-    values = torch.tensor([[n_a, n_b], [mean_a, mean_b], [var_a, var_b]], dtype=torch.float64)
-    counts, means, variances = values
-    share = counts / counts.sum()
-    mean = means[0] + share[1] * (means[1] - means[0])
-    return counts.sum(), mean, (share * (variances + (means - mean) ** 2)).sum()
-
-
 @solves("02.4", "numpy")
 def _():
     return (10_000 + np.random.default_rng(0).normal(size=1000)).astype(np.float32)
@@ -133,11 +136,6 @@ def _():
 @solves("02.4", "torch")
 def _():
     return 1e5 + torch.arange(200, dtype=torch.float32) % 2
-
-
-@solves("02.4", "loops")
-def _():
-    return np.array([30_000 + i % 3 for i in range(999)], dtype=np.float32)
 
 
 @solves("02.5", "numpy")
@@ -149,23 +147,15 @@ def _(x, weight, bias, eps):
 @solves("02.5", "torch")
 def _(x, weight, bias, eps):
     x, weight, bias = map(torch.as_tensor, (x, weight, bias))
-    flat = x.flatten(1)
-    mean, var = flat.mean(1, keepdim=True), flat.var(1, unbiased=False, keepdim=True)
-    normed = ((flat - mean) / torch.sqrt(var + eps)).reshape(x.shape)
+    normed = _normed_by_torch(x.flatten(1), 1.0, 0.0, eps).reshape(x.shape)
     return normed * weight[:, None] + bias[:, None]
 
 
 @solves("02.5", "loops")
 def _(x, weight, bias, eps):
-    y = np.empty_like(x)
-    for b, example in enumerate(x):
-        values = [float(v) for row in example for v in row]
-        mean = sum(values) / len(values)
-        std = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values) + eps)
-        for c in range(x.shape[1]):
-            for position in range(x.shape[2]):
-                y[b, c, position] = (x[b, c, position] - mean) / std * weight[c] + bias[c]
-    return y
+    rows = [np.reshape(_standard(example.ravel(), eps), example.shape) for example in x]
+    y = [[v * w + b for v, w, b in zip(r, weight, bias, strict=True)] for r in rows]
+    return np.array(y, x.dtype)
 
 
 @solves("02.6", "numpy")
@@ -178,25 +168,7 @@ def _(x, weight, bias, eps):
 @solves("02.6", "torch")
 @solves("04.4", "torch")
 def _(x, weight, bias, eps):
-    x, weight, bias = map(torch.as_tensor, (x, weight, bias))
-    mean = x.mean(-1, keepdim=True)
-    var = x.var(-1, unbiased=False, keepdim=True)
-    return (x - mean) / torch.sqrt(var + eps) * weight + bias
-
-
-@solves("02.6", "loops")
-@solves("04.4", "loops")
-def _(x, weight, bias, eps):
-    y = np.empty_like(x)
-    for index in np.ndindex(*x.shape[:-1]):
-        token = [float(v) for v in x[index]]
-        mean = sum(token) / len(token)
-        std = math.sqrt(sum((v - mean) ** 2 for v in token) / len(token) + eps)
-        y[index] = [(v - mean) / std * w + b for v, w, b in zip(token, weight, bias, strict=True)]
-    return y
-
-
-# --- 03 -------------------------------------------------------------------------------------------
+    return _normed_by_torch(*map(torch.as_tensor, (x, weight, bias)), eps)
 
 
 @solves("03.2", "numpy")
@@ -211,33 +183,22 @@ def _(x, mask, running_mean, running_var, momentum):
 
 @solves("03.2", "torch")
 def _(x, mask, running_mean, running_var, momentum):
-    x, mask, old_mean, old_var = map(torch.as_tensor, (x, mask, running_mean, running_var))
-    n = mask.sum()
-    if n == 0:
-        return old_mean, old_var
-    x = torch.where(mask[..., None], x, 0.0)
-    mean = x.sum((0, 1)) / n
-    var = torch.where(mask[..., None], (x - mean) ** 2, 0.0).sum((0, 1)) / (n - 1)
-    return torch.lerp(old_mean, mean, momentum), torch.lerp(old_var, var, momentum)
+    real, *old = torch.as_tensor(x)[torch.as_tensor(mask)], running_mean, running_var
+    new = (real.mean(0), real.var(0)) if len(real) else map(torch.as_tensor, old)
+    return tuple(torch.as_tensor(a).lerp(b, momentum) for a, b in zip(old, new, strict=True))
 
 
 @solves("03.2", "loops")
 def _(x, mask, running_mean, running_var, momentum):
-    new_mean, new_var = running_mean.copy(), running_var.copy()
+    new, old = np.array([running_mean, running_var]), (running_mean, running_var)
     for h in range(x.shape[2]):
-        values = [
-            x[b, position, h]
-            for b in range(x.shape[0])
-            for position in range(x.shape[1])
-            if mask[b, position]
-        ]
-        if not values:
-            continue
-        mean = sum(values) / len(values)
-        var = sum((v - mean) ** 2 for v in values) / (len(values) - 1)
-        new_mean[h] = (1 - momentum) * running_mean[h] + momentum * mean
-        new_var[h] = (1 - momentum) * running_var[h] + momentum * var
-    return new_mean, new_var
+        values = [v for v, real in zip(x[..., h].ravel(), mask.ravel(), strict=True) if real]
+        if values:
+            mean = sum(values) / len(values)
+            var = sum((v - mean) ** 2 for v in values) / (len(values) - 1)
+            for row, batch in enumerate((mean, var)):
+                new[row, h] = (1 - momentum) * old[row][h] + momentum * batch
+    return tuple(new)
 
 
 @solves("03.3", "torch")
@@ -266,23 +227,17 @@ def _(x, weight, bias, eps):
 @solves("03.4", "torch")
 def _(x, weight, bias, eps):
     x, weight, bias = map(torch.as_tensor, (x, weight, bias))
-    flat = x.flatten(0, 1)
-    y = (flat - flat.mean(0)) / torch.sqrt(flat.var(0, unbiased=False) + eps) * weight + bias
-    return y.reshape(x.shape)
+    y = _normed_by_torch(x.flatten(0, 1).T, 1.0, 0.0, eps).T.reshape(x.shape)
+    return y * weight + bias
 
 
 @solves("03.4", "loops")
 def _(x, weight, bias, eps):
     y = np.empty_like(x)
     for h in range(x.shape[2]):
-        values = [float(v) for sentence in x for v in sentence[:, h]]
-        mean = sum(values) / len(values)
-        std = math.sqrt(sum((v - mean) ** 2 for v in values) / len(values) + eps)
-        y[..., h] = (x[..., h] - mean) / std * weight[h] + bias[h]
+        values = np.reshape(_standard(x[..., h].ravel(), eps), x.shape[:2])
+        y[..., h] = values * weight[h] + bias[h]
     return y
-
-
-# --- 04, 05 ---------------------------------------------------------------------------------------
 
 
 @solves("04.3", "numpy")
@@ -293,19 +248,17 @@ def _(w, b, weight, bias, running_mean, running_var, eps):
 
 @solves("04.3", "torch")
 def _(*arguments):
-    *arrays, eps = arguments
-    w, b, weight, bias, mean, var = map(torch.as_tensor, arrays)
-    factor = weight * torch.rsqrt(var + eps)
+    w, b, weight, bias, mean, var = map(torch.as_tensor, arguments[:-1])
+    factor = weight * torch.rsqrt(var + arguments[-1])
     return torch.diag(factor) @ w, (b - mean) * factor + bias
 
 
 @solves("04.3", "loops")
 def _(w, b, weight, bias, running_mean, running_var, eps):
     new_w, new_b = w.copy(), b.copy()
-    for unit in range(len(w)):
+    for unit, row in enumerate(w):
         factor = weight[unit] / math.sqrt(running_var[unit] + eps)
-        for i in range(w.shape[1]):
-            new_w[unit, i] = factor * w[unit, i]
+        new_w[unit] = [factor * v for v in row]
         new_b[unit] = factor * (b[unit] - running_mean[unit]) + bias[unit]
     return new_w, new_b
 
@@ -319,20 +272,18 @@ def _(x, weight, eps):
 
 @solves("05.2", "torch")
 def _(x, weight, eps):
-    x, weight = torch.as_tensor(x), torch.as_tensor(weight)
-    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    wide = torch.as_tensor(x).to(torch.float64 if x.dtype == np.float64 else torch.float32)
     psi = wide.square().mean(-1, keepdim=True).sqrt()
-    return (wide / (psi + eps) * weight).to(x.dtype)
+    return (wide / (psi + eps) * torch.as_tensor(weight)).to(torch.as_tensor(x).dtype)
 
 
 @solves("05.2", "loops")
 def _(x, weight, eps):
-    y = np.empty_like(x)
-    for index in np.ndindex(*x.shape[:-1]):
-        token = [float(v) for v in x[index]]
-        psi = math.sqrt(sum(v * v for v in token) / len(token))
-        y[index] = [v / (psi + eps) * float(w) for v, w in zip(token, weight, strict=True)]
-    return y
+    def normed(token, eps):
+        psi = math.sqrt(sum(float(v) ** 2 for v in token) / len(token))
+        return [float(v) / (psi + eps) for v in token]
+
+    return _by_token(normed, x, weight, 0.0, eps)
 
 
 @solves("05.3", "numpy")
@@ -345,15 +296,6 @@ def _(eps, share):
     return torch.tensor(eps * (1 - share) / share, dtype=torch.float64)
 
 
-@solves("05.3", "loops")
-def _(eps, share):
-    low, high = 0.0, 1.0
-    for _step in range(200):
-        middle = (low + high) / 2
-        low, high = (middle, high) if middle / (middle + eps) < 1 - share else (low, middle)
-    return high
-
-
 @solves("05.4", "numpy")
 def _(x, weight, eps):
     return x / np.sqrt((x**2).mean(-1, keepdims=True) + eps) * weight
@@ -361,18 +303,7 @@ def _(x, weight, eps):
 
 @solves("05.4", "torch")
 def _(x, weight, eps):
-    x, weight = torch.as_tensor(x), torch.as_tensor(weight)
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
-
-
-@solves("05.4", "loops")
-def _(x, weight, eps):
-    y = np.empty_like(x)
-    for index in np.ndindex(*x.shape[:-1]):
-        token = x[index]
-        rms = math.sqrt(sum(v * v for v in token) / len(token) + eps)
-        y[index] = [v / rms * w for v, w in zip(token, weight, strict=True)]
-    return y
+    return _over_rms_by_torch(*map(torch.as_tensor, (x, weight)), eps)
 
 
 @solves("05.5", "numpy")
@@ -384,22 +315,7 @@ def _(x, weight, eps):
 
 @solves("05.5", "torch")
 def _(x, weight, eps):
-    x, weight = torch.as_tensor(x), torch.as_tensor(weight)
-    wide = x.float()
-    return (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps) * weight).half()
-
-
-@solves("05.5", "loops")
-def _(x, weight, eps):
-    y = np.empty_like(x)
-    for index in np.ndindex(*x.shape[:-1]):
-        token = [float(v) for v in x[index]]
-        rms = math.sqrt(sum(v * v for v in token) / len(token) + eps)
-        y[index] = [v / rms * float(w) for v, w in zip(token, weight, strict=True)]
-    return y
-
-
-# --- 06 -------------------------------------------------------------------------------------------
+    return _over_rms_by_torch(torch.as_tensor(x).float(), torch.as_tensor(weight), eps).half()
 
 
 @solves("06.2", "numpy")
@@ -421,14 +337,10 @@ def _(grad_y, x, weight, eps):
 def _(grad_y, x, weight, eps):
     grad_x, grad_weight = np.empty_like(x), np.empty_like(weight)
     for h in range(x.shape[2]):
-        values, given = x[..., h].ravel(), grad_y[..., h].ravel()
-        n = len(values)
-        psi = math.sqrt(sum(v * v for v in values) / n + eps)
-        inner = sum(g * v / psi for g, v in zip(given, values, strict=True))
-        grad_weight[h] = inner
-        grads = [
-            weight[h] * (g - v / psi * inner / n) / psi for g, v in zip(given, values, strict=True)
-        ]
+        pairs, n = list(zip(grad_y[..., h].flat, x[..., h].flat, strict=True)), x[..., h].size
+        psi = math.sqrt(sum(v * v for _, v in pairs) / n + eps)
+        inner = grad_weight[h] = sum(g * v / psi for g, v in pairs)
+        grads = [weight[h] * (g - v / psi * inner / n) / psi for g, v in pairs]
         grad_x[..., h] = np.reshape(grads, x.shape[:2])
     return grad_x, grad_weight
 
@@ -442,9 +354,8 @@ def _(x, psi_squared, alpha, eps):
 @solves("06.3", "torch")
 def _(x, psi_squared, alpha, eps):
     x, psi_squared = torch.as_tensor(x), torch.as_tensor(psi_squared)
-    return x * torch.rsqrt(psi_squared + eps), torch.lerp(
-        x.square().mean((0, 1)), psi_squared, alpha
-    )
+    moved = torch.lerp(x.square().mean((0, 1)), psi_squared, alpha)
+    return x * torch.rsqrt(psi_squared + eps), moved
 
 
 @solves("06.3", "loops")
@@ -455,9 +366,6 @@ def _(x, psi_squared, alpha, eps):
         values = x[..., h].ravel()
         after[h] = alpha * psi_squared[h] + (1 - alpha) * sum(v * v for v in values) / len(values)
     return y, after
-
-
-# --- 07 -------------------------------------------------------------------------------------------
 
 
 @solves("07.3", "numpy")
@@ -482,29 +390,15 @@ def _(grad_h, grad_y, h, weight, eps):
 
 @solves("07.3", "loops")
 def _(grad_h, grad_y, h, weight, eps):
-    grad, grad_weight = np.empty_like(h), np.zeros_like(weight)
-    d = len(weight)
+    grad, grad_weight, d = np.empty_like(h), np.zeros_like(weight), len(weight)
     for index in np.ndindex(*h.shape[:-1]):
-        token = [float(v) for v in h[index]]
-        mean = sum(token) / d
-        std = math.sqrt(sum((v - mean) ** 2 for v in token) / d + eps)
-        hat = [(v - mean) / std for v in token]
-        g = [a * w for a, w in zip(grad_y[index], weight, strict=True)]
+        hat, g = _standard(h[index], eps), [float(a) for a in grad_y[index] * weight]
+        std = 1 / math.sqrt(np.var(h[index], dtype=float) + eps)
         g_mean, inner = sum(g) / d, sum(a * b for a, b in zip(g, hat, strict=True)) / d
         for i in range(d):
-            grad[index][i] = grad_h[index][i] + (g[i] - g_mean - hat[i] * inner) / std
+            grad[index][i] = grad_h[index][i] + std * (g[i] - g_mean - hat[i] * inner)
             grad_weight[i] += grad_y[index][i] * hat[i]
     return grad, grad.copy(), grad_weight
-
-
-def _normed(x, weight, bias, eps):
-    mean = x.mean(-1, keepdims=True)
-    return (x - mean) / np.sqrt(x.var(-1, keepdims=True) + eps) * weight + bias
-
-
-def _normed_by_torch(x, weight, bias, eps):
-    mean, var = x.mean(-1, keepdim=True), x.var(-1, unbiased=False, keepdim=True)
-    return (x - mean) * torch.rsqrt(var + eps) * weight + bias
 
 
 @solves("07.4", "numpy")
@@ -522,19 +416,8 @@ def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
 
 @solves("07.4", "loops")
 def _(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2, eps):
-    for branch, weight, bias in (
-        (attention, weight_1, bias_1),
-        (feed_forward, weight_2, bias_2),
-    ):
-        normed = np.empty_like(x)
-        for index in np.ndindex(*x.shape[:-1]):
-            token = x[index]
-            mean = sum(token) / len(token)
-            std = math.sqrt(sum((v - mean) ** 2 for v in token) / len(token) + eps)
-            normed[index] = [
-                (v - mean) / std * w + b for v, w, b in zip(token, weight, bias, strict=True)
-            ]
-        x = x + branch(normed)
+    for f, weight, bias in ((attention, weight_1, bias_1), (feed_forward, weight_2, bias_2)):
+        x = x + f(_by_token(_standard, x, weight, bias, eps))
     return x
 
 
@@ -551,16 +434,8 @@ def _(x, sublayer, alpha, weight, bias, eps):
 
 @solves("07.5", "loops")
 def _(x, sublayer, alpha, weight, bias, eps):
-    h, y = sublayer(x), np.empty_like(x)
-    for index in np.ndindex(*x.shape[:-1]):
-        token = [alpha * a + b for a, b in zip(x[index], h[index], strict=True)]
-        mean = sum(token) / len(token)
-        std = math.sqrt(sum((v - mean) ** 2 for v in token) / len(token) + eps)
-        y[index] = [(v - mean) / std * w + b for v, w, b in zip(token, weight, bias, strict=True)]
-    return y
-
-
-# --- 08 -------------------------------------------------------------------------------------------
+    h = np.reshape([alpha * a + b for a, b in zip(x.flat, sublayer(x).flat, strict=True)], x.shape)
+    return _by_token(_standard, h, weight, bias, eps)
 
 
 @solves("08.2", "numpy")
@@ -577,30 +452,20 @@ def _(q, k, v, weight_q, weight_k, eps):
 @solves("08.2", "torch")
 def _(q, k, v, weight_q, weight_k, eps):
     q, k, v, weight_q, weight_k = map(torch.as_tensor, (q, k, v, weight_q, weight_k))
-    q = q * torch.rsqrt(q.square().mean(-1, keepdim=True) + eps) * weight_q
-    k = k * torch.rsqrt(k.square().mean(-1, keepdim=True) + eps) * weight_k
+    q, k = _over_rms_by_torch(q, weight_q, eps), _over_rms_by_torch(k, weight_k, eps)
     return nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 @solves("08.2", "loops")
 def _(q, k, v, weight_q, weight_k, eps):
-    def normed(token, weight):
-        rms = math.sqrt(sum(float(t) ** 2 for t in token) / len(token) + eps)
-        return [float(t) / rms * float(w) for t, w in zip(token, weight, strict=True)]
-
+    q = _by_token(_over_rms, q, weight_q, 0.0, eps)
+    k = _by_token(_over_rms, k, weight_k, 0.0, eps)
     y = np.zeros_like(v)
-    for b in range(q.shape[0]):
-        for head in range(q.shape[1]):
-            keys = [normed(token, weight_k) for token in k[b, head]]
-            for i, token in enumerate(q[b, head]):
-                query = normed(token, weight_q)
-                scores = [
-                    sum(a * c for a, c in zip(query, key, strict=True)) / math.sqrt(len(query))
-                    for key in keys[: i + 1]
-                ]
-                powers = [math.exp(s - max(scores)) for s in scores]
-                for j, power in enumerate(powers):
-                    y[b, head, i] += power / sum(powers) * v[b, head, j]
+    for *head, i in np.ndindex(*q.shape[:-1]):
+        scores = [float(sum(q[*head, i] * k[*head, j])) for j in range(i + 1)]
+        powers = [math.exp((s - max(scores)) / math.sqrt(q.shape[-1])) for s in scores]
+        for j, power in enumerate(powers):
+            y[*head, i] += power / sum(powers) * v[*head, j]
     return y
 
 
@@ -613,31 +478,23 @@ def _(q, weight, heads, eps):
 
 @solves("08.3", "torch")
 def _(q, weight, heads, eps):
-    q, weight = torch.as_tensor(q), torch.as_tensor(weight)
-    split = q.unflatten(-1, (heads, -1))
-    return (split * torch.rsqrt(split.square().mean(-1, keepdim=True) + eps) * weight).flatten(-2)
+    split = torch.as_tensor(q).unflatten(-1, (heads, -1))
+    return _over_rms_by_torch(split, torch.as_tensor(weight), eps).flatten(-2)
 
 
 @solves("08.3", "loops")
 def _(q, weight, heads, eps):
     y, size = np.empty_like(q), len(weight)
-    for index in np.ndindex(*q.shape[:-1]):
-        for head in range(heads):
-            part = q[index][head * size : (head + 1) * size]
-            rms = math.sqrt(sum(v * v for v in part) / size + eps)
-            y[index][head * size : (head + 1) * size] = part / rms * weight
+    for part in (slice(head * size, (head + 1) * size) for head in range(heads)):
+        y[..., part] = _by_token(_over_rms, q[..., part], weight, 0.0, eps)
     return y
 
 
+SOLUTIONS["02.6"]["loops"] = SOLUTIONS["04.4"]["loops"] = functools.partial(_by_token, _standard)
+SOLUTIONS["05.4"]["loops"] = SOLUTIONS["05.5"]["loops"] = lambda x, weight, eps: _by_token(
+    _over_rms, x, weight, 0.0, eps
+)
 PREDICTIONS = {
-    "01.1": 0.0,
-    "02.1": 10.0,
-    "03.1": 1.5,
-    "04.1": -1.0,
-    "04.2": 0.1,
-    "05.1": 0.7071,
-    "06.1": 20,
-    "07.1": 25,
-    "07.2": 1 / 64,
-    "08.1": 8,
-}
+    "01.1": 0.0, "02.1": 10.0, "03.1": 1.5, "04.1": -1.0, "04.2": 0.1,
+    "05.1": 0.7071, "06.1": 20, "07.1": 25, "07.2": 1 / 64, "08.1": 8,
+}  # fmt: skip

@@ -6,40 +6,20 @@ import json
 import math
 import os
 import signal
-import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from attacks import HOSTILE
+from attacks import DEADLY
+from handed_in import RIGHT, WRONG, hand_in, rows
 
 from normtutor.grading import TASKS, answers, classes, judge, notebook, roster, sandbox
 from normtutor.grading.__main__ import main
 from normtutor.grading.judging import GraderFailed
 
-RIGHT = """
-def merge_moments(n_a, mean_a, var_a, n_b, mean_b, var_b):
-    n = n_a + n_b
-    share, gap = n_b / n, mean_b - mean_a
-    var = var_a + share * (var_b - var_a) + share * (1 - share) * gap**2
-    return n, mean_a + share * gap, var
-"""
-WRONG = RIGHT.replace("share * (1 - share) * gap**2", "0")
-STUBBORN = """while True:
-    try:
-        while True: sum(range(1000))
-    except BaseException: pass"""
 TEXT = "explanation_02_7 = " + repr("It pools all channels, so it is GroupNorm. " * 8)
-
-
-def hand_in(path, *cells):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content = [{"cell_type": "code", "source": cell} for cell in cells]
-    path.write_text(json.dumps({"cells": content}))
-    return path
 
 
 @pytest.fixture
@@ -55,11 +35,6 @@ def collected(tmp_path):
 def table_in(path):
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.reader(file))
-
-
-def rows(folder):
-    head, *found = table_in(folder / "grades.csv")
-    return {row[0]: dict(zip(head, row, strict=True)) for row in found}
 
 
 def test_a_class_is_graded_in_one_command(collected, capsys):
@@ -133,32 +108,6 @@ def test_points_for_explanations_are_entered_and_merged(collected, capsys):
     assert "not a number from 0 to 2" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("cells", "state", "code"),
-    [
-        (None, "unreadable", 3),
-        (("import os; os._exit(0)",), "stopped", 4),
-        ((STUBBORN,), "stopped", 4),
-        (("raise ValueError",), "graded", 0),
-    ],
-)
-def test_each_kind_of_failure_has_its_exit_code(tmp_path, monkeypatch, cells, state, code):
-    monkeypatch.setattr(answers, "PATIENCE", 1000)  # by the clock, which a busy machine moves
-    folder, out = tmp_path / "in", tmp_path / "out"
-    hand_in(folder / "02_a.ipynb", RIGHT)
-    path = hand_in(folder / "02_b.ipynb", *(cells or ()))
-    if cells is None:
-        path.write_text("{")
-    patience = classes.Limits(0.5, 1.0, 512, 200.0)
-    settings = classes.Settings("02", limits=patience)
-    assert classes.grade_class(folder, out, settings) == code
-    assert rows(out)["02_b"]["state"] == state
-    assert rows(out)["02_a"]["total"] == "3.0"
-    assert (state == "graded") == (
-        f"02_b (02_b.ipynb): {state}" not in (out / "summary.md").read_text()
-    )
-
-
 @pytest.fixture
 def no_process(tmp_path, monkeypatch):
     """An interpreter that this user may not run, as in a container with a locked home folder."""
@@ -196,24 +145,19 @@ def test_a_failure_of_the_grader_stops_nobody_else(collected, monkeypatch, tmp_p
 
 
 def test_a_process_that_cannot_start_costs_nobody_points(collected, no_process, tmp_path):
-    out = tmp_path / "out"
+    out, report, results = tmp_path / "out", tmp_path / "r.txt", tmp_path / "r.json"
     assert classes.grade_class(collected, out, classes.Settings("02")) == 5
-    assert {row["state"] for row in rows(out).values()} == {"failed"}
-    assert {row["total"] for row in rows(out).values()} == {""}
+    assert {(row["state"], row["total"]) for row in rows(out).values()} == {("failed", "")}
     assert "no process could be started" in (out / "02_ann.txt").read_text()
     assert "3 failed" in (out / "summary.md").read_text()
-
-
-def test_one_submission_that_cannot_start_ends_with_code_5(collected, no_process, tmp_path):
-    report, results = tmp_path / "r.txt", tmp_path / "r.json"
-    command = ["grade", str(collected / "02_ann.ipynb"), "--report", str(report)]
-    assert main([*command, "--gradescope", str(results)]) == 5
+    one = ["grade", str(collected / "02_ann.ipynb"), "--report", str(report)]
+    assert main([*one, "--gradescope", str(results)]) == 5
     assert report.read_text().startswith("02_ann.ipynb: not graded")
     assert "Permission" in report.read_text()
     assert "the grader failed" in json.loads(results.read_text())["output"]
 
 
-@pytest.mark.parametrize("where", ["in the starter", "in the new process", "too slow"])
+@pytest.mark.parametrize("where", ["in the starter", "in the new process"])
 def test_a_start_that_fails_is_the_graders_fault(monkeypatch, where):
     patience = sandbox.Limits(5.0, 10.0, 512, 100.0)
     with sandbox.Sandbox(["a = 1"], patience) as there:
@@ -223,11 +167,8 @@ def test_a_start_that_fails_is_the_graders_fault(monkeypatch, where):
                 raise sandbox.Silent("the process that starts submissions has ended")
 
             monkeypatch.setattr(sandbox.Starter, "start", ended)
-        elif where == "in the new process":
-            os.rmdir(there._folder)  # it cannot go into its folder
         else:
-            monkeypatch.setattr(sandbox.Sandbox, "_receive", lambda self, s: there._late())
-            there._late = lambda: (_ for _ in ()).throw(sandbox.Silent("not in time"))
+            os.rmdir(there._folder)  # it cannot go into its folder
         with pytest.raises(GraderFailed, match="no process could be started"):
             judge(TASKS["02.1"], there.answer("a"), np.random.default_rng(0))
         assert there.stopped == []
@@ -236,7 +177,8 @@ def test_a_start_that_fails_is_the_graders_fault(monkeypatch, where):
 def test_a_starter_that_has_died_is_replaced(monkeypatch):
     patience = sandbox.Limits(5.0, 10.0, 512, 200.0)
     monkeypatch.setattr(sandbox, "_shared", {})
-    with sandbox.Sandbox(["a = 1"], patience) as first:
+    monkeypatch.setenv("COURSE_TOKEN", "hidden")  # which reaches no submission
+    with sandbox.Sandbox(["import os; a = 1 + ('COURSE_TOKEN' in os.environ)"], patience) as first:
         assert first.answer("a")() == 1
     here = sandbox.starter()
     os.killpg(here.process.pid, signal.SIGKILL)
@@ -247,16 +189,13 @@ def test_a_starter_that_has_died_is_replaced(monkeypatch):
     sandbox.starter().close()
 
 
-def test_two_notebooks_of_one_student_are_not_chosen_from(collected, tmp_path):
-    hand_in(collected / "cy" / "02_second.ipynb", RIGHT)
-    assert classes.grade_class(collected, tmp_path / "out", classes.Settings("02")) == 3
-    assert "it is not clear which" in (tmp_path / "out" / "cy.txt").read_text()
-
-
-def test_other_chapters_in_a_students_folder_are_left_alone(collected):
+def test_one_notebook_of_a_student_counts_and_none_is_chosen_from_two(collected, tmp_path):
     hand_in(collected / "cy" / "03_mine.ipynb", RIGHT)
     student = {s.identifier: s for s in roster.collected(collected)}["cy"]
     assert classes.chosen(student, "02").name == "02_mine.ipynb"
+    hand_in(collected / "cy" / "02_second.ipynb", RIGHT)
+    assert classes.grade_class(collected, tmp_path / "out", classes.Settings("02")) == 3
+    assert "it is not clear which" in (tmp_path / "out" / "cy.txt").read_text()
 
 
 LONG = "a" * 255  # what a file system takes, and "a" * 255 + ".json" is more
@@ -264,18 +203,8 @@ LONG = "a" * 255  # what a file system takes, and "a" * 255 + ".json" is more
 
 def test_no_name_of_a_folder_ends_the_run_or_meets_another(tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
-    names = [
-        LONG,
-        "ann",
-        "class",
-        "grades",
-        "summary",
-        "a\u200bnn",
-        "a\u200cnn",
-        "é" * 120,
-        "a:b",
-        "=1+1",
-    ]
+    names = [LONG, "ann", "class", "grades", "summary", "a:b", "=1+1", "é" * 120]
+    names += ["a\u200bnn", "a\u200cnn"]  # which look like one another, and like "ann"
     for name in names:
         hand_in(folder / name / "02.ipynb", RIGHT)
     assert classes.grade_class(folder, out, classes.Settings("02")) == 0
@@ -386,7 +315,7 @@ def test_canvas_and_moodle_get_back_what_they_gave(tmp_path):
     assert table_in(out / "moodle.csv")[1] == ["7001", "Ann", "3.0", "", ""]
 
 
-DEADLY = """
+KILLS = """
 import os
 from dataclasses import replace
 from normtutor.grading import TASKS as BOOK, Check
@@ -403,7 +332,7 @@ def test_a_grader_that_is_killed_loses_nobody(tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
     for name, number in (("ann", 1), ("bob", 13), ("cy", 1)):
         hand_in(folder / name / "02.ipynb", f"prediction_02_1 = {number}")
-    (tmp_path / "variant.py").write_text(DEADLY)
+    (tmp_path / "variant.py").write_text(KILLS)
     settings = classes.Settings("02", variant=tmp_path / "variant.py")
     assert classes.grade_class(folder, out, settings, jobs=2) == 5
     table = rows(out)
@@ -458,30 +387,6 @@ def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
     assert classes.kept(tmp_path, "ann") == json.loads(json.dumps(record))
 
 
-def test_an_interrupted_run_goes_on_side_by_side(tmp_path):
-    folder, out = tmp_path / "in", tmp_path / "out"
-    hand_in(folder / "02_a.ipynb", RIGHT)
-    hand_in(folder / "02_b.ipynb", "import time\ntime.sleep(100)")
-    command = [sys.executable, "-m", "normtutor.grading", "grade", str(folder), "--out", str(out)]
-    command += ["--jobs", "2", "--seconds", "100"]
-    with subprocess.Popen(
-        command,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    ) as grader:
-        end = time.monotonic() + 1200
-        while not (out / "02_a.json").exists() and time.monotonic() < end:
-            time.sleep(0.1)
-        os.killpg(grader.pid, signal.SIGKILL)
-    kept = (out / "02_a.json").stat().st_mtime_ns
-    hand_in(folder / "02_b.ipynb", WRONG)
-    assert main(["grade", str(folder), "--out", str(out), "--seconds", "100"]) == 0
-    assert (out / "02_a.json").stat().st_mtime_ns == kept
-    assert set(rows(out)) == {"02_a", "02_b"}
-    assert Path(out / "summary.md").exists()
-
-
 def test_a_copied_prediction_earns_nothing_where_everybody_has_numbers_of_their_own(
     tmp_path, capsys
 ):
@@ -530,47 +435,41 @@ def test_every_number_of_a_students_own_can_be_worked_out(id):
 
 
 BROKEN = {  # what is in the file, and the state
-    "of blank lines": (  # a pattern that looks through each of them for all below takes hours
-        json.dumps({"cells": [{"cell_type": "code", "source": "\n" * 500_000 + "x = 1"}]}),
-        "graded",
-    ),
-    "of too much code": (
-        json.dumps({"cells": [{"cell_type": "code", "source": "x = 1\n" * 500_000}]}),
-        "unreadable",
-    ),
-    "cut off": ('{"cells": [{"cell_type"', "unreadable"),
-    "empty": ("", "unreadable"),
-    "of many parts": ('{"cells": [' + "{}," * 3_000_000 + "{}]}", "unreadable"),
+    # A pattern that looks through each blank line for all below takes hours.
+    "of blank lines": ("\n" * 500_000 + "x = 1", "graded"),
+    "of too much code": ("x = 1\n" * 500_000, "unreadable"),
+    "only magics": ("%a\n" * 9999, "graded"),
     "half a pair": ('{"cells": [{"cell_type": "code", "source": "\\ud800"}]}', "graded"),
-    "only magics": (
-        json.dumps({"cells": [{"cell_type": "code", "source": "%a\n" * 9999}]}),
-        "graded",
-    ),
+    "cut off": ('{"cells": [{"cell_type"', "unreadable"),
+    "of many parts": ('{"cells": [' + "{}," * 3_000_000 + "{}]}", "unreadable"),
 }
 
 
 def test_a_class_with_broken_missing_and_hostile_submissions_loses_nobody(tmp_path, monkeypatch):
     """The same with sixty, five, two and one was played through by hand."""
-    monkeypatch.setattr(sandbox, "NAP", 0.5)
+    monkeypatch.setattr(sandbox, "MOST_WRITTEN", 10_000_000)
     monkeypatch.setattr(answers, "PATIENCE", 20)
     folder, out = tmp_path / "in", tmp_path / "out"
-    honest, missing = [f"honest {i}" for i in range(3)], ["missing 1", "missing 2"]
+    honest, missing = ["honest 1", "honest 2"], ["missing"]
     for name in honest:
         hand_in(folder / name / "02.ipynb", RIGHT)
-    for name, cell in HOSTILE.items():
+    for name, cell in DEADLY.items():
         hand_in(folder / name / "02.ipynb", cell, RIGHT)
     for name, (content, _) in BROKEN.items():
-        hand_in(folder / name / "02.ipynb").write_text(content)
-    names = [*missing, *HOSTILE, *BROKEN, *honest]
+        path = hand_in(folder / name / "02.ipynb", content)
+        if content.startswith("{"):
+            path.write_text(content)
+    names = [*missing, *DEADLY, *BROKEN, *honest]
     (tmp_path / "list.csv").write_text("identifier\n" + "\n".join(names))
-    settings = classes.Settings("02", limits=classes.Limits(0.5, 2.0, 512, 200.0))
+    settings = classes.Settings("02", limits=classes.Limits(0.25, 2.0, 512, 200.0))
     assert classes.grade_class(folder, out, settings, roster=tmp_path / "list.csv") == 4
     table = rows(out)
     assert list(table) == names
     assert {table[name]["total"] for name in honest} == {"3.0"}
     assert {table[name]["state"] for name in missing} == {"missing"}
     assert {name: table[name]["state"] for name in BROKEN} == {n: s for n, (_, s) in BROKEN.items()}
-    for name in HOSTILE:
+    assert table["an end"]["state"] == "stopped"
+    for name in DEADLY:
         assert table[name]["state"] in ("graded", "stopped") and float(table[name]["total"]) <= 3, (
             name
         )

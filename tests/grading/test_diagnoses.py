@@ -126,7 +126,7 @@ def test_why_there_is_no_answer_is_told_as_it_was(tmp_path, monkeypatch, cell, w
     cells = [{"cell_type": "code", "source": source} for source in sources]
     path = tmp_path / "all.ipynb"
     path.write_text(json.dumps({"cells": cells}))
-    found = grade(path, tasks, limits=Limits(0.2, total_seconds=60))
+    found = grade(path, tasks, limits=Limits(0.05, total_seconds=60))
     for number, result in enumerate(found.results, start=1):
         first = result.findings[0]
         assert words.format("", number if result.task.id != "04.4" else 9) in first.words

@@ -1,9 +1,9 @@
 """The exercises notebooks: complete, runnable as handed out, and worth no point until answered."""
 
 import contextlib
+import functools
 import inspect
 import io
-import json
 import re
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import matplotlib
 import nbformat
 import numpy as np
 import pytest
+from coursework_mistakes import source_of
 from coursework_solutions import PREDICTIONS, SOLUTIONS
 
 from normtutor.grading import TASKS, check, score, tasks_of
@@ -35,13 +36,25 @@ def sources_of(path):
     return [cell.source for cell in cells_of(path) if cell.cell_type == "code"]
 
 
+@functools.cache
+def run(path):
+    """What stands in a notebook after it has run as it is handed out, and what it printed."""
+    names, printed = {"__name__": "__main__"}, io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for source in sources_of(path):
+            exec(compile(source, path.name, "exec"), names)
+    return names, printed.getvalue()
+
+
+def notebook_of(id):
+    (path,) = [path for path in NOTEBOOKS if path.name.startswith(id[:2])]
+    return path
+
+
 def test_there_is_a_notebook_for_each_chapter_with_tasks():
-    chapters = sorted({id.split(".")[0] for id in TASKS})
-    assert [path.name[:2] for path in NOTEBOOKS] == chapters
+    assert [path.name[:2] for path in NOTEBOOKS] == sorted({id[:2] for id in TASKS})
     for path in NOTEBOOKS:  # a submission is handed in under the chapter's own name
-        assert (
-            "[" in cells_of(path)[0].source and f"({'../' + path.name})" in cells_of(path)[0].source
-        )
+        assert f"](../{path.name})" in cells_of(path)[0].source
 
 
 @BY_NAME
@@ -51,59 +64,37 @@ def test_a_notebook_is_in_order(path):
     assert notebook.metadata.kernelspec.name == "python3"
     assert 50 <= len(notebook.metadata.myst.html_meta["description lang=en"]) <= 200
     assert all(not cell.get("outputs") for cell in notebook.cells)
-    assert all(len(line) <= 100 for source in sources_of(path) for line in source.splitlines())
-    tasks = tasks_of(path.name[:2])
-    text = "\n".join(sources_of(path))
+    text, tasks = "\n".join(sources_of(path)), tasks_of(path.name[:2])
+    assert all(len(line) <= 100 for line in text.splitlines())
     calls = re.findall(r'^(check|explain)\("(\d\d\.\d)", (\w+)\)$', text, re.MULTILINE)
     asked = [("explain" if t.kind == "explain" else "check", t.id, t.name) for t in tasks]
     assert calls == asked, f"its cells differ from the tasks in {set(asked) ^ set(calls)}"
-    headings = re.findall(
-        r"^## (\d\d\.\d) (\w+): (.+)$", "\n".join(c.source for c in cells_of(path)), re.MULTILINE
-    )
+    prose = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    headings = re.findall(r"^## (\d\d\.\d) (\w+): (.+)$", prose, re.MULTILINE)
     wanted = [(t.id, t.kind.capitalize(), t.title) for t in tasks]
     assert headings == wanted, "a heading is as in '## 02.1 Predict: The largest output'"
-    kinds = {task.kind for task in tasks}
-    assert kinds == {"implement", "predict", "explain", "repair"}
+    assert {task.kind for task in tasks} == {"implement", "predict", "explain", "repair"}
     for task in tasks:
-        said = re.search(rf"## {task.id} .*?\*(\d+) points?[.,]", prose(path), re.DOTALL)
+        said = re.search(rf"## {task.id} .*?\*(\d+) points?[.,]", prose, re.DOTALL)
         assert said and int(said[1]) == task.points, f"{task.id}: say *{task.points:g} points.*"
-
-
-def prose(path):
-    return "\n\n".join(cell.source for cell in cells_of(path) if cell.cell_type == "markdown")
 
 
 @BY_NAME
 def test_a_notebook_runs_as_handed_out_and_passes_nothing(path):
-    namespace = {"__name__": "__main__"}
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        for source in sources_of(path):
-            exec(compile(source, path.name, "exec"), namespace)
-    lines = printed.getvalue().splitlines()
-    heads = [line for line in lines if re.match(r"\d\d\.\d ", line)]
+    heads = [line for line in run(path)[1].splitlines() if re.match(r"\d\d\.\d ", line)]
     assert len(heads) == len(tasks_of(path.name[:2]))
     assert all(": 0 of " in head or "from a person" in head for head in heads), heads
 
 
-@BY_NAME
-def test_a_notebook_as_handed_out_earns_nothing(path):
-    found = grade(path, tasks_of(path.name[:2]), limits=PATIENT)
-    assert found.score == 0
-    assert found.notes == ()
-
-
-def right_answers(path):
-    """The source of right answers to all tasks of a chapter."""
-    lines = ["import math", inspect.getsource(coursework_solutions._normed)]
-    for task in tasks_of(path.name[:2]):
-        styles = SOLUTIONS.get(task.id, {})
-        if styles:
-            answer = inspect.getsource(styles.get("numpy", styles.get("torch")))
-            answer = re.sub(r"^@solves.*\n", "", answer, flags=re.MULTILINE)
-            lines.append(
-                re.sub(r"^def _\(", f"def {task.name}(", answer).replace("(nn.", "(torch.nn.")
-            )
+def answers_to(tasks, style):
+    """The source of right answers, and of what stands beside them."""
+    lines = ["import math\nimport numpy as np\nimport torch\nfrom torch import nn"]
+    for name in ("_normed", "_normed_by_torch", "_over_rms_by_torch"):
+        lines.append(inspect.getsource(getattr(coursework_solutions, name)))
+    for task in tasks:
+        if task.id in SOLUTIONS:
+            source = source_of(task.id, style)[1]
+            lines.append(re.sub(r"^def _\(", f"# %%\ndef {task.name}(", source))
         elif task.kind == "predict":
             lines.append(f"{task.name} = {PREDICTIONS[task.id]}")
         else:
@@ -113,11 +104,11 @@ def right_answers(path):
 
 @BY_NAME
 def test_right_answers_earn_all_points_from_outside(path, tmp_path):
-    notebook = nbformat.read(path, as_version=nbformat.NO_CONVERT)
-    notebook.cells += [nbformat.v4.new_code_cell(source) for source in right_answers(path)]
+    tasks, notebook = tasks_of(path.name[:2]), nbformat.read(path, as_version=nbformat.NO_CONVERT)
+    notebook.cells += [nbformat.v4.new_code_cell(source) for source in answers_to(tasks, "numpy")]
     handed_in = tmp_path / path.name
     nbformat.write(notebook, handed_in)
-    found = grade(handed_in, tasks_of(path.name[:2]), limits=PATIENT)
+    found = grade(handed_in, tasks, limits=PATIENT)
     assert found.score == found.possible
     assert found.notes == ()
     assert all("Since the statistic" in text for text in found.texts.values())
@@ -127,25 +118,15 @@ def test_right_answers_earn_all_points_from_outside(path, tmp_path):
 def test_a_notebook_becomes_an_nbgrader_assignment(path, tmp_path):
     target = tmp_path / "source" / path.stem / path.name
     assert convert(path, target) == 0
-    notebook = json.loads(target.read_text())
-    nbformat.validate(nbformat.reads(target.read_text(), as_version=4))
-    marks = [cell["metadata"]["nbgrader"] for cell in notebook["cells"]]
-    names = [mark["grade_id"] for mark in marks]
-    assert len(set(names)) == len(names)
-    points = sum(mark["points"] for mark in marks if mark["grade"])
-    assert points == sum(task.points for task in tasks_of(path.name[:2]))
-    tests = [m for m in marks if m["grade"] and not m["solution"]]
-    assert len(tests) == len([t for t in tasks_of(path.name[:2]) if t.kind != "explain"])
-    assert all(mark["locked"] for mark in tests)
-
-
-def namespace_of(path):
-    """What stands in a notebook as it is handed out, after it has run."""
-    namespace = {"__name__": "__main__"}
-    with contextlib.redirect_stdout(io.StringIO()):
-        for source in sources_of(path):
-            exec(compile(source, path.name, "exec"), namespace)
-    return namespace
+    notebook = nbformat.read(target, as_version=4)
+    nbformat.validate(notebook)
+    marks = [cell.metadata.nbgrader for cell in notebook.cells]
+    assert len({mark.grade_id for mark in marks}) == len(marks)
+    tasks = tasks_of(path.name[:2])
+    assert sum(mark.points for mark in marks if mark.grade) == sum(task.points for task in tasks)
+    tests = [mark for mark in marks if mark.grade and not mark.solution]
+    assert len(tests) == len([task for task in tasks if task.kind != "explain"])
+    assert all(mark.locked for mark in tests)
 
 
 REPAIRS = [task for task in TASKS.values() if task.kind == "repair"]
@@ -153,8 +134,7 @@ REPAIRS = [task for task in TASKS.values() if task.kind == "repair"]
 
 @pytest.mark.parametrize("task", REPAIRS, ids=lambda task: task.id)
 def test_a_mistake_that_was_handed_out_is_named_only_on_request(task, capsys):
-    (path,) = [path for path in NOTEBOOKS if path.name.startswith(task.id[:2])]
-    answer = namespace_of(path)[task.name]
+    answer = run(notebook_of(task.id))[0][task.name]
     (failed, *_) = [f for f in examined(task, answer).findings if not f.passed]
     assert failed.known and failed.symptom
     check(task.id, answer)
@@ -174,8 +154,7 @@ def test_guessing_on_tells_nothing_about_a_prediction(id, capsys):
     assert right.startswith(right_too) and other.startswith(other_too) and "one number" in none
     assert right.splitlines()[1] == f"  ✓ noted: {PREDICTIONS[id]:g}"
     assert right.splitlines()[0] == other.splitlines()[0]
-    (path,) = [path for path in NOTEBOOKS if path.name.startswith(id[:2])]
-    assert not [source for source in sources_of(path) if f"if prediction_{id[:2]}" in source]
+    assert f"if prediction_{id[:2]}" not in "".join(sources_of(notebook_of(id)))
 
 
 # --- the project ----------------------------------------------------------------------------------
@@ -194,20 +173,6 @@ def by_the_project(folder, monkeypatch, capsys):
     return names, capsys.readouterr().out
 
 
-def write_project(folder, style):
-    """Right answers in one file."""
-    tasks = {task.name: task for task in reversed(tasks_of("my_norms"))}
-    helpers = (coursework_solutions._normed, coursework_solutions._normed_by_torch)
-    lines = ["import math\nimport numpy as np\nimport torch\nfrom torch import nn"]
-    lines += map(inspect.getsource, helpers)
-    for name, task in tasks.items():
-        styles = SOLUTIONS[task.id]
-        answer = inspect.getsource(styles.get(style, styles.get("torch")))
-        answer = re.sub(r"^@solves.*\n", "", answer, flags=re.MULTILINE)
-        lines.append(re.sub(r"^def _\(", f"# %%\ndef {name}(", answer))
-    (folder / "my_norms.py").write_text("\n\n".join(lines))
-
-
 def test_the_file_to_start_from_is_gathered_from_the_notebooks(tmp_path, monkeypatch, capsys):
     file = tmp_path / "my_norms.py"
     command = ["file", *map(str, NOTEBOOKS[1:]), str(file)]
@@ -221,7 +186,9 @@ def test_the_file_to_start_from_is_gathered_from_the_notebooks(tmp_path, monkeyp
 
 @pytest.mark.parametrize("style", ["numpy", "torch"])
 def test_a_transformer_trains_with_a_students_norms(style, tmp_path, monkeypatch, capsys):
-    write_project(tmp_path, style)
+    tasks = {task.name: task for task in reversed(tasks_of("my_norms"))}
+    source = "\n\n".join(answers_to(tasks.values(), style))
+    (tmp_path / "my_norms.py").write_text(source)
     names, printed = by_the_project(tmp_path, monkeypatch, capsys)
     assert "All is there." in printed
     assert names["model"].norms is names["MINE"] and names["reference"].norms is names["REFERENCE"]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from handed_in import hand_in
 
 from normtutor.grading import TASKS, platforms, tasks_of
 from normtutor.grading.__main__ import main
@@ -24,11 +25,6 @@ from normtutor.grading import Check, Task
 CHECKS = (Check("any", lambda answer, rng: answer()),)
 TASKS = [Task("02.1h", "predict", "Hidden", "prediction_02_1", 2, CHECKS)]
 """
-
-
-def notebook(path, *cells):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"cells": [{"cell_type": "code", "source": c} for c in cells]}))
 
 
 def test_the_zip_grades_a_submission_with_nothing_else_installed(tmp_path):
@@ -45,7 +41,7 @@ def test_the_zip_grades_a_submission_with_nothing_else_installed(tmp_path):
     for name in ("setup.sh", "run_autograder"):
         subprocess.run(["bash", "-n", tmp_path / "source" / name], check=True)
     # The script as it stands, with its folders here.
-    notebook(tmp_path / "submission" / "work.ipynb", RIGHT)
+    hand_in(tmp_path / "submission" / "work.ipynb", RIGHT)
     (tmp_path / "results").mkdir()
     script = script.replace("/autograder/env/bin/python", sys.executable)
     script = script.replace("/autograder", str(tmp_path))
@@ -67,7 +63,7 @@ def test_the_zip_grades_a_submission_with_nothing_else_installed(tmp_path):
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        ((), "there is no notebook"),
+        ((), "nothing handed in"),
         (("a.ipynb", "b.ipynb"), "2 notebooks"),
         (("02_a.ipynb", "notes.ipynb"), None),
         ((".ipynb_checkpoints/a.ipynb", "a.ipynb"), None),
@@ -78,7 +74,7 @@ def test_results_are_written_whatever_was_handed_in(tmp_path, names, words):
     folder, results = tmp_path / "submission", tmp_path / "results.json"
     folder.mkdir()
     for name in names:
-        notebook(folder / name, RIGHT)
+        hand_in(folder / name, RIGHT)
         if "broken" in name:
             (folder / name).write_text("{")
     arguments = ["--submission", str(folder), "--results", str(results), "--chapter", "02"]
@@ -93,8 +89,8 @@ def test_results_are_written_if_the_grader_fails(tmp_path, monkeypatch):
         raise RuntimeError("no memory")
 
     monkeypatch.setattr(platforms, "grade", failing)
-    notebook(tmp_path / "in" / "02.ipynb", RIGHT)
-    platforms.gradescope_run(tmp_path / "in", tmp_path / "r.json", "02")
+    hand_in(tmp_path / "in" / "02.ipynb", RIGHT)
+    platforms.gradescope_run(tmp_path / "in", tmp_path / "r.json", "02", None, None)
     content = json.loads((tmp_path / "r.json").read_text())
     assert content["score"] == 0 and "no memory" in content["output"]
 
@@ -132,14 +128,6 @@ def on_a_runner(template, steps):
     for step in steps:
         if "command-grader" in step.get("uses", "") and not done.returncode:
             command = step["with"]["command"].replace("${{ runner.temp }}", str(runner))
-            if not passed:  # the others run here, which saves their start
-                one = subprocess.run(
-                    ["sh", "-c", command],
-                    cwd=template, env=environment, capture_output=True, text=True,
-                )  # fmt: skip
-                passed.append(one.returncode == 0)
-                log += one.stdout + one.stderr
-                continue
             words = shlex.split(command)
             assert words[:4] == ["python", "-I", "-m", "normtutor.grading"]
             with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -169,7 +157,7 @@ def test_the_template_for_a_classroom_asks_for_every_task(template):
 
 def test_the_workflow_of_a_classroom_runs_step_by_step(template):
     folder, steps = template
-    notebook(folder / "02_family_of_norms.ipynb", RIGHT)
+    hand_in(folder / "02_family_of_norms.ipynb", RIGHT)
     code, summary, passed, log = on_a_runner(folder, steps)
     assert code == 0, log
     assert passed == [True] + [False] * (len(passed) - 1)
@@ -203,7 +191,7 @@ def merge_moments(*a): raise ValueError("##[notice]" + {FORGED!r})
 def test_a_students_repository_does_not_forge_its_points(template, cell, code):
     folder, steps = template
     path = folder / "02_family_of_norms.ipynb"
-    notebook(path, cell or "")
+    hand_in(path, cell or "")
     if cell == "{":
         path.write_text(cell)
     if cell is None:

@@ -1,31 +1,14 @@
 """The tasks, a module a chapter."""
 
+from importlib import import_module
+
 from normtutor.grading.judging import Task
-from normtutor.grading.tasks import (
-    chapter_01,
-    chapter_02,
-    chapter_03,
-    chapter_04,
-    chapter_05,
-    chapter_06,
-    chapter_07,
-    chapter_08,
-)
 
 #: Every task by its id.
 TASKS: dict[str, Task] = {
     task.id: task
-    for module in (
-        chapter_01,
-        chapter_02,
-        chapter_03,
-        chapter_04,
-        chapter_05,
-        chapter_06,
-        chapter_07,
-        chapter_08,
-    )
-    for task in module.TASKS
+    for number in range(1, 9)
+    for task in import_module(f"{__name__}.chapter_{number:02}").TASKS
 }
 
 #: The file that may hold a student's code for chapters 2 to 8, and what it is called as a chapter.

@@ -16,7 +16,15 @@ from normtutor.grading.judging import (
     outputs_of,
     prediction,
 )
-from normtutor.grading.references import faint, gradients, layer_norm, normal, sizes, weights
+from normtutor.grading.references import (
+    compare_norm,
+    faint,
+    gradients,
+    layer_norm,
+    normal,
+    sizes,
+    weights,
+)
 from normtutor.grading.slips import NORM, Formula
 
 Rng = np.random.Generator
@@ -56,17 +64,14 @@ DX = Formula(
         "mean and variance are taken as constants; both depend on x": "grad_x = inverse * g",
         "a 1 stands where the mean of g belongs": "through_mean = 1",
         "the means run over the batch; LayerNorm's statistics belong to one token": "axes = (0, 1)",
-        "the means run over a whole sequence; LayerNorm's statistics belong to one token": (
-            "axes = (1, 2)"
-        ),
-        "sums stand where means belong": (
-            "grad_x = inverse * (g - total(g, axes) - x_hat * total(g * x_hat, axes))"
-        ),
-        "one of the two paths has the wrong sign: both are subtracted": (
-            "grad_x = inverse * (g + through_mean + through_variance)"
-        ),
+        "the means run over a whole sequence; LayerNorm's statistics belong to one token":
+            "axes = (1, 2)",
+        "sums stand where means belong":
+            "grad_x = inverse * (g - total(g, axes) - x_hat * total(g * x_hat, axes))",
+        "one of the two paths has the wrong sign: both are subtracted":
+            "grad_x = inverse * (g + through_mean + through_variance)",
     },
-)
+)  # fmt: skip
 
 
 def _compare_dx(answer: Any, x: np.ndarray, g: np.ndarray, eps: float = 1e-5, **how: Any) -> None:
@@ -94,10 +99,6 @@ def _dx_float32(answer: Any, rng: Rng) -> None:
     _compare_dx(answer, x, g, tolerance=2e-5, dtype="float32")
 
 
-def _dx_scale(answer: Any, rng: Rng) -> None:
-    _compare_dx(answer, 1e-4 * normal(rng, 2, 3, 8), normal(rng, 2, 3, 8))
-
-
 # --- one pass -------------------------------------------------------------------------------------
 
 MERGED = Formula(
@@ -117,62 +118,45 @@ MERGED = Formula(
     variance = within + between
     """,
     said={
-        "n_a": "n_a",
-        "mean": "the mean",
-        "within": "the variance inside the chunks",
-        "between": "the variance between the chunks",
-        "gap": "the gap of the means",
+        "n_a": "n_a", "mean": "the mean", "within": "the variance inside the chunks",
+        "between": "the variance between the chunks", "gap": "the gap of the means",
         "variance": "the variance",
     },
     alike=("n_a n_b", "mean_a mean_b mean", "var_a var_b"),
     more={
-        "only the variances inside the chunks are there; the chunks' means differ, too": (
-            "variance = within"
-        ),
+        "only the variances inside the chunks are there; the chunks' means differ, too":
+            "variance = within",
         "the two means count alike; a longer chunk must count more": "mean = (mean_a + mean_b) / 2",
-        "each mean is weighed by the other chunk's number": (
-            "mean = (n_b * mean_a + n_a * mean_b) / n"
-        ),
-        "each variance is weighed by the other chunk's number": (
-            "within = (n_b * var_a + n_a * var_b) / n"
-        ),
-        "from mean_a it steps away from mean_b, not towards it": (
-            "mean = mean_a - (mean_b - mean_a) * n_b / n"
-        ),
-        "the variances inside the chunks count alike; a longer chunk must count more": (
-            "within = (var_a + var_b) / 2"
-        ),
-        "that is the standard deviation; the variance is asked for": (
-            "variance = root(within + between)"
-        ),
+        "each mean is weighed by the other chunk's number":
+            "mean = (n_b * mean_a + n_a * mean_b) / n",
+        "each variance is weighed by the other chunk's number":
+            "within = (n_b * var_a + n_a * var_b) / n",
+        "from mean_a it steps away from mean_b, not towards it":
+            "mean = mean_a - (mean_b - mean_a) * n_b / n",
+        "the variances inside the chunks count alike; a longer chunk must count more":
+            "within = (var_a + var_b) / 2",
+        "that is the standard deviation; the variance is asked for":
+            "variance = root(within + between)",
         "the variances are simply added": "variance = var_a + var_b",
-        "that is the unbiased variance: it divides by n − 1": (
-            "variance = (n_a * var_a + n_b * var_b + n_a * n_b * gap ** 2 / n) / (n - 1)"
-        ),
-        "the variances inside the chunks are weighed with n − 1": (
-            "within = ((n_a - 1) * var_a + (n_b - 1) * var_b) / (n - 2)"
-        ),
-        "the sum of squares is not divided by n": (
-            "variance = n_a * var_a + n_b * var_b + n_a * n_b * gap ** 2 / n"
-        ),
-        "the variance between the chunks is not divided by n once more": (
-            "between = n_a * n_b * gap ** 2 / n"
-        ),
-        "the variance between the chunks counts the gap to the common mean for chunk a alone": (
-            "between = n_a * (mean_a - mean) ** 2 / n"
-        ),
-        "the variance between the chunks counts the gap to the common mean for chunk b alone": (
-            "between = n_b * (mean_b - mean) ** 2 / n"
-        ),
-        "the square of the common mean is not subtracted from the mean of the squares": (
-            "variance = within + (n_a * mean_a ** 2 + n_b * mean_b ** 2) / n"
-        ),
-        "the gap of the means counts a quarter, which is right only for chunks alike": (
-            "between = gap ** 2 / 4"
-        ),
+        "that is the unbiased variance: it divides by n − 1":
+            "variance = (n_a * var_a + n_b * var_b + n_a * n_b * gap ** 2 / n) / (n - 1)",
+        "the variances inside the chunks are weighed with n − 1":
+            "within = ((n_a - 1) * var_a + (n_b - 1) * var_b) / (n - 2)",
+        "the sum of squares is not divided by n":
+            "variance = n_a * var_a + n_b * var_b + n_a * n_b * gap ** 2 / n",
+        "the variance between the chunks is not divided by n once more":
+            "between = n_a * n_b * gap ** 2 / n",
+        "the variance between the chunks counts the gap to the common mean for chunk a alone":
+            "between = n_a * (mean_a - mean) ** 2 / n",
+        "the variance between the chunks counts the gap to the common mean for chunk b alone":
+            "between = n_b * (mean_b - mean) ** 2 / n",
+        "the square of the common mean is not subtracted from the mean of the squares":
+            "variance = within + (n_a * mean_a ** 2 + n_b * mean_b ** 2) / n",
+        "the gap of the means counts a quarter, which is right only for chunks alike":
+            "between = gap ** 2 / 4",
         "the gap of the means is squared and not weighed": "between = gap ** 2",
     },
-)
+)  # fmt: skip
 
 
 def _compare_merge(answer: Any, a: np.ndarray, b: np.ndarray, tolerance: float = 1e-9) -> None:
@@ -273,18 +257,6 @@ def _compare_group(
     compare(value, (right,), ("y",), tolerance=tolerance, dtype=dtype, slips=slips)
 
 
-def _group_values(answer: Any, rng: Rng) -> None:
-    _compare_group(answer, sizes(rng, (2, 4), (3, 6), (5, 9)), rng)
-
-
-def _group_square(answer: Any, rng: Rng) -> None:
-    _compare_group(answer, (3, 5, 5), rng)
-
-
-def _group_float32(answer: Any, rng: Rng) -> None:
-    _compare_group(answer, (2, 4, 6), rng, "float32", 1e-5)
-
-
 # --- a divisor ------------------------------------------------------------------------------------
 
 UNBIASED = (
@@ -299,12 +271,7 @@ DIVISOR = replace(
 def _compare_layer_norm(
     answer: Any, x: np.ndarray, rng: Rng, *, eps: float = 1e-5, **how: Any
 ) -> None:
-    wide, features = x.astype(np.float64), x.shape[-1]
-    weight, bias = weights(rng, features), normal(rng, features)
-    right = layer_norm(wide, weight, bias, eps)
-    slips = DIVISOR.known("y", x=wide, weight=weight, bias=bias, eps=eps)
-    value = answer(x, weight.astype(x.dtype), bias.astype(x.dtype), eps)
-    compare(value, (right,), ("y",), slips=slips, **how)
+    compare_norm(answer, x, rng, layer_norm, DIVISOR, eps, **how)
 
 
 def _divisor_values(answer: Any, rng: Rng) -> None:
@@ -312,81 +279,37 @@ def _divisor_values(answer: Any, rng: Rng) -> None:
     _compare_layer_norm(answer, x, rng, eps=0.05)
 
 
-def _divisor_single(answer: Any, rng: Rng) -> None:
-    _compare_layer_norm(answer, normal(rng, 2, 3, 1), rng)
-
-
-def _divisor_far(answer: Any, rng: Rng) -> None:
-    x = (10_000 + normal(rng, 2, 3, 64)).astype(np.float32)
-    _compare_layer_norm(answer, x, rng, tolerance=2e-3)
-
-
 TASKS = (
-    Task(
-        "02.1",
-        "predict",
-        "The largest output",
-        "prediction_02_1",
-        1,
-        (Check("prediction", _largest),),
-        numbers={"features": range(30, 500)},
-    ),
-    Task(
-        "02.2",
-        "implement",
-        "LayerNorm's backward in one line",
-        "layer_norm_dx",
-        4,
-        (
-            Check("gradients", _dx_values, first=True),
-            Check("edge case: a single token", _dx_plain),
-            Check("numerics: a token of small numbers", _dx_scale),
-            Check("dtypes: float32", _dx_float32),
-        ),
-    ),
-    Task(
-        "02.3",
-        "implement",
-        "Two chunks, one variance",
-        "merge_moments",
-        3,
-        (
-            Check("values", _merge_values, first=True),
-            Check("edge case: an empty chunk", _merge_empty),
-            Check("numerics: far from zero", _merge_far),
-        ),
-    ),
-    Task(
-        "02.4",
-        "implement",
-        "Break the one-pass variance",
-        "failing_input",
-        2,
-        (Check("a failure", _failing, first=True),),
-    ),
-    Task(
-        "02.5",
-        "implement",
-        "GroupNorm with one group",
-        "group_norm_one",
-        3,
-        (
-            Check("values", _group_values, first=True),
-            Check("edge case: as many positions as channels", _group_square),
-            Check("dtypes: float32", _group_float32),
-        ),
-    ),
-    Task(
-        "02.6",
-        "repair",
-        "A LayerNorm that is a little too small",
-        "layer_norm",
-        3,
-        (
-            Check("values", _divisor_values, first=True),
-            Check("edge case: one feature", _divisor_single),
-            Check("numerics: float32 far from zero", _divisor_far),
-        ),
-    ),
+    Task("02.1", "predict", "The largest output", "prediction_02_1", 1,
+         (Check("prediction", _largest),), numbers={"features": range(30, 500)}),
+    Task("02.2", "implement", "LayerNorm's backward in one line", "layer_norm_dx", 4, (
+        Check("gradients", _dx_values, first=True),
+        Check("edge case: a single token", _dx_plain),
+        Check("numerics: a token of small numbers", lambda answer, rng: _compare_dx(
+            answer, 1e-4 * normal(rng, 2, 3, 8), normal(rng, 2, 3, 8))),
+        Check("dtypes: float32", _dx_float32),
+    )),
+    Task("02.3", "implement", "Two chunks, one variance", "merge_moments", 3, (
+        Check("values", _merge_values, first=True),
+        Check("edge case: an empty chunk", _merge_empty),
+        Check("numerics: far from zero", _merge_far),
+    )),
+    Task("02.4", "implement", "Break the one-pass variance", "failing_input", 2,
+         (Check("a failure", _failing, first=True),)),
+    Task("02.5", "implement", "GroupNorm with one group", "group_norm_one", 3, (
+        Check("values", lambda answer, rng: _compare_group(
+            answer, sizes(rng, (2, 4), (3, 6), (5, 9)), rng), first=True),
+        Check("edge case: as many positions as channels", lambda answer, rng: _compare_group(
+            answer, (3, 5, 5), rng)),
+        Check("dtypes: float32", lambda answer, rng: _compare_group(
+            answer, (2, 4, 6), rng, "float32", 1e-5)),
+    )),
+    Task("02.6", "repair", "A LayerNorm that is a little too small", "layer_norm", 3, (
+        Check("values", _divisor_values, first=True),
+        Check("edge case: one feature", lambda answer, rng: _compare_layer_norm(
+            answer, normal(rng, 2, 3, 1), rng)),
+        Check("numerics: float32 far from zero", lambda answer, rng: _compare_layer_norm(
+            answer, (10_000 + normal(rng, 2, 3, 64)).astype(np.float32), rng, tolerance=2e-3)),
+    )),
     Task("02.7", "explain", "Which norm is this?", "explanation_02_7", 2),
-)
+)  # fmt: skip

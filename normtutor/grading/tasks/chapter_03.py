@@ -7,7 +7,7 @@ import numpy as np
 
 from normtutor import norms
 from normtutor.grading.judging import Check, Known, Mistake, Task, blamed, compare, prediction
-from normtutor.grading.references import faint, normal, sizes, weights
+from normtutor.grading.references import compare_norm, faint, normal, sizes, weights
 from normtutor.grading.slips import NORM, STEP, Formula
 
 Rng = np.random.Generator
@@ -55,75 +55,55 @@ RUNNING = Formula(
     tokens=(0,),
     rank=2,
     said={
-        "batch_mean": "the mean of the batch",
-        "centre": "the mean of the batch",
-        "batch_var": "the variance of the batch",
-        "old_mean": "the old mean",
-        "old_var": "the old variance",
-        "running_mean": "the running mean",
-        "running_var": "the running variance",
-        "len": "the number of",
-        "real": "the real tokens",
+        "batch_mean": "the mean of the batch", "centre": "the mean of the batch",
+        "batch_var": "the variance of the batch", "old_mean": "the old mean",
+        "old_var": "the old variance", "running_mean": "the running mean",
+        "running_var": "the running variance", "len": "the number of", "real": "the real tokens",
     },
     alike=("batch_mean old_mean running_mean", "old_var batch_var"),
     more={
         "padding counts in the statistics: use the mask": "real = padded",
-        "padding, set to zero, counts in the squared deviations": (
-            "batch_var = total((padded - batch_mean) ** 2) / (n - 1)"
-        ),
+        "padding, set to zero, counts in the squared deviations":
+            "batch_var = total((padded - batch_mean) ** 2) / (n - 1)",
         "the mask is inverted: True marks the real tokens": "real = inverted",
         "the mask is shifted by one position": "real = shifted",
         "the mask is off by one: the last real token of each sentence is left out": "real = short",
         "the mask is off by one: it takes in one position of padding": "real = long",
         "the first token of each sentence is left out": "real = late",
         "only the sentences without padding count; every real token must": "real = whole",
-        "the features are pooled: each must have its own statistics": (
-            "real = real.reshape(-1, 1)"
-        ),
-        "the running variance takes the unbiased variance, with n − 1; yours divides by n": (
-            "batch_var = total((real - batch_mean) ** 2) / n"
-        ),
-        "the divisor n − 1 is applied twice": (
-            "batch_var = total((real - batch_mean) ** 2) / (n - 1) * n / (n - 1)"
-        ),
-        "the sum runs over the real tokens, and is divided by the number of all positions": (
-            "batch_mean = total(real) / len(padded)"
-        ),
-        "both sums run over the real tokens, and are divided by the number of all positions": (
-            "n = len(padded); batch_var = total((real - batch_mean) ** 2) / n"
-        ),
-        "n − 1 is taken with all positions, not with the real tokens": (
-            "batch_var = total((real - batch_mean) ** 2) / n * len(padded) / (len(padded) - 1)"
-        ),
-        "the mean is divided by the number of sentences, not of tokens": (
-            "batch_mean = total(real) / sentences"
-        ),
-        "momentum is the weight of the new value, as in torch; yours is that of the old": (
-            "momentum = 1 - momentum"
-        ),
+        "the features are pooled: each must have its own statistics":
+            "real = real.reshape(-1, 1)",
+        "the running variance takes the unbiased variance, with n − 1; yours divides by n":
+            "batch_var = total((real - batch_mean) ** 2) / n",
+        "the divisor n − 1 is applied twice":
+            "batch_var = total((real - batch_mean) ** 2) / (n - 1) * n / (n - 1)",
+        "the sum runs over the real tokens, and is divided by the number of all positions":
+            "batch_mean = total(real) / len(padded)",
+        "both sums run over the real tokens, and are divided by the number of all positions":
+            "n = len(padded); batch_var = total((real - batch_mean) ** 2) / n",
+        "n − 1 is taken with all positions, not with the real tokens":
+            "batch_var = total((real - batch_mean) ** 2) / n * len(padded) / (len(padded) - 1)",
+        "the mean is divided by the number of sentences, not of tokens":
+            "batch_mean = total(real) / sentences",
+        "momentum is the weight of the new value, as in torch; yours is that of the old":
+            "momentum = 1 - momentum",
         "you average the sentences' means and variances. A long sentence must count more than a "
-        "short one: the statistic belongs to the tokens": (
-            "batch_mean = mean_inside; batch_var = var_inside"
-        ),
+        "short one: the statistic belongs to the tokens":
+            "batch_mean = mean_inside; batch_var = var_inside",
         "you average the sentences' means. A long sentence must count more than a short one: the "
-        "statistic belongs to the tokens": (
-            "running_mean = (1 - momentum) * old_mean + momentum * mean_inside"
-        ),
-        "you average the sentences' variances; the tokens share one mean and one variance": (
-            "batch_var = var_inside"
-        ),
-        "the deviation stands where the variance belongs": (
-            "batch_var = root(total((real - batch_mean) ** 2) / (n - 1))"
-        ),
-        "the mean of the squares stands where the variance belongs": (
-            "batch_var = total(real ** 2) / n"
-        ),
-        "the statistics of the batch come back alone; they should be blended into the old": (
-            "momentum = 1"
-        ),
+        "statistic belongs to the tokens":
+            "running_mean = (1 - momentum) * old_mean + momentum * mean_inside",
+        "you average the sentences' variances; the tokens share one mean and one variance":
+            "batch_var = var_inside",
+        "the deviation stands where the variance belongs":
+            "batch_var = root(total((real - batch_mean) ** 2) / (n - 1))",
+        "the mean of the squares stands where the variance belongs":
+            "batch_var = total(real ** 2) / n",
+        "the statistics of the batch come back alone; they should be blended into the old":
+            "momentum = 1",
         "old and new count alike; momentum is the weight of the new value": "momentum = 0.5",
     },
-)
+)  # fmt: skip
 
 
 def _selections(x: np.ndarray, mask: np.ndarray) -> dict[str, Any]:
@@ -164,10 +144,6 @@ def _compare_masked(
     names = ("running_mean", "running_var")
     value = answer(x, mask, mean, var, momentum)
     compare(value, tuple(right), names, slips=slips if mask.any() else None)
-
-
-def _masked_values(answer: Any, rng: Rng) -> None:
-    _compare_masked(answer, *_masked(rng), rng)
 
 
 def _masked_all(answer: Any, rng: Rng) -> None:
@@ -314,84 +290,44 @@ BATCH = replace(
         "each sentence has its own statistics: that is InstanceNorm": "axes = (1,)",
         "each token has its own statistics: that is LayerNorm": "axes = (2,)",
         "the features share one statistic; each must have its own": "axes = (0, 1, 2)",
-        "the variances of the features are averaged; each feature has its own": (
-            "var = mean(mean((x - mu) ** 2), (2,))"
-        ),
+        "the variances of the features are averaged; each feature has its own":
+            "var = mean(mean((x - mu) ** 2), (2,))",
         **NORM.more,
     },
     handed_out=POSITIONS,
-)
+)  # fmt: skip
+
+
+def _by_feature(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return norms.batch_norm(x, weight, bias, eps=eps, feature_axis=-1)[0]
 
 
 def _compare_axes(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
-    features, eps = x.shape[-1], 0.02
-    weight, bias = weights(rng, features), normal(rng, features)
-    wide = x.astype(np.float64)
-    right = norms.batch_norm(wide, weight, bias, eps=eps, feature_axis=-1)[0]
-    arguments = [a.astype(x.dtype) for a in (x, weight, bias)]
-    slips = BATCH.known("y", x=wide, weight=weight, bias=bias, eps=eps)
-    compare(answer(*arguments, eps), (right,), ("y",), slips=slips, **how)
-
-
-def _axes_values(answer: Any, rng: Rng) -> None:
-    _compare_axes(answer, faint(normal(rng, *sizes(rng, (2, 4), (5, 6), (7, 9))), -1), rng)
-
-
-def _axes_one(answer: Any, rng: Rng) -> None:
-    _compare_axes(answer, normal(rng, 1, 6, 4), rng)
-
-
-def _axes_float32(answer: Any, rng: Rng) -> None:
-    x = normal(rng, 3, 5, 4).astype(np.float32)
-    _compare_axes(answer, x, rng, tolerance=1e-5, dtype="float32")
+    compare_norm(answer, x, rng, _by_feature, BATCH, 0.02, **how)
 
 
 TASKS = (
-    Task(
-        "03.1",
-        "predict",
-        "Half of it padding",
-        "prediction_03_1",
-        1,
-        (Check("prediction", _padded),),
-        numbers={"mean": range(2, 10), "variance": range(1, 10)},
-    ),
-    Task(
-        "03.2",
-        "implement",
-        "Running statistics behind a mask",
-        "masked_running_stats",
-        4,
-        (
-            Check("values", _masked_values, first=True),
-            Check("edge case: no padding", _masked_all),
-            Check("edge case: nothing but padding", _masked_none),
-            Check("numerics: NaN in the padding", _masked_nan),
-        ),
-    ),
-    Task(
-        "03.3",
-        "repair",
-        "The second step fails",
-        "RunningScale",
-        3,
-        (
-            Check("gradients: three training steps", _graph_steps, first=True),
-            Check("state: the buffer", _graph_buffer),
-            Check("state: evaluation", _graph_eval),
-        ),
-    ),
-    Task(
-        "03.4",
-        "repair",
-        "BatchNorm on sequences",
-        "batch_norm",
-        3,
-        (
-            Check("values", _axes_values, first=True),
-            Check("edge case: one sentence", _axes_one),
-            Check("dtypes: float32", _axes_float32),
-        ),
-    ),
+    Task("03.1", "predict", "Half of it padding", "prediction_03_1", 1,
+         (Check("prediction", _padded),), numbers={"mean": range(2, 10), "variance": range(1, 10)}),
+    Task("03.2", "implement", "Running statistics behind a mask", "masked_running_stats", 4, (
+        Check("values", lambda answer, rng: _compare_masked(
+            answer, *_masked(rng), rng), first=True),
+        Check("edge case: no padding", _masked_all),
+        Check("edge case: nothing but padding", _masked_none),
+        Check("numerics: NaN in the padding", _masked_nan),
+    )),
+    Task("03.3", "repair", "The second step fails", "RunningScale", 3, (
+        Check("gradients: three training steps", _graph_steps, first=True),
+        Check("state: the buffer", _graph_buffer),
+        Check("state: evaluation", _graph_eval),
+    )),
+    Task("03.4", "repair", "BatchNorm on sequences", "batch_norm", 3, (
+        Check("values", lambda answer, rng: _compare_axes(
+            answer, faint(normal(rng, *sizes(rng, (2, 4), (5, 6), (7, 9))), -1), rng), first=True),
+        Check("edge case: one sentence", lambda answer, rng: _compare_axes(
+            answer, normal(rng, 1, 6, 4), rng)),
+        Check("dtypes: float32", lambda answer, rng: _compare_axes(
+            answer, normal(rng, 3, 5, 4).astype(np.float32), rng, tolerance=1e-5, dtype="float32")),
+    )),
     Task("03.5", "explain", "Good in training, bad in use", "explanation_03_5", 2),
-)
+)  # fmt: skip

@@ -7,7 +7,15 @@ import numpy as np
 
 from normtutor import norms
 from normtutor.grading.judging import Check, Task, compare, prediction
-from normtutor.grading.references import faint, gradients, layer_norm, normal, sizes, weights
+from normtutor.grading.references import (
+    compare_norm,
+    faint,
+    gradients,
+    layer_norm,
+    normal,
+    sizes,
+    weights,
+)
 from normtutor.grading.slips import NORM, Formula
 
 Rng = np.random.Generator
@@ -48,36 +56,26 @@ FOLDED = Formula(
     new_bias = (b - mean) * factor + beta
     """,
     said={
-        "gamma": "γ",
-        "beta": "β",
-        "column": "",
-        "factor": "γ/√(σ² + ε)",
-        "w": "W",
-        "b": "the old bias",
-        "mean": "the running mean",
-        "new_weight": "the new weight",
+        "gamma": "γ", "beta": "β", "column": "", "factor": "γ/√(σ² + ε)", "w": "W",
+        "b": "the old bias", "mean": "the running mean", "new_weight": "the new weight",
         "new_bias": "the new bias",
     },
     alike=("gamma beta b mean var",),
     more={
         "the running mean is not in the new bias": "new_bias = b * factor + beta",
-        "the old bias is not scaled: it, too, goes through the norm": (
-            "new_bias = b - mean * factor + beta"
-        ),
-        "the running mean is not scaled: it, too, is divided by the deviation": (
-            "new_bias = b * factor - mean + beta"
-        ),
-        "β is scaled: the norm adds it at the end, as it is": (
-            "new_bias = (b - mean + beta) * factor"
-        ),
+        "the old bias is not scaled: it, too, goes through the norm":
+            "new_bias = b - mean * factor + beta",
+        "the running mean is not scaled: it, too, is divided by the deviation":
+            "new_bias = b * factor - mean + beta",
+        "β is scaled: the norm adds it at the end, as it is":
+            "new_bias = (b - mean + beta) * factor",
         "γ is missing in the new weight": "new_weight = w * column(factor / gamma)",
         "γ is missing in the new bias": "new_bias = (b - mean) / root(var + eps) + beta",
         "the weights are not scaled": "new_weight = w",
-        "the factors lie along the inputs; each unit, that is each row of W, has its own": (
-            "new_weight = w * across"
-        ),
+        "the factors lie along the inputs; each unit, that is each row of W, has its own":
+            "new_weight = w * across",
     },
-)
+)  # fmt: skip
 
 
 def _compare_fold(
@@ -96,18 +94,6 @@ def _compare_fold(
     compare(value, ((y[1:] - y[0]).T, y[0]), names, slips=slips, **how)
 
 
-def _fold_values(answer: Any, rng: Rng) -> None:
-    _compare_fold(answer, rng, *sizes(rng, (3, 6), (4, 8)))
-
-
-def _fold_square(answer: Any, rng: Rng) -> None:
-    _compare_fold(answer, rng, 5, 5)
-
-
-def _fold_small(answer: Any, rng: Rng) -> None:
-    _compare_fold(answer, rng, 4, 3, spread=1e-6)
-
-
 SQUARES = (
     "you divide by the root of the mean of the squares. The variance is the mean of the squares of "
     "x − μ; shift x by a constant and see what changes"
@@ -116,12 +102,7 @@ SHIFTED = replace(NORM, more={SQUARES: "var = mean(x ** 2)", **NORM.more}, hande
 
 
 def _compare_variance(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
-    features, eps = x.shape[-1], 0.02
-    weight, bias = weights(rng, features), normal(rng, features)
-    wide = x.astype(np.float64)
-    slips = SHIFTED.known("y", x=wide, weight=weight, bias=bias, eps=eps)
-    value = answer(*(a.astype(x.dtype) for a in (x, weight, bias)), eps)
-    compare(value, (layer_norm(wide, weight, bias, eps),), ("y",), slips=slips, **how)
+    compare_norm(answer, x, rng, layer_norm, SHIFTED, 0.02, **how)
 
 
 def _variance_values(answer: Any, rng: Rng) -> None:
@@ -134,47 +115,24 @@ def _variance_centred(answer: Any, rng: Rng) -> None:
     _compare_variance(answer, x - x.mean(-1, keepdims=True), rng)
 
 
-def _variance_far(answer: Any, rng: Rng) -> None:
-    x = (5000 + rng.normal(size=(2, 3, 64))).astype(np.float32)
-    _compare_variance(answer, x, rng, tolerance=2e-3)
-
-
 TASKS = (
-    Task(
-        "04.1", "predict", "A negative factor", "prediction_04_1", 1, (Check("prediction", _sign),)
-    ),
-    Task(
-        "04.2",
-        "predict",
-        "Ten times the weights",
-        "prediction_04_2",
-        1,
-        (Check("prediction", _slope),),
-        numbers={"factor": range(2, 60)},
-    ),
-    Task(
-        "04.3",
-        "implement",
-        "Fold BatchNorm into the layer before it",
-        "fold_batch_norm",
-        3,
-        (
-            Check("values", _fold_values, first=True),
-            Check("edge case: as many units as inputs", _fold_square),
-            Check("numerics: small running variances", _fold_small),
-        ),
-    ),
-    Task(
-        "04.4",
-        "repair",
-        "A LayerNorm that sees a shift",
-        "layer_norm",
-        3,
-        (
-            Check("values", _variance_values, first=True),
-            Check("edge case: tokens with mean zero", _variance_centred),
-            Check("numerics: float32 far from zero", _variance_far),
-        ),
-    ),
+    Task("04.1", "predict", "A negative factor", "prediction_04_1", 1,
+         (Check("prediction", _sign),)),
+    Task("04.2", "predict", "Ten times the weights", "prediction_04_2", 1,
+         (Check("prediction", _slope),), numbers={"factor": range(2, 60)}),
+    Task("04.3", "implement", "Fold BatchNorm into the layer before it", "fold_batch_norm", 3, (
+        Check("values", lambda answer, rng: _compare_fold(
+            answer, rng, *sizes(rng, (3, 6), (4, 8))), first=True),
+        Check("edge case: as many units as inputs", lambda answer, rng: _compare_fold(
+            answer, rng, 5, 5)),
+        Check("numerics: small running variances", lambda answer, rng: _compare_fold(
+            answer, rng, 4, 3, spread=1e-6)),
+    )),
+    Task("04.4", "repair", "A LayerNorm that sees a shift", "layer_norm", 3, (
+        Check("values", _variance_values, first=True),
+        Check("edge case: tokens with mean zero", _variance_centred),
+        Check("numerics: float32 far from zero", lambda answer, rng: _compare_variance(
+            answer, (5000 + rng.normal(size=(2, 3, 64))).astype(np.float32), rng, tolerance=2e-3)),
+    )),
     Task("04.5", "explain", "Weight decay before a norm", "explanation_04_5", 2),
-)
+)  # fmt: skip

@@ -59,8 +59,7 @@ ADD_NORM = Formula(
     grad_weight = total(grad_y * h_hat)
     """,
     said={
-        "h_hat": "ĥ",
-        "grad_h": "the gradient that comes along the stream",
+        "h_hat": "ĥ", "grad_h": "the gradient that comes along the stream",
         "through_mean": "the path through the mean",
         "through_variance": "the path through the variance",
         "through_norm": "the path through the norm",
@@ -77,37 +76,29 @@ ADD_NORM = Formula(
         "its whole gradient to both": "grad_x = grad_h; grad_branch = through_norm",
         "the branch gets the norm's gradient alone; h = x + branch hands its whole gradient to "
         "both": "grad_branch = through_norm",
-        "the gradient that comes along the stream is lost": (
-            "grad_x = through_norm; grad_branch = through_norm"
-        ),
+        "the gradient that comes along the stream is lost":
+            "grad_x = through_norm; grad_branch = through_norm",
         "the path through the norm is lost": "grad_x = grad_h; grad_branch = grad_h",
-        "the gradient of the stream goes past the norm, not through it": (
-            "g = (grad_y + grad_h) * weight; grad_x = through_norm; grad_branch = through_norm"
-        ),
-        "γ multiplies the stream's gradient; it belongs to the norm alone": (
-            "grad_x = grad_h * weight + through_norm; grad_branch = grad_h * weight + through_norm"
-        ),
-        "the gradient of the stream is subtracted; it is to be added": (
-            "grad_x = through_norm - grad_h; grad_branch = through_norm - grad_h"
-        ),
-        "h = x + branch hands its whole gradient to both, not half of it": (
-            "grad_x = (grad_h + through_norm) / 2; grad_branch = (grad_h + through_norm) / 2"
-        ),
+        "the gradient of the stream goes past the norm, not through it":
+            "g = (grad_y + grad_h) * weight; grad_x = through_norm; grad_branch = through_norm",
+        "γ multiplies the stream's gradient; it belongs to the norm alone":
+            "grad_x = grad_h * weight + through_norm; grad_branch = grad_h * weight + through_norm",
+        "the gradient of the stream is subtracted; it is to be added":
+            "grad_x = through_norm - grad_h; grad_branch = through_norm - grad_h",
+        "h = x + branch hands its whole gradient to both, not half of it":
+            "grad_x = (grad_h + through_norm) / 2; grad_branch = (grad_h + through_norm) / 2",
         "γ is missing in the path through the norm": "g = grad_y",
-        "γ multiplies the finished gradient; it belongs to g, and so into both means": (
+        "γ multiplies the finished gradient; it belongs to g, and so into both means":
             "free = grad_y - mean(grad_y) - h_hat * mean(grad_y * h_hat); "
-            "through_norm = weight * inverse * free"
-        ),
-        "h stands where ĥ belongs in the path through the variance, both times": (
-            "through_variance = h * mean(g * h)"
-        ),
-        "γ gets the stream's gradient as well; the stream does not pass through γ": (
-            "grad_weight = total((grad_y + grad_h) * h_hat)"
-        ),
+            "through_norm = weight * inverse * free",
+        "h stands where ĥ belongs in the path through the variance, both times":
+            "through_variance = h * mean(g * h)",
+        "γ gets the stream's gradient as well; the stream does not pass through γ":
+            "grad_weight = total((grad_y + grad_h) * h_hat)",
         "γ is in its own gradient": "grad_weight = total(g * h_hat)",
         "that is RMSNorm's gradient: no mean is subtracted": "mu = 0; through_mean = 0",
     },
-)
+)  # fmt: skip
 
 
 def _compare_add_norm(
@@ -131,19 +122,6 @@ def _compare_add_norm(
     compare(value, right, names, slips=slips, **how)
 
 
-def _fused_values(answer: Any, rng: Rng) -> None:
-    _compare_add_norm(answer, normal(rng, *sizes(rng, (2, 3), (4, 5), (6, 8))), rng)
-
-
-def _fused_two_axes(answer: Any, rng: Rng) -> None:
-    _compare_add_norm(answer, normal(rng, *sizes(rng, (3, 5), (6, 8))), rng)
-
-
-def _fused_float32(answer: Any, rng: Rng) -> None:
-    x = normal(rng, 2, 3, 8).astype(np.float32)
-    _compare_add_norm(answer, x, rng, tolerance=2e-5, dtype="float32")
-
-
 # --- a Pre-LN block -------------------------------------------------------------------------------
 
 
@@ -153,72 +131,52 @@ BLOCK = Formula(
     y = h + feed_forward(norm(h, weight_2, bias_2))
     """,
     said={
-        "attention": "attention",
-        "feed_forward": "feed-forward",
-        "norm": "the norm",
-        "weight_1": "γ₁",
-        "weight_2": "γ₂",
-        "bias_1": "β₁",
-        "bias_2": "β₂",
-        "h": "the first step",
-        "y": "the second step",
+        "attention": "attention", "feed_forward": "feed-forward", "norm": "the norm",
+        "weight_1": "γ₁", "weight_2": "γ₂", "bias_1": "β₁", "bias_2": "β₂",
+        "h": "the first step", "y": "the second step",
     },
     alike=("x h", "weight_1 weight_2", "bias_1 bias_2", "attention feed_forward"),
     more={
-        "that is Post-LN: the norm stands behind the sum, on the stream": (
+        "that is Post-LN: the norm stands behind the sum, on the stream":
             "h = norm(x + attention(x), weight_1, bias_1); "
-            "y = norm(h + feed_forward(h), weight_2, bias_2)"
-        ),
-        "the skip carries the normalized x. In Pre-LN the stream itself passes untouched": (
+            "y = norm(h + feed_forward(h), weight_2, bias_2)",
+        "the skip carries the normalized x. In Pre-LN the stream itself passes untouched":
             "n = norm(x, weight_1, bias_1); h = n + attention(n); "
-            "y = norm(h, weight_2, bias_2) + feed_forward(norm(h, weight_2, bias_2))"
-        ),
-        "both branches read the same x; the second must read what the first has left": (
-            "y = h + feed_forward(norm(x, weight_2, bias_2))"
-        ),
-        "the norm stands at the end of the branch, as in OLMo 2; Pre-LN has it at the start": (
+            "y = norm(h, weight_2, bias_2) + feed_forward(norm(h, weight_2, bias_2))",
+        "both branches read the same x; the second must read what the first has left":
+            "y = h + feed_forward(norm(x, weight_2, bias_2))",
+        "the norm stands at the end of the branch, as in OLMo 2; Pre-LN has it at the start":
             "h = x + norm(attention(x), weight_1, bias_1); "
-            "y = h + norm(feed_forward(h), weight_2, bias_2)"
-        ),
-        "each branch has a second norm at its end: that is the sandwich": (
+            "y = h + norm(feed_forward(h), weight_2, bias_2)",
+        "each branch has a second norm at its end: that is the sandwich":
             "h = x + norm(attention(norm(x, weight_1, bias_1)), weight_1, bias_1); "
-            "y = h + norm(feed_forward(norm(h, weight_2, bias_2)), weight_2, bias_2)"
-        ),
-        "the two norms' parameters are exchanged": (
+            "y = h + norm(feed_forward(norm(h, weight_2, bias_2)), weight_2, bias_2)",
+        "the two norms' parameters are exchanged":
             "h = x + attention(norm(x, weight_2, bias_2)); "
-            "y = h + feed_forward(norm(h, weight_1, bias_1))"
-        ),
+            "y = h + feed_forward(norm(h, weight_1, bias_1))",
         "both norms use the first one's γ and β": "y = h + feed_forward(norm(h, weight_1, bias_1))",
         "both norms use the second one's γ and β": "h = x + attention(norm(x, weight_2, bias_2))",
-        "the skip connections are missing": (
-            "h = attention(norm(x, weight_1, bias_1)); y = feed_forward(norm(h, weight_2, bias_2))"
-        ),
+        "the skip connections are missing":
+            "h = attention(norm(x, weight_1, bias_1)); y = feed_forward(norm(h, weight_2, bias_2))",
         "there is no norm in it": "h = x + attention(x); y = h + feed_forward(h)",
-        "the feed-forward step comes first; attention comes first": (
+        "the feed-forward step comes first; attention comes first":
             "h = x + feed_forward(norm(x, weight_2, bias_2)); "
-            "y = h + attention(norm(h, weight_1, bias_1))"
-        ),
-        "the second skip begins at the layer's input, so what attention has added is lost": (
-            "y = x + feed_forward(norm(h, weight_2, bias_2))"
-        ),
-        "the second branch reads the first branch, not the stream": (
-            "y = x + feed_forward(norm(attention(norm(x, weight_1, bias_1)), weight_2, bias_2))"
-        ),
-        "the second branch reads two norms, one behind the other": (
-            "y = h + feed_forward(norm(norm(h, weight_1, bias_1), weight_2, bias_2))"
-        ),
-        "each branch is added to itself: x was overwritten before the sum": (
+            "y = h + attention(norm(h, weight_1, bias_1))",
+        "the second skip begins at the layer's input, so what attention has added is lost":
+            "y = x + feed_forward(norm(h, weight_2, bias_2))",
+        "the second branch reads the first branch, not the stream":
+            "y = x + feed_forward(norm(attention(norm(x, weight_1, bias_1)), weight_2, bias_2))",
+        "the second branch reads two norms, one behind the other":
+            "y = h + feed_forward(norm(norm(h, weight_1, bias_1), weight_2, bias_2))",
+        "each branch is added to itself: x was overwritten before the sum":
             "h = 2 * attention(norm(x, weight_1, bias_1)); "
-            "y = 2 * feed_forward(norm(h, weight_2, bias_2))"
-        ),
-        "the stream and the second branch are multiplied; a residual step adds": (
-            "y = h * feed_forward(norm(h, weight_2, bias_2))"
-        ),
-        "a norm stands behind the last sum; a block ends with the sum": (
-            "y = norm(h + feed_forward(norm(h, weight_2, bias_2)), weight_2, bias_2)"
-        ),
+            "y = 2 * feed_forward(norm(h, weight_2, bias_2))",
+        "the stream and the second branch are multiplied; a residual step adds":
+            "y = h * feed_forward(norm(h, weight_2, bias_2))",
+        "a norm stands behind the last sum; a block ends with the sum":
+            "y = norm(h + feed_forward(norm(h, weight_2, bias_2)), weight_2, bias_2)",
     },
-)
+)  # fmt: skip
 
 
 def _pre_case(rng: Rng) -> dict[str, Any]:
@@ -259,10 +217,6 @@ def _compare_block(answer: Any, case: dict[str, Any], eps: float = 0.05) -> None
     compare(answer(*case.values(), eps), (right,), ("the new stream",), slips=slips)
 
 
-def _pre_values(answer: Any, rng: Rng) -> None:
-    _compare_block(answer, _pre_case(rng))
-
-
 def _pre_large(answer: Any, rng: Rng) -> None:
     case = _pre_case(rng)
     case["x"] = 1e4 * case["x"]
@@ -288,32 +242,27 @@ DEEP = Formula(
     said={"norm": "the norm", "sublayer": "F"},
     more={
         ON_BRANCH: "y = norm(x + alpha * sublayer(x), weight, bias)",
-        "α multiplies the sum, and the norm forgets it": (
-            "y = norm(alpha * (x + sublayer(x)), weight, bias)"
-        ),
+        "α multiplies the sum, and the norm forgets it":
+            "y = norm(alpha * (x + sublayer(x)), weight, bias)",
         "α is gone": "y = norm(x + sublayer(x), weight, bias)",
         "α stands behind the norm": "y = alpha * norm(x + sublayer(x), weight, bias)",
-        "the branch must read x itself, not αx": (
-            "y = norm(alpha * x + sublayer(alpha * x), weight, bias)"
-        ),
-        "the branch reads the normalized stream": (
-            "y = norm(alpha * x + sublayer(norm(x, weight, bias)), weight, bias)"
-        ),
+        "the branch must read x itself, not αx":
+            "y = norm(alpha * x + sublayer(alpha * x), weight, bias)",
+        "the branch reads the normalized stream":
+            "y = norm(alpha * x + sublayer(norm(x, weight, bias)), weight, bias)",
         "the skip connection is missing": "y = norm(sublayer(x), weight, bias)",
         "α is squared": "y = norm(alpha ** 2 * x + sublayer(x), weight, bias)",
         "a root of α is taken": "y = norm(root(alpha) * x + sublayer(x), weight, bias)",
-        "the branch is multiplied by 1 − α": (
-            "y = norm(alpha * x + (1 - alpha) * sublayer(x), weight, bias)"
-        ),
+        "the branch is multiplied by 1 − α":
+            "y = norm(alpha * x + (1 - alpha) * sublayer(x), weight, bias)",
         "1 − α multiplies the stream": "y = norm((1 - alpha) * x + sublayer(x), weight, bias)",
         "the branch is divided by α": "y = norm(alpha * x + sublayer(x) / alpha, weight, bias)",
         "the skip is divided by α": "y = norm(x / alpha + sublayer(x), weight, bias)",
-        "that is Pre-LN: the norm stands in front of the branch, not on the sum": (
-            "y = alpha * x + sublayer(norm(x, weight, bias))"
-        ),
+        "that is Pre-LN: the norm stands in front of the branch, not on the sum":
+            "y = alpha * x + sublayer(norm(x, weight, bias))",
     },
     handed_out=ON_BRANCH,
-)
+)  # fmt: skip
 
 
 def _compare_alpha(answer: Any, rng: Rng, alpha: float) -> None:
@@ -331,72 +280,29 @@ def _compare_alpha(answer: Any, rng: Rng, alpha: float) -> None:
     compare(answer(*given.values(), eps), (right,), ("y",), slips=slips)
 
 
-def _alpha_values(answer: Any, rng: Rng) -> None:
-    _compare_alpha(answer, rng, float(rng.uniform(2, 4)))
-
-
-def _alpha_one(answer: Any, rng: Rng) -> None:
-    _compare_alpha(answer, rng, 1.0)
-
-
-def _alpha_large(answer: Any, rng: Rng) -> None:
-    _compare_alpha(answer, rng, 1000.0)
-
-
 TASKS = (
-    Task(
-        "07.1",
-        "predict",
-        "How large is the stream?",
-        "prediction_07_1",
-        1,
-        (Check("prediction", _variance),),
-        numbers={"layers": range(6, 100)},
-    ),
-    Task(
-        "07.2",
-        "predict",
-        "What is left of the input?",
-        "prediction_07_2",
-        1,
-        (Check("prediction", _skip_weight),),
-        numbers={"layers": range(3, 13)},
-    ),
-    Task(
-        "07.3",
-        "implement",
-        "Add and norm, backward",
-        "add_norm_backward",
-        4,
-        (
-            Check("gradients", _fused_values, first=True),
-            Check("shapes: tokens without a batch axis", _fused_two_axes),
-            Check("dtypes: float32", _fused_float32),
-        ),
-    ),
-    Task(
-        "07.4",
-        "implement",
-        "A Pre-LN block",
-        "pre_ln_block",
-        3,
-        (
-            Check("values", _pre_values, first=True),
-            Check("edge case: branches that give zero", _pre_silent),
-            Check("numerics: a large stream", _pre_large),
-        ),
-    ),
-    Task(
-        "07.5",
-        "repair",
-        "DeepNorm's α",
-        "deep_norm_step",
-        3,
-        (
-            Check("values", _alpha_values, first=True),
-            Check("edge case: α = 1", _alpha_one),
-            Check("numerics: α = 1000", _alpha_large),
-        ),
-    ),
+    Task("07.1", "predict", "How large is the stream?", "prediction_07_1", 1,
+         (Check("prediction", _variance),), numbers={"layers": range(6, 100)}),
+    Task("07.2", "predict", "What is left of the input?", "prediction_07_2", 1,
+         (Check("prediction", _skip_weight),), numbers={"layers": range(3, 13)}),
+    Task("07.3", "implement", "Add and norm, backward", "add_norm_backward", 4, (
+        Check("gradients", lambda answer, rng: _compare_add_norm(
+            answer, normal(rng, *sizes(rng, (2, 3), (4, 5), (6, 8))), rng), first=True),
+        Check("shapes: tokens without a batch axis", lambda answer, rng: _compare_add_norm(
+            answer, normal(rng, *sizes(rng, (3, 5), (6, 8))), rng)),
+        Check("dtypes: float32", lambda answer, rng: _compare_add_norm(
+            answer, normal(rng, 2, 3, 8).astype(np.float32), rng, tolerance=2e-5, dtype="float32")),
+    )),
+    Task("07.4", "implement", "A Pre-LN block", "pre_ln_block", 3, (
+        Check("values", lambda answer, rng: _compare_block(answer, _pre_case(rng)), first=True),
+        Check("edge case: branches that give zero", _pre_silent),
+        Check("numerics: a large stream", _pre_large),
+    )),
+    Task("07.5", "repair", "DeepNorm's α", "deep_norm_step", 3, (
+        Check("values", lambda answer, rng: _compare_alpha(
+            answer, rng, float(rng.uniform(2, 4))), first=True),
+        Check("edge case: α = 1", lambda answer, rng: _compare_alpha(answer, rng, 1.0)),
+        Check("numerics: α = 1000", lambda answer, rng: _compare_alpha(answer, rng, 1000.0)),
+    )),
     Task("07.6", "explain", "Why warm-up?", "explanation_07_6", 2),
-)
+)  # fmt: skip

@@ -44,14 +44,8 @@ QK = Formula(
     y = shares @ v
     """,
     said={
-        "norm": "the norm",
-        "weight_q": "γ_q",
-        "weight_k": "γ_k",
-        "dot": "qᵀk",
-        "features": "d",
-        "softmax": "the softmax",
-        "seen": "the mask",
-        "shares": "the weights of the values",
+        "norm": "the norm", "weight_q": "γ_q", "weight_k": "γ_k", "dot": "qᵀk", "features": "d",
+        "softmax": "the softmax", "seen": "the mask", "shares": "the weights of the values",
         "y": "the output",
     },
     alike=("q k v", "weight_q weight_k", "queries keys q k"),
@@ -62,26 +56,23 @@ QK = Formula(
         "only the queries are normalized": "keys = k",
         "only the keys are normalized": "queries = q",
         "the values are normalized as well; QK-norm leaves them alone": "y = shares @ norm(v)",
-        "the keys and the values are normalized; it should be queries and keys": (
-            "queries = q; y = shares @ norm(v, weight_q)"
-        ),
+        "the keys and the values are normalized; it should be queries and keys":
+            "queries = q; y = shares @ norm(v, weight_q)",
         "a token looks at the tokens after it: the causal mask is missing": "seen = everything",
         "the mask is inverted: a token looks at those after it": "seen = seen.T",
         "a token must see itself, too: the mask is off by one": "seen = before",
         "a token sees one token of the future: the mask is off by one": "seen = next",
         "what the mask hides has the score zero; it must be −∞": "hidden = 0",
-        "the mask comes after the softmax: the weights of a token no longer sum to 1": (
-            "scores = dot(queries, keys) / root(features); shares = where(seen, softmax(scores), 0)"
-        ),
-        "the softmax runs over the queries; the weights of one query must sum to 1": (
-            "shares = softmax(scores, -2)"
-        ),
+        "the mask comes after the softmax: the weights of a token no longer sum to 1":
+        "scores = dot(queries, keys) / root(features); shares = where(seen, softmax(scores), 0)",
+        "the softmax runs over the queries; the weights of one query must sum to 1":
+            "shares = softmax(scores, -2)",
         "the factor 1/√d on the scores is missing": "features = 1",
         "the scores are divided by d, not by its root": "features = features ** 2",
         "the scores are divided by the root of the length, not of d": "features = length",
         "the scores are divided by the root of the number of heads, not of d": "features = heads",
     },
-)
+)  # fmt: skip
 HEAD = replace(
     RMS,
     axes=(3,),
@@ -137,10 +128,6 @@ def _compare_qk(
     compare(answer(*qkv, *gammas, eps), (right,), ("the output",), slips=slips, **how)
 
 
-def _qk_values(answer: Any, rng: Rng) -> None:
-    _compare_qk(answer, *_heads(rng))
-
-
 def _qk_one(answer: Any, rng: Rng) -> None:
     qkv, gammas = _heads(rng)
     _compare_qk(answer, [a[:, :, :1] for a in qkv], gammas)
@@ -171,16 +158,15 @@ SPLIT = replace(
     more={
         SHARED: "axes = (2, 3)",
         "that is LayerNorm: a mean is subtracted": "x = x - mean(x)",
-        "the features are split into heads in the wrong order: neighbours belong together": (
-            "x = interleaved; psi_squared = mean(x ** 2, (2,)); weight = weight_of_interleaved"
-        ),
+        "the features are split into heads in the wrong order: neighbours belong together":
+            "x = interleaved; psi_squared = mean(x ** 2, (2,)); weight = weight_of_interleaved",
         "the features are split into heads in the wrong order, and γ as well: neighbours belong "
         "together": "x = interleaved; psi_squared = mean(x ** 2, (2,)); weight = column(weight)",
         "γ is repeated entry by entry; it should be repeated as a whole": "weight = repeated",
         **RMS.more,
     },
     handed_out=SHARED,
-)
+)  # fmt: skip
 
 
 def _compare_heads(answer: Any, rng: Rng, heads: int, size: int, spread: float = 3.0) -> None:
@@ -198,52 +184,21 @@ def _compare_heads(answer: Any, rng: Rng, heads: int, size: int, spread: float =
     compare(answer(q, weight, heads, eps), (right,), ("q",), slips=slips)
 
 
-def _heads_values(answer: Any, rng: Rng) -> None:
-    _compare_heads(answer, rng, *sizes(rng, (3, 4), (6, 8)))
-
-
-def _heads_one(answer: Any, rng: Rng) -> None:
-    _compare_heads(answer, rng, 1, 6)
-
-
-def _heads_apart(answer: Any, rng: Rng) -> None:
-    _compare_heads(answer, rng, 4, 4, spread=1e4)
-
-
 TASKS = (
-    Task(
-        "08.1",
-        "predict",
-        "The largest score",
-        "prediction_08_1",
-        1,
-        (Check("prediction", _bound),),
-        numbers={"features": range(16, 512, 8)},
-    ),
-    Task(
-        "08.2",
-        "implement",
-        "Attention with QK-norm",
-        "qk_norm_attention",
-        4,
-        (
-            Check("values", _qk_values, first=True),
-            Check("edge case: one token", _qk_one),
-            Check("numerics: large queries and keys", _qk_large),
-            Check("dtypes: float32", _qk_float32),
-        ),
-    ),
-    Task(
-        "08.3",
-        "repair",
-        "A norm for each head",
-        "normalize_queries",
-        3,
-        (
-            Check("values", _heads_values, first=True),
-            Check("edge case: one head", _heads_one),
-            Check("numerics: heads of very different size", _heads_apart),
-        ),
-    ),
+    Task("08.1", "predict", "The largest score", "prediction_08_1", 1,
+         (Check("prediction", _bound),), numbers={"features": range(16, 512, 8)}),
+    Task("08.2", "implement", "Attention with QK-norm", "qk_norm_attention", 4, (
+        Check("values", lambda answer, rng: _compare_qk(answer, *_heads(rng)), first=True),
+        Check("edge case: one token", _qk_one),
+        Check("numerics: large queries and keys", _qk_large),
+        Check("dtypes: float32", _qk_float32),
+    )),
+    Task("08.3", "repair", "A norm for each head", "normalize_queries", 3, (
+        Check("values", lambda answer, rng: _compare_heads(
+            answer, rng, *sizes(rng, (3, 4), (6, 8))), first=True),
+        Check("edge case: one head", lambda answer, rng: _compare_heads(answer, rng, 1, 6)),
+        Check("numerics: heads of very different size", lambda answer, rng: _compare_heads(
+            answer, rng, 4, 4, spread=1e4)),
+    )),
     Task("08.4", "explain", "Why RMSNorm, why in front?", "explanation_08_4", 2),
-)
+)  # fmt: skip
