@@ -1,9 +1,9 @@
 r"""Seeded data. Nothing is downloaded.
 
 - :func:`load_digits`: 1797 images of handwritten digits, 8 by 8, that scikit-learn ships.
-- :func:`sentence_stream` and :func:`chunk_batches`: documents, which are lists of sentences, which
-  are arrays of token numbers, as padded sentences with a mask, or as chunks of equal length without
-  padding; in shuffled order, in the order of the documents, or grouped by length.
+- :func:`sentence_stream`: documents, which are lists of sentences, which are arrays of token
+  numbers, as batches of padded sentences with a mask; in shuffled order, in the order of the
+  documents, or grouped by length.
 - :func:`correlated_tokens`: synthetic tokens with a chosen correlation inside each sequence.
 
 All tensors are on torch's default device.
@@ -166,73 +166,6 @@ def sentence_stream(
         raise ValueError(f'order must be "shuffled", "document" or "length"; got {order!r}.')
     starts = rng.permutation(np.arange(0, len(indices) - batch_size + 1, batch_size))
     return (pad([everything[i] for i in indices[s : s + batch_size]]) for s in starts)
-
-
-def chunk_batches(
-    documents: Sequence[Sequence[Sentence]],
-    batch_size: int,
-    length: int,
-    order: Order,
-    rng: np.random.Generator,
-) -> list[TokenBatch]:
-    """One epoch of chunks of exactly ``length`` tokens, without padding, batches in random order.
-
-    ``order`` is ``"shuffled"`` or ``"document"``, as in :func:`sentence_stream`.
-    """
-    if order not in ("shuffled", "document"):
-        raise ValueError(
-            f'order must be "shuffled" or "document", because all chunks are equally long; '
-            f"got {order!r}."
-        )
-    chunks = cut_chunks(documents, length)
-    count = len(chunks[0])
-    if not 1 <= batch_size <= count:
-        raise ValueError(
-            f"batch_size must lie between 1 and the number of chunks, {count}; got {batch_size}. "
-            "Use a smaller batch or a longer text."
-        )
-    inputs, targets = map(_tensor, chunks)
-    if order == "document":
-        indices = np.roll(np.arange(count), -int(rng.integers(count)))
-    else:
-        indices = rng.permutation(count)
-    starts = rng.permutation(np.arange(0, count - batch_size + 1, batch_size))
-    mask = torch.ones(batch_size, length, dtype=torch.bool)
-    return [
-        TokenBatch(inputs[chosen], targets[chosen], mask)
-        for chosen in (_tensor(indices[s : s + batch_size]) for s in starts)
-    ]
-
-
-def cut_chunks(
-    documents: Sequence[Sequence[Sentence]], length: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The documents as one stream in chunks of ``length``: inputs and targets, (count, length)."""
-    # One sentence mark between sentences, not two.
-    stream = np.concatenate([sentence[:-1] for document in documents for sentence in document])
-    count = (len(stream) - 1) // length
-    return (
-        stream[: count * length].reshape(count, length),
-        stream[1 : count * length + 1].reshape(count, length),
-    )
-
-
-def shuffled_chunks(
-    chunks: tuple[np.ndarray, np.ndarray], batch_size: int, rng: np.random.Generator
-) -> Iterator[TokenBatch]:
-    """Yield batches of what :func:`cut_chunks` made for ever, shuffled anew each epoch."""
-    inputs, targets = chunks
-    if not 1 <= batch_size <= len(inputs):
-        raise ValueError(
-            f"batch_size must lie between 1 and the number of chunks, {len(inputs)}; got "
-            f"{batch_size}. Use a smaller batch or a longer text."
-        )
-    mask = torch.ones(batch_size, inputs.shape[1], dtype=torch.bool)
-    while True:
-        order = rng.permutation(len(inputs))
-        for start in range(0, len(inputs) - batch_size + 1, batch_size):
-            chosen = order[start : start + batch_size]
-            yield TokenBatch(_tensor(inputs[chosen]), _tensor(targets[chosen]), mask)
 
 
 def epochs(make_epoch: Callable[[], Iterable[Batch]]) -> Iterator[Batch]:

@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+from normtutor_studies.corpus import chunks
 
 from normtutor import data
 
@@ -106,7 +107,7 @@ def test_equal_lengths_meet_in_length_order(documents):
 
 @pytest.mark.parametrize("order", ["shuffled", "document"])
 def test_chunks_are_full_and_follow_the_text(documents, order):
-    batches = data.chunk_batches(documents, 8, 32, order, np.random.default_rng(0))
+    batches = chunks.chunk_batches(documents, 8, 32, order, np.random.default_rng(0))
     for batch in batches[:4]:
         assert batch.mask.all()
         assert batch.inputs.shape == batch.targets.shape == (8, 32)
@@ -123,9 +124,9 @@ def test_impossible_batches_are_refused(documents):
     with pytest.raises(ValueError, match="batch_size must lie"):
         data.sentence_stream(documents, 10**6, "shuffled", rng)
     with pytest.raises(ValueError, match="equally long"):
-        data.chunk_batches(documents, 8, 32, "length", rng)
+        chunks.chunk_batches(documents, 8, 32, "length", rng)
     with pytest.raises(ValueError, match="batch_size must lie"):
-        data.chunk_batches(documents, 10**6, 32, "shuffled", rng)
+        chunks.chunk_batches(documents, 10**6, 32, "shuffled", rng)
 
 
 def test_epochs_go_on_for_ever():

@@ -28,10 +28,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from normtutor import layers
-from normtutor.data import TokenBatch, cut_chunks, shuffled_chunks
+from normtutor.data import TokenBatch
 from normtutor.models import GRU, NormFactory
 from normtutor.training import evaluation_mode, start, train
 from normtutor_studies.corpus import Corpus, load_corpus
+from normtutor_studies.corpus.chunks import cut_chunks, shuffled_chunks
 from normtutor_studies.experiments.rates import smallest, split
 from normtutor_studies.experiments.records import Saved
 

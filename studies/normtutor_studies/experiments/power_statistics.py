@@ -29,7 +29,6 @@ from normtutor.data import (
     Digits,
     Order,
     TokenBatch,
-    chunk_batches,
     epochs,
     image_batches,
     load_digits,
@@ -38,6 +37,7 @@ from normtutor.data import (
 from normtutor.models import ResNet, TransformerLM
 from normtutor.training import classification_loss, language_model_loss, start, train
 from normtutor_studies.corpus import load_corpus
+from normtutor_studies.corpus.chunks import chunk_batches
 from normtutor_studies.experiments.records import Saved
 
 CHAPTER = "06_power_norm"
