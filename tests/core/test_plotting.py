@@ -197,19 +197,6 @@ def test_no_page_of_the_books_hides_another():
             assert hidden_by == [cell]
 
 
-def test_undo_figure_draws_the_best_way_back():
-    x = rows(50, 3)
-    outputs = {"BatchNorm": 2 * x + 1, "LayerNorm": x**3}
-    fig = plotting.undo_figure(x, outputs, feature=1)
-    for ax, (name, y) in zip(fig.axes, outputs.items(), strict=True):
-        assert ax.get_title(loc="left") == name
-        (tokens,) = ax.collections
-        assert_allclose(tokens.get_offsets(), np.column_stack([y[:, 1], x[:, 1]]))
-        after, before = ax.lines[0].get_data()
-        gain = (before[1] - before[0]) / (after[1] - after[0])
-        assert_allclose(gain, np.polyfit(y[:, 1], x[:, 1], 1)[0])
-
-
 # --- geometry
 
 

@@ -22,7 +22,7 @@ const SECTIONS = {
   RMSNorm: "05_rms_norm.html#rmsnorm-drop-one-statistic", LayerNorm: "02_family_of_norms.html#what-layernorm-forgets",
   eps: "05_rms_norm.html#and-half-precision", half: "09_norms_at_work.html#sec-work-float32",
   gamma: "in_depth/09_norms_at_work.html#sec-work-moving", decay: "09_norms_at_work.html#weight-decay-not-on-and-biases",
-  padding: "03_batch_norm_vs_layer_norm.html#padding-real-and-repaired-by-a-mask",
+  padding: "03_batch_norm_vs_layer_norm.html#padding-a-mask-removes-its-effect",
   read: "in_depth/08_after_2020.html#how-the-table-of-models-was-read",
 };
 const ALIKE = { k: "q", v: "q", embedding: "final", beside: "inner" };

@@ -323,8 +323,8 @@ def smoother_loss() -> Evidence:
     recorded="false",
     scope="at our scale",
     answer="Its gain does not need less shift.",
-    condition="The two often go together; but a deep linear network learned faster with BatchNorm "
-    "and more shift.",
+    condition="A deep linear network learned faster with BatchNorm, though its gradients changed "
+    "more.",
 )
 def works_by_reducing_shift() -> Evidence:
     saved = experiments.load("covariate_shift_gradients")

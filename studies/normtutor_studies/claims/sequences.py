@@ -66,7 +66,7 @@ def one_statistic_a_feature() -> Evidence:
 @claim(
     "Padding shifts BatchNorm's statistics.",
     met=f"{EXPLANATION}, and {REVIEW}",
-    place=Place(CHAPTER, "Padding: real, and repaired by a mask"),
+    place=Place(CHAPTER, "Padding: a mask removes its effect"),
     recorded="true",
     answer="A mask removes the effect completely.",
     condition="By how much padding shifts them follows in closed form "
@@ -396,7 +396,7 @@ def fails_on_text() -> Evidence:
 @claim(
     "A padding mask makes BatchNorm work on text.",
     met="bug trackers and forums",
-    place=Place(CHAPTER, "Padding: real, and repaired by a mask"),
+    place=Place(CHAPTER, "Padding: a mask removes its effect"),
     recorded="partly",
     answer="A mask mends what padding does, and nothing else.",
     condition="With a mask padding has no effect. Batches that differ in kind part training and "

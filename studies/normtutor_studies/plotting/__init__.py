@@ -32,7 +32,6 @@ _NAMES = {
         "books_figure",
         "shared_axes",
         "sharing_cells_figure",
-        "undo_figure",
     ],
     "normtutor_studies.plotting.general": [
         "curves",

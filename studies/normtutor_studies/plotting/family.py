@@ -215,37 +215,3 @@ def books_figure(
         ax.set_aspect("equal")
         ax.set_axis_off()
     return fig
-
-
-def undo_figure(x: ArrayLike, outputs: Mapping[str, ArrayLike], *, feature: int = 0) -> Figure:
-    """Draw one feature of every token, before the norm against after it, and the best way back.
-
-    Parameters
-    ----------
-    x : array of shape (n_tokens, H)
-        What went into the norms.
-    outputs : mapping of name -> array of shape (n_tokens, H)
-        What came out of each, without gain and bias; one panel each.
-    feature : int
-        Which feature is drawn.
-
-    Returns
-    -------
-    Figure
-        One axes a norm: the tokens are one `PathCollection`, the straight line that fits them best
-        is the one line. No choice of gain and bias comes closer to ``x`` than this line.
-    """
-    fig, axes = plt.subplots(
-        1, len(outputs), figsize=(5.0, 2.9), squeeze=False, layout="constrained", sharey=True
-    )
-    before = np.asarray(x, dtype=np.float64)[:, feature]
-    for ax, (name, y) in zip(axes[0], outputs.items(), strict=True):
-        after = np.asarray(y, dtype=np.float64)[:, feature]
-        ax.scatter(after, before, s=9, color=norm_colour(name), alpha=0.5, linewidths=0)
-        ends = np.array([after.min(), after.max()])
-        gain, bias = np.polyfit(after, before, 1)
-        ax.plot(ends, gain * ends + bias, color=INK, linewidth=1.2)
-        ax.set_title(name, fontsize=11)
-        ax.set_xlabel("after the norm")
-    axes[0, 0].set_ylabel("before the norm")
-    return fig
