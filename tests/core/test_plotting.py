@@ -125,7 +125,6 @@ REFUSED = {
     ),
     "lie within the bins": lambda: plotting.histograms({"a": [9.0]}, bins=[0, 1], xlabel="x"),
     "deviations above 0": lambda: plotting.half_plane_figure([1.0], [-1.0]),
-    r"\(n_repeats, 3\)": lambda: plotting.repeats({"a": np.ones(3)}, xlabel="x"),
     "not there: y": lambda: plotting.graph_figure({"x": (0, 0)}, [("x", "y")]),
     "at least one panel": lambda: plotting.layer_gradients_figure({}),
 }
@@ -250,23 +249,6 @@ def test_half_plane_figure_draws_tokens_and_where_the_norms_take_them():
     assert_allclose(np.linalg.norm(drawn["after RMSNorm"], axis=1), 1)
     assert_allclose(drawn["after RMSNorm"][:, 0] / drawn["after RMSNorm"][:, 1], mean / deviation)
     assert_allclose(drawn["after LayerNorm"], [[0, 1]])
-
-
-# --- repeated measurements
-
-
-def test_repeats_draw_medians_and_quartiles():
-    data = {"eager": np.array([[1.0, 2.0, 4.0], [1.5, 2.5, 3.0]]), "fused": np.ones((1, 3))}
-    ax = plotting.repeats(data, xlabel="time / time of LayerNorm")
-    for position, (text, values) in enumerate(data.items()):
-        container = ax.containers[position]
-        assert container.get_label() == text
-        dots, _, (bars,) = container.lines
-        assert_allclose(dots.get_xdata(), values[:, 1])
-        assert dots.get_ydata().mean() == pytest.approx(position)
-        for bar, (low, _, high) in zip(bars.get_segments(), values, strict=True):
-            assert_allclose(bar[:, 0], [low, high])
-    assert [tick.get_text() for tick in ax.get_yticklabels()] == list(data)
 
 
 # --- computational graphs

@@ -151,7 +151,9 @@ def test_a_text_is_read_once_and_comes_back_as_it_was_cut(level, small):
 
 
 # A character that training holds less than three times.
-RARE = str.maketrans({c: "<unk>" for c in set("".join(SENTENCES)) if "".join(SENTENCES).count(c) < 3})
+RARE = str.maketrans(
+    {c: "<unk>" for c in set("".join(SENTENCES)) if "".join(SENTENCES).count(c) < 3}
+)
 
 
 def test_where_nothing_can_be_written_a_text_is_read_each_time(small, tmp_path, monkeypatch):

@@ -237,7 +237,7 @@ class Geometry extends InteractiveFigure {
       const far = origin.map((_, i) => (i === k ? 3 : 0));
       const [x, y] = this.screen(far.map((v) => v * 1.08));
       return [this.#line(origin, far, "axis"),
-        make("text", { x, y, "text-anchor": "middle", "aria-hidden": "true" }, `x${"₁₂₃"[k]}`)];
+        make("text", { x, y: Math.max(y, -161), "text-anchor": "middle", "aria-hidden": "true" }, `x${"₁₂₃"[k]}`)];
     });
     const affine = (p) => p.map((v, k) => v * this.gamma[k]);
     const stretched = this.gamma.some((g) => g !== 1);

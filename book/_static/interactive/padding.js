@@ -29,7 +29,6 @@ class Padding extends InteractiveFigure {
     .axis { stroke: currentColor; opacity: 0.5; }
     .real { fill: var(--norm-batchnorm); }
     .pad { fill: none; stroke: var(--nt-muted); stroke-width: 1.5; }
-    .copy { fill: none; stroke: var(--norm-batchnorm); stroke-width: 2; }
     .move { stroke: var(--norm-batchnorm); opacity: 0.5; }
     .mean { stroke: var(--norm-batchnorm); stroke-width: 3; }
     .still { stroke: var(--nt-muted); stroke-width: 2; stroke-dasharray: 5 3; }
@@ -92,14 +91,14 @@ class Padding extends InteractiveFigure {
       "real ones"));
     marks.push(make("text", { class: "small", x: 0, y: 166 }, "mean ± one standard deviation"));
 
-    head(200, "padding counted (hollow: without it)");
+    head(200, "padding counted (small: without it)");
     axis(after, 240, [-2, -1, 0, 1, 2, 3]);
     counted.outputs.forEach((v, i) => {
       const from = alone.outputs[i];
       if (Math.abs(v - from) > 0.02) {
         marks.push(make("line", { class: "move", x1: after(from), x2: after(v), y1: 231 - 2 * i + 5, y2: 231 - 2 * i + 5 }));
       }
-      dot(after, from, 231, "copy", 6);
+      dot(after, from, 231, "real", 3);
       dot(after, v, 231);
     });
     head(292, "padding masked");

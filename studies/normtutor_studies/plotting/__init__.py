@@ -38,7 +38,6 @@ _NAMES = {
         "grid_map",
         "histograms",
         "intervals",
-        "repeats",
     ],
     "normtutor_studies.plotting.geometry": ["half_plane_figure", "keys_figure", "sphere_figure"],
     "normtutor_studies.plotting.graph": ["graph_figure"],

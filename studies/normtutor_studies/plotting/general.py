@@ -230,54 +230,6 @@ def histograms(
     return ax
 
 
-def repeats(
-    rows: Mapping[str, ArrayLike],
-    *,
-    xlabel: str,
-    reference: float | None = 1.0,
-    colours: Mapping[str, str] | None = None,
-) -> Axes:
-    """Draw measurements that were repeated: a dot at each median, a bar from quartile to quartile.
-
-    Parameters
-    ----------
-    rows : mapping of text -> array of shape (n_repeats, 3)
-        Lower quartile, median and upper quartile of each repeat; drawn from top to bottom.
-    xlabel : str
-    reference : float or None
-        Where the vertical line stands; None draws no line.
-    colours : mapping of text -> colour, optional
-
-    Returns
-    -------
-    Axes
-        One error bar container a row, its label the row's text, in `ax.containers`.
-    """
-    _, ax = plt.subplots(figsize=(5.0, 1.0 + 0.42 * len(rows)))
-    chosen = _colours_for(list(rows), colours)
-    for position, (text, samples) in enumerate(rows.items()):
-        values = np.asarray(samples, dtype=np.float64)
-        if values.ndim != 2 or values.shape[1] != 3:
-            raise ValueError(
-                f"rows[{text!r}] must have shape (n_repeats, 3): quartile, median, quartile; "
-                f"got {values.shape}"
-            )
-        low, median, high = values.T
-        offsets = 0.14 * (np.arange(len(values)) - (len(values) - 1) / 2)
-        ax.errorbar(
-            median,
-            position + offsets,
-            xerr=[median - low, high - median],
-            fmt="o",
-            markersize=5,
-            linewidth=1.5,
-            color=chosen[text],
-            label=text,
-        )
-    _label_rows(ax, list(rows), xlabel, reference)
-    return ax
-
-
 def grid_map(
     values: ArrayLike,
     *,
