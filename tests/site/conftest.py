@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from site_pages import ROOT, STATIC
 
 # It imports torch, and has no examples to try.
 collect_ignore = ["torch_network.py"]
-ROOT = Path(__file__).resolve().parents[2]
-STATIC = ROOT / "book" / "_static"
 
 
 @pytest.fixture(scope="session")

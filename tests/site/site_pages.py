@@ -10,6 +10,10 @@ import yaml
 from bs4 import BeautifulSoup, Tag
 
 ROOT = Path(__file__).resolve().parents[2]
+STATIC = ROOT / "book" / "_static"
+SCRIPTS = STATIC / "interactive"  # of the interactive figures
+CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+BASE = CONFIG["html"]["baseurl"]  # the address of the site
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
 ENTRIES = [entry for part in TOC["parts"] for entry in part["chapters"]]
 # What the audit measures: the first page and the chapters.
@@ -43,6 +47,11 @@ FIGURES = {
     )
     for name in CHAPTERS
 }
+SCRIPTED = sorted(
+    path.stem for path in SCRIPTS.glob("*.js") if "customElements" in path.read_text("utf-8")
+)
+# These have a page of their own, no cell around them, and tests of their own.
+ON_PAGES = ("inspector", "playground")
 WITH_FIGURES = [name for name, figures in FIGURES.items() if figures]
 
 

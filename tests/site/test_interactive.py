@@ -1,6 +1,9 @@
-"""The interactive figures: they compute what the package computes, and answer to every reader."""
+"""The interactive figures answer to every reader: by keyboard, mouse and finger.
 
-import ast
+What they compute is held against the package in test_figure_numbers.py; axe looks at them on the
+pages where they stand, in test_pages.py.
+"""
+
 import gzip
 import json
 import re
@@ -8,27 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from browser import PHONE, axe_problems, eventually, needs_chromium
+from browser import PHONE, eventually, needs_chromium
 from bs4 import BeautifulSoup
 from normtutor_studies import experiments, interactive, plotting
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
-
-from normtutor import norms
-
-ROOT = Path(__file__).resolve().parents[2]
-STATIC = ROOT / "book" / "_static"
-SCRIPTS = STATIC / "interactive"
-FIGURES = sorted(path.stem for path in SCRIPTS.glob("*.js") if "customElements" in path.read_text())
-# These have a page of their own, no cell around them, and tests of their own.
-ON_PAGES = ("inspector", "playground")
+from site_pages import ON_PAGES, SCRIPTED, SCRIPTS, STATIC
 
 
 @pytest.fixture
 def show(probe):
     """Open a page with figures."""
 
-    def start(body: str = "", **options):
+    def start(body: str, **options):
         names = re.findall(r"<nt-(\w+)", body)
         scripts = "".join(
             f'<script type="module" src="/interactive/{name}.js"></script>' for name in names
@@ -36,137 +31,6 @@ def show(probe):
         return probe(body + scripts, '<link rel="stylesheet" href="/colours.css">', **options)
 
     return start
-
-
-def by_the_package(name, x, mask, eps=1e-5):
-    """The same block through normtutor, in training and without an affine map."""
-    if name == "BatchNorm":
-        return norms.batch_norm(x, mask=mask, eps=eps, feature_axis=-1)[0]
-    if name == "InstanceNorm":
-        return norms.instance_norm(x, mask=mask, eps=eps, feature_axis=-1)[0]
-    if name == "GroupNorm":
-        return norms.group_norm(x, num_groups=2, mask=mask, eps=eps, feature_axis=-1)[0]
-    if name == "PowerNorm-V":
-        return norms.power_norm_v(x, mask=mask, eps=eps)[0]
-    return {"LayerNorm": norms.layer_norm, "RMSNorm": norms.rms_norm}[name](x, eps=eps)[0]
-
-
-def test_the_style_sheet_has_the_colours_of_the_table():
-    assert (STATIC / "colours.css").read_text(encoding="utf-8") == interactive.colours_css()
-
-
-def test_no_other_file_repeats_a_colour_of_a_norm():
-    table = [*norms.TABLE.values()]
-    colours = {row.light for row in table} | {row.dark for row in table} | set(norms.NO_NORM)
-    colours -= {"#222222", "#e6e6e6"}  # ink, which others use too
-    for path in [*STATIC.rglob("*.js"), *STATIC.rglob("*.css")]:
-        found = {c for c in colours if c in path.read_text(encoding="utf-8").lower()}
-        assert found == (colours if path.name == "colours.css" else set()), path
-
-
-@needs_chromium
-def test_scripts_see_the_colours_of_the_table(show):
-    page = show("<nt-depth></nt-depth>")
-    blob, line = (page.locator(f"nt-depth .{name}").first for name in ("blob", "spread"))
-    for theme, shade in (("light", 0), ("dark", 1)):
-        page.locator("html").evaluate("(e, theme) => { e.dataset.theme = theme; }", theme)
-        for name in ("no norm", "BatchNorm", "LayerNorm", "RMSNorm"):
-            page.get_by_role("button", name=name).click()
-            row = norms.TABLE.get(name)
-            colour = (row.light, row.dark)[shade] if row else norms.NO_NORM[shade]
-            red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-            expect(blob).to_have_css("fill", f"rgb({red}, {green}, {blue})")
-            dashes = line.evaluate("e => getComputedStyle(e).strokeDasharray")
-            assert (dashes == "none") == (row is not None)
-
-
-@needs_chromium
-def test_the_block_agrees_with_the_package(show):
-    shape = (2, 3, 4)
-    rng = np.random.default_rng(0)
-    blocks = [rng.normal(1.0, 2.0, shape) for _ in range(3)]
-    mask = np.array([[True, True, True], [True, False, False]])
-    found = show().evaluate(
-        """async ([blocks, mask]) => {
-          const { NORMS, normalize } = await import("/interactive/norms.js");
-          const { START } = await import("/interactive/cells.js");
-          return [START, ...blocks].map(x => Object.fromEntries(Object.keys(NORMS).map(name =>
-            [name, [null, mask].map(m => normalize(name, x, [2, 3, 4], {mask: m}))])));
-        }""",
-        [[block.ravel().tolist() for block in blocks], mask.ravel().tolist()],
-    )
-    start = re.search(r"START = \[(.*?)\]", (SCRIPTS / "cells.js").read_text(), re.DOTALL)
-    first = np.array([float(v) for v in start[1].replace("\n", " ").split(",") if v.strip()])
-    for x, answers in zip([first.reshape(shape), *blocks], found, strict=True):
-        assert set(answers) <= set(norms.TABLE)
-        for name, (everything, masked) in answers.items():
-            for used, cells in ((None, everything), (mask, masked)):
-                y = np.array([cell["y"] for cell in cells]).reshape(shape)
-                assert_allclose(y, by_the_package(name, x, used), rtol=0, atol=1e-6)
-            for position, cell in enumerate(everything):
-                shared = norms.sharing_cells(name, shape, np.unravel_index(position, shape))
-                assert sorted(cell["members"]) == np.flatnonzero(shared).tolist()
-
-
-@needs_chromium
-def test_the_changes_agree_with_the_package(show):
-    settings = {
-        "neutral": {},
-        "weights scaled": {"weightScale": 2.5},
-        "weights shifted": {"weightShift": 0.75},
-        "unit scaled": {"unitScale": 3.0},
-        "data scaled": {"dataScale": 0.5},
-        "data shifted": {"dataShift": -1.25},
-        "token scaled": {"tokenScale": 2.0},
-    }
-    found = show().evaluate(
-        """async settings => {
-          const { NAMES, NEUTRAL, changed, movement } = await import("/interactive/invariance.js");
-          return Object.fromEntries(Object.entries(settings).map(([key, some]) => {
-            const all = {...NEUTRAL, ...some};
-            const moved = name => [name, [0, 0.1].map(eps => movement(name, all, eps))];
-            return [key, {...changed(all), outputs: Object.fromEntries(NAMES.map(moved))}];
-          }));
-        }""",
-        settings,
-    )
-    # What chapter 4 proves: which changes each norm does not see, at ε = 0.
-    unseen = {
-        "none": set(),
-        "WeightNorm": {"weights scaled", "unit scaled"},
-        "BatchNorm": {"weights scaled", "unit scaled", "data scaled", "data shifted"},
-        "LayerNorm": {"weights scaled", "weights shifted", "data scaled", "token scaled"},
-        "RMSNorm": {"weights scaled", "data scaled", "token scaled"},
-    }
-    for key, result in found.items():
-        X, W = np.array(result["X"]), np.array(result["W"])
-        for name, (exact, with_eps) in result["outputs"].items():
-            expected = X @ W.T
-            if name == "WeightNorm":
-                expected = X @ norms.weight_norm(W)[0].T
-            elif name != "none":
-                expected = by_the_package(name, expected[:, None], None, eps=0.1)[:, 0]
-            assert_allclose(with_eps["after"], expected.ravel(), rtol=0, atol=1e-6)
-            assert (exact["largest"] < 1e-9) == (key == "neutral" or key in unseen[name])
-
-
-@needs_chromium
-def test_the_geometry_agrees_with_the_package(show):
-    vectors = np.random.default_rng(1).normal(size=(5, 3))
-    found = show().evaluate(
-        """async vectors => {
-          const { onCircle, project } = await import("/interactive/geometry.js");
-          return {images: vectors.map(project), equal: project([2, 2, 2]),
-            circle: [0, 1, 2, 3].map(i => onCircle(i, 4))};
-        }""",
-        vectors.tolist(),
-    )
-    for x, image in zip(vectors, found["images"], strict=True):
-        assert_allclose(image["layer"], norms.layer_norm(x, eps=0.0)[0], atol=1e-6)
-        assert_allclose(image["rms"], norms.rms_norm(x, eps=0.0)[0], atol=1e-6)
-    assert_allclose(np.linalg.norm(found["circle"], axis=1), 3**0.5)
-    assert_allclose(np.sum(found["circle"], axis=1), 0, atol=1e-12)
-    assert found["equal"]["layer"] is None
 
 
 def press(page, *keys: str) -> None:
@@ -298,26 +162,6 @@ def test_padding_can_be_read_and_says_why_it_cannot_be_changed(show):
 
 
 @needs_chromium
-def test_on_a_narrow_phone_the_grids_stay_in_their_frame(show):
-    page = show(BLOCK, **{**PHONE, "viewport": {"width": 360, "height": 740}})
-    said(page, "cells", "BatchNorm pools 6 cells")
-    inside = """figure => {
-      const frame = figure.shadowRoot.querySelector("section").getBoundingClientRect();
-      const grids = [...figure.shadowRoot.querySelectorAll("table")];
-      return grids.map(grid => grid.getBoundingClientRect().right <= frame.right);
-    }"""
-    assert page.locator("nt-cells").evaluate(inside) == [True] * 4
-    # As on the site: its letters, and its margins on a telephone.
-    page.add_style_tag(content="body { font-family: sans-serif; margin: 16px; }")
-    too_wide = """figure => [...figure.shadowRoot.querySelectorAll("td")].filter(cell => {
-      const range = document.createRange();
-      range.selectNodeContents(cell);
-      return range.getBoundingClientRect().width > cell.clientWidth;
-    }).map(cell => cell.textContent)"""
-    assert page.locator("nt-cells").evaluate(too_wide) == []
-
-
-@needs_chromium
 def test_the_block_by_pointer(show):
     page = show(BLOCK, has_touch=True)
     start = said(page, "cells", "BatchNorm pools 6 cells")
@@ -367,17 +211,6 @@ def test_the_changes_by_keyboard(show):
     page.wait_for_function("location.hash.includes('weightScale=2.37')")
     page.reload()
     expect(first).to_have_attribute("aria-valuetext", "× 2.38")
-
-
-@needs_chromium
-@pytest.mark.parametrize("width", [390, 820, 1366])
-def test_the_sliders_of_the_changes_are_wide_enough(show, width):
-    page = show("<nt-invariance></nt-invariance>", viewport={"width": width, "height": 800})
-    page.evaluate("document.body.style.maxWidth = '780px'")
-    said(page, "invariance", "Outputs stay")
-    sliders = [one for one in page.get_by_role("slider").all() if one.is_visible()]
-    assert len(sliders) == (1 if width == 390 else 7)  # on a phone, the one in question
-    assert min(one.bounding_box()["width"] for one in sliders) > 100
 
 
 @needs_chromium
@@ -462,26 +295,6 @@ def test_the_geometry_by_touch(show):
     page.wait_for_function("scrollY > 50")
 
 
-@needs_chromium
-@pytest.mark.parametrize("name", ["cells", "geometry", "invariance"])
-def test_a_figure_follows_the_theme(show, name):
-    page = show(f"<nt-{name}></nt-{name}>")
-    frame = page.locator(f"nt-{name} section")
-    color = "e => getComputedStyle(e).getPropertyValue('--nt-accent')"
-    light = frame.evaluate(color)
-    page.locator("html").evaluate("e => { e.dataset.theme = 'dark'; }")
-    page.locator(f"nt-{name}[data-dark]").wait_for()
-    assert frame.evaluate(color) != light
-
-
-@needs_chromium
-@pytest.mark.parametrize("name", ["cells", "wiring"])
-def test_without_scripts_words_stand_in_the_place_of_a_figure(show, name):
-    body = BLOCK if name == "cells" else drawn_wirings("instead")
-    page = show(body, java_script_enabled=False)
-    assert page.locator(f"nt-{name}").inner_text().strip() == "instead"
-
-
 def saved_profiles():
     saved = experiments.load("depth_profiles")
     return interactive.profiles_by_layer(
@@ -554,174 +367,6 @@ def test_the_wirings_by_keyboard(show):
     page.wait_for_function("location.hash === '#nt-wiring?wiring=DeepNorm&when=before+training'")
 
 
-# --- the pictures that compute in the page --------------------------------------------------------
-
-
-@needs_chromium
-def test_the_signal_through_depth_agrees_with_the_package(show):
-    found = show().evaluate(
-        """async scales => {
-          const { signal, sizes, INPUT, WEIGHTS, LAYERS, WIDTH, CASES } =
-            await import("/interactive/depth.js");
-          const list = values => Array.from(values);
-          return { x: list(INPUT), W: WEIGHTS.map(list), sizes: [LAYERS, WIDTH, CASES],
-            shares: sizes([1, -1, 1e-3, 0], 64),
-            layers: Object.fromEntries(["none", "BatchNorm", "LayerNorm", "RMSNorm"].map(name =>
-              [name, scales.map(scale => signal(name, scale).map(list))])) };
-        }""",
-        [0.5, 2.0],
-    )
-    depth, width, cases = found["sizes"]
-    assert sum(found["shares"]) == pytest.approx(1)
-    for name, both in found["layers"].items():
-        for scale, layers in zip((0.5, 2.0), both, strict=True):
-            h = np.reshape(found["x"], (cases, width))
-            for W, values in zip(found["W"], layers, strict=True):
-                y = h @ np.reshape(W, (width, width)).T * scale * np.sqrt(2 / width)
-                if name != "none":
-                    y = by_the_package(name, y[:, None], None)[:, 0]
-                assert_allclose(np.reshape(values, y.shape), y, rtol=1e-6, atol=1e-9)
-                h = np.maximum(y, 0)
-            assert len(layers) == depth
-            last = np.std(layers[-1])
-            # What the words instead of the picture say.
-            if name == "none":
-                assert 0.1 < last * 2.0 ** (-20 if scale == 2 else 20) < 10
-            else:
-                assert 0.9 < last < 1.1
-
-
-@needs_chromium
-def test_padding_agrees_with_the_package(show):
-    found = show().evaluate(
-        """async () => {
-          const { TOKENS, padded } = await import("/interactive/padding.js");
-          return { tokens: TOKENS, all: [0, 1, 6, 18].map(count =>
-            ({ count, counted: padded(count, false), masked: padded(count, true) })) };
-        }"""
-    )
-    tokens = np.array(found["tokens"])
-    for one in found["all"]:
-        x = np.concatenate([tokens, np.zeros(one["count"])])
-        for key, mask in (("counted", None), ("masked", np.arange(len(x)) < len(tokens))):
-            y = by_the_package("BatchNorm", x[None, :, None], None if mask is None else mask[None])
-            assert_allclose(one[key]["outputs"], y[0, : len(tokens), 0], rtol=0, atol=1e-9)
-        assert one["counted"]["mean"] == pytest.approx(x.mean())
-        assert one["counted"]["deviation"] == pytest.approx(x.std())
-        assert one["masked"]["outputs"] == found["all"][0]["counted"]["outputs"]
-
-
-@needs_chromium
-def test_the_triangle_agrees_with_the_package(show):
-    weights = [[1.0, 0.3], [-0.4, 2.0], [10.0, 3.0]]
-    found = show().evaluate(
-        """async weights => {
-          const { descend, gradient, RATE, TARGET } = await import("/interactive/triangle.js");
-          return { rate: RATE, target: TARGET,
-            all: weights.map(w => ({ gradient: gradient(w), ...descend(w, RATE) })) };
-        }""",
-        weights,
-    )
-    goal = np.array([np.cos(found["target"]), np.sin(found["target"])])
-    for w, one in zip(np.array(weights), found["all"], strict=True):
-        # The loss 1 − u·goal of the direction u = w / ‖w‖, through the package's WeightNorm.
-        unit, cache = norms.weight_norm(w[None])
-        expected = norms.weight_norm_backward(-goal[None], cache)[0][0]
-        assert_allclose(unit[0], w / np.linalg.norm(w))
-        assert_allclose(one["gradient"], expected, atol=1e-12)
-        assert_allclose(np.dot(one["step"], w), 0, atol=1e-12)  # perpendicular
-        assert one["length"] == pytest.approx(np.hypot(np.linalg.norm(w), np.hypot(*one["step"])))
-    short, long = found["all"][0], found["all"][2]
-    assert_allclose(np.array(long["step"]) * 10, short["step"])
-    assert 95 < short["angle"] / long["angle"] < 101
-
-
-@needs_chromium
-def test_who_sees_the_future_agrees_with_the_package(show):
-    found = show().evaluate(
-        """async () => {
-          const { START, edited, moved } = await import("/interactive/future.js");
-          const names = ["BatchNorm", "InstanceNorm", "GroupNorm", "LayerNorm", "RMSNorm"];
-          return { start: START, edited: edited(2),
-            moved: Object.fromEntries(names.map(name => [name, moved(name, 2)])) };
-        }"""
-    )
-    x = np.reshape(found["start"], (2, 6, 4))
-    z = np.reshape(found["edited"], (2, 6, 4))
-    assert np.flatnonzero((x != z).any(axis=2)).tolist() == [5]
-    for name, one in found["moved"].items():
-        before, after = by_the_package(name, x, None), by_the_package(name, z, None)
-        assert_allclose(np.reshape(one["after"], x.shape), after, rtol=0, atol=1e-9)
-        moves = np.abs(after - before).max(axis=2)[0]
-        assert_allclose(one["moves"], moves, atol=1e-9)
-        assert (moves[0] > 0.05) == (name not in ("LayerNorm", "RMSNorm"))
-
-
-@needs_chromium
-def test_the_two_modes_agree_with_the_package(show):
-    found = show().evaluate(
-        """async () => {
-          const { stream } = await import("/interactive/modes.js");
-          const schedule = Array.from({ length: 30 }, (_, i) =>
-            ({ kind: i < 20 ? "short or long" : "mixed",
-               mode: i < 25 ? "training" : "evaluation" }));
-          return stream(schedule).map(one => ({ ...one, values: Array.from(one.values),
-            evaluated: Array.from(one.evaluated) }));
-        }"""
-    )
-    mean, variance = np.zeros(1), np.ones(1)
-    for one in found:
-        x = np.array(one["values"])[:, None]
-        at_rest = norms.batch_norm(x, None, None, mean, variance, training=False)[0]
-        assert_allclose(one["evaluated"], at_rest[:, 0], atol=1e-9)
-        if one["mode"] == "training":
-            _, _, (mean, variance) = norms.batch_norm(x, None, None, mean, variance)
-        assert one["running"] == pytest.approx(mean[0])
-        assert one["variance"] == pytest.approx(variance[0])
-        assert one["mean"] == pytest.approx(x.mean())
-    apart = [abs(one["mean"] - one["running"]) for one in found]
-    assert np.mean(apart[5:20]) > 3 * np.mean(apart[20:])
-
-
-@needs_chromium
-def test_what_layer_norm_forgets_agrees_with_the_package(show):
-    found = show().evaluate(
-        """async () => {
-          const { TOKEN, through } = await import("/interactive/forgets.js");
-          const tokens = [TOKEN, TOKEN.map(v => 3 * v + 2), TOKEN.map(v => -v)];
-          return { tokens, outputs: Object.fromEntries(["LayerNorm", "RMSNorm"].map(name =>
-            [name, tokens.map(x => through(name, x))])) };
-        }"""
-    )
-    x = np.array(found["tokens"])
-    layer, rms = (np.array(found["outputs"][name]) for name in ("LayerNorm", "RMSNorm"))
-    assert_allclose(layer, norms.layer_norm(x, eps=1e-12)[0], atol=1e-9)
-    assert_allclose(rms, norms.rms_norm(x, eps=1e-12)[0], atol=1e-9)
-    assert_allclose(layer[1], layer[0], atol=1e-9)
-    assert_allclose(layer[2], -layer[0], atol=1e-9)
-    assert np.abs(rms[1] - rms[0]).max() > 0.3
-
-
-def without_a_place(style: str) -> list[str]:
-    """What the style sheet does not do for a figure, which would be seen in its frame alone."""
-    rules = re.findall(r"([^{}]+)\{([^{}]*)\}", style)
-    needs = ("display: block", "min-height", "background: none", "break-inside: avoid")
-    return [
-        f"nt-{name}: {need}"
-        for name in FIGURES
-        for need in needs
-        if not (name in ON_PAGES and need in needs[2:])
-        and not any(re.search(rf"nt-{name}\b", names) and need in rule for names, rule in rules)
-    ]
-
-
-def test_every_figure_has_its_place_in_the_style_sheet():
-    style = (STATIC / "book.css").read_text(encoding="utf-8")
-    assert without_a_place(style) == [], "add its name to the lists of figures in book.css"
-    forgotten = style.replace("    nt-wiring,\n    table[", "    table[")
-    assert without_a_place(forgotten) == ["nt-wiring: background: none"]
-
-
 # By keyboard: how often Tab, which key, and the beginning of what is then said.
 BY_KEYBOARD = {
     "depth": (1, ["End"], "The signal explodes: without a norm and weights × 2.00"),
@@ -755,28 +400,9 @@ def test_a_picture_by_keyboard_keeps_its_state_in_the_address(show, name):
     page.locator(f"nt-{name}[data-dark]").wait_for()
 
 
-@needs_chromium
-@pytest.mark.parametrize("name", interactive.PICTURES)
-def test_a_picture_on_a_phone_and_with_a_finger(show, name):
-    page = show(interactive.show(name)._repr_html_(), **PHONE)
-    page.evaluate("document.body.style.margin = 0")
-    start = said(page, name, "")
-    box = page.locator(f"nt-{name} svg").bounding_box()
-    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    slider = page.get_by_role("slider")
-    if slider.count():
-        box = slider.first.bounding_box()
-        assert box["height"] >= 24
-        page.touchscreen.tap(box["x"] + 0.2 * box["width"], box["y"] + box["height"] / 2)
-    else:
-        page.get_by_role("button", name="next batch").tap()
-    expect(page.get_by_role("status")).not_to_have_text(start)
-
-
 # Figures that draw what a cell gives them; the others compute their numbers in the page.
 WITH_DATA = {"wiring": drawn_wirings}
-ON_CHAPTERS = [name for name in FIGURES if name not in ON_PAGES]
+ON_CHAPTERS = [name for name in SCRIPTED if name not in ON_PAGES]
 
 
 def body_of(name: str) -> str:
@@ -784,40 +410,73 @@ def body_of(name: str) -> str:
     return WITH_DATA[name]("words") if name in WITH_DATA else f"<nt-{name}></nt-{name}>"
 
 
+# What a finger finds in a figure; elsewhere the first slider.
+TAPPED = {
+    "invariance": ("button", "no change"),
+    "cells": ("gridcell", "sequence 2, token 1, feature 4"),
+    "modes": ("button", "next batch"),
+    "wiring": ("button", "Post-LN"),
+}
+# Words and grids that stand beyond the frame of their figure, or cells that cut their number.
+BEYOND = """figure => {
+  const right = element => {
+    const range = document.createRange();
+    range.selectNodeContents(element);
+    return range.getBoundingClientRect().right;
+  };
+  const frame = figure.shadowRoot.querySelector("section").getBoundingClientRect();
+  const parts = [...figure.shadowRoot.querySelectorAll("table, svg, button, p, input")];
+  const cells = [...figure.shadowRoot.querySelectorAll("td")];
+  return [
+    ...parts.filter(one => one.getBoundingClientRect().right > frame.right + 1),
+    ...cells.filter(one => right(one) > one.getBoundingClientRect().right + 0.5),
+  ].map(one => one.outerHTML.slice(0, 80));
+}"""
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", ON_CHAPTERS)
+def test_every_figure_fits_a_narrow_phone_and_answers_to_a_finger(show, name):
+    page = show(body_of(name), **{**PHONE, "viewport": {"width": 360, "height": 740}})
+    # As on the site: its letters, and its margins on a telephone.
+    page.add_style_tag(content="body { font-family: sans-serif; margin: 16px; }")
+    start = said(page, name, "")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.locator(f"nt-{name}").evaluate(BEYOND) == []
+    sliders = [one for one in page.get_by_role("slider").all() if one.is_visible()]
+    boxes = [one.bounding_box() for one in sliders]
+    assert [box for box in boxes if box["width"] < 80 or box["height"] < 24] == []
+    if name in TAPPED:
+        role, words = TAPPED[name]
+        page.get_by_role(role, name=words).tap()
+    else:
+        (box, *_) = boxes
+        page.touchscreen.tap(box["x"] + 0.2 * box["width"], box["y"] + box["height"] / 2)
+    expect(page.get_by_role("status")).not_to_have_text(start)
+
+
 def test_every_figure_has_a_case():
     tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
-    without = [name for name in FIGURES if not re.search(rf"nt-{name}\b|\"{name}\"", tests)]
+    without = [name for name in SCRIPTED if not re.search(rf"nt-{name}\b|\"{name}\"", tests)]
     assert not without, (
         f"try {without} here by keyboard and hold the numbers against the package's, as "
         "test_the_triangle_agrees_with_the_package does; if a cell gives it data, see WITH_DATA"
     )
 
 
-@needs_chromium
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_in_any_figure(show, theme):
-    body = "".join(map(body_of, ON_CHAPTERS))
-    page = show(f"<main><h1>h</h1><h2>h</h2>{body}</main>")
-    said(page, "wiring", "Pre-LN")
-    page.locator("html").evaluate("(e, theme) => { e.dataset.theme = theme; }", theme)
-    if theme == "dark":  # as the theme paints the page
-        page.add_style_tag(
-            content="""html { background: #121212; color: #ced6dd;
-            --pst-color-background: #121212; --pst-color-surface: #29313d;
-            --pst-color-text-base: #ced6dd; --pst-color-text-muted: #9ca4af; }"""
-        )
-    assert [problem for problem in axe_problems(page) if "'nt-" in problem] == []
-
-
-@needs_chromium
-def test_ten_times_longer_weights_turn_a_hundredth(show):
-    page = show(interactive.show("triangle")._repr_html_())
-    page.get_by_role("button", name="ten times longer").click()
-    expect(page.get_by_role("status")).to_contain_text("10.0 times shorter than at length 1")
-    expect(page.get_by_role("status")).to_contain_text(re.compile(r"turns w by .*: 9\d times less"))
-    page.wait_for_function("location.hash === '#nt-triangle?length=10.00'")
-    page.get_by_role("button", name="start again").click()
-    said(page, "triangle", "The gradient is perpendicular to w, so the step makes w longer: 1.00")
+def test_every_figure_has_its_place_in_the_style_sheet():
+    """What its style does not do is seen in its frame alone, and once its script has come."""
+    style = (STATIC / "book.css").read_text(encoding="utf-8")
+    rules = re.findall(r"([^{}]+)\{([^{}]*)\}", style)
+    needs = {"display: block": SCRIPTED, "min-height": SCRIPTED}
+    needs |= {"background: none": ON_CHAPTERS, "break-inside: avoid": ON_CHAPTERS}
+    without = [
+        f"nt-{name}: {need}"
+        for need, figures in needs.items()
+        for name in figures
+        if not any(re.search(rf"nt-{name}\b", names) and need in rule for names, rule in rules)
+    ]
+    assert without == [], "add its name to the lists of figures in book.css"
 
 
 @needs_chromium
@@ -840,76 +499,14 @@ def test_a_picture_that_does_not_exist_is_an_error():
         interactive.show("depht")
 
 
-@needs_chromium
-def test_without_scripts_a_picture_is_drawn_and_told(show):
-    body = "".join(interactive.show(name)._repr_html_() for name in interactive.PICTURES)
-    page = show(body, java_script_enabled=False)
-    for name, words in interactive.PICTURES.items():
-        picture = page.locator(f"nt-{name} img")
-        assert picture.get_attribute("alt") == words
-        assert picture.bounding_box()["height"] > 150
-        assert page.locator(f"nt-{name}").inner_text().strip() == words
-    assert len(interactive.PICTURES) == 6
-    for name in interactive.PICTURES:
-        assert len(interactive.show(name)._repr_html_()) < 30_000, name
-        assert interactive.show(name)._repr_html_() == interactive.show(name)._repr_html_()
+def loaded_with(path: Path) -> set[Path]:
+    """What a page loads for one of the scripts, itself included."""
+    names = re.findall(r'"\./(\w+\.(?:js|bin))"', path.read_text(encoding="utf-8", errors="ignore"))
+    return {path}.union(*(loaded_with(path.with_name(name)) for name in names))
 
 
-def loaded_with(name: str) -> set[str]:
-    """The scripts that a page loads for one of them, itself included."""
-    text = (SCRIPTS / name).read_text(encoding="utf-8")
-    found = {name}
-    for imported in re.findall(r'from "\./(\w+\.js)"', text):
-        found |= loaded_with(imported)
-    return found
-
-
-def test_scripts_are_light():
-    assert loaded_with("cells.js") == {"cells.js", "figure.js", "norms.js"}
-    for name in FIGURES:  # the playground has a test of its own for the rest of what it loads
-        loaded = [
-            gzip.compress((SCRIPTS / part).read_bytes()) for part in loaded_with(f"{name}.js")
-        ]
-        assert sum(map(len, loaded)) < 20_000, name
-
-
-def sources():
-    """The pages of the book and the cells of its notebooks."""
-    yield from (path.read_text(encoding="utf-8") for path in (ROOT / "book").glob("*.md"))
-    for path in (ROOT / "book").rglob("0*.ipynb"):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            yield "".join(cell["source"])
-
-
-def words_instead(name: str, text: str) -> list[str]:
-    """What stands in the place of a figure in a page, or in the cell that shows it."""
-    found = re.findall(rf"<nt-{name}>(.*?)</nt-{name}>", text, re.DOTALL)
-    try:
-        calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
-    except SyntaxError:  # a page of text
-        return found
-    for call in calls:
-        given = [*call.args, *(one.value for one in call.keywords if one.arg == "instead")]
-        if ast.unparse(call.func).endswith("InteractiveFigure") and given[0].value == name:
-            parts = [node.value for node in ast.walk(given[2]) if isinstance(node, ast.Constant)]
-            found.append("".join(part for part in parts if isinstance(part, str)))
-    return found
-
-
-def test_the_words_of_a_figure_are_found():
-    cell = 'InteractiveFigure("a", {"key": "no words"}, "Words " "of two " f"parts {1}.")'
-    assert words_instead("a", cell) == ["Words of two parts ."]
-    assert words_instead("b", cell) == []
-    assert words_instead("a", 'x.InteractiveFigure("a", None, instead="So.")') == ["So."]
-    assert words_instead("a", "Text: <nt-a>So\nit is.</nt-a>") == ["So\nit is."]
-
-
-def test_every_figure_stands_in_a_chapter_with_words_instead():
-    for name in set(FIGURES) - set(interactive.PICTURES):
-        found = [words for text in sources() for words in words_instead(name, text)]
-        assert found, (
-            f'no cell ends in InteractiveFigure("{name}", ...), and no page has <nt-{name}>'
-        )
-        assert all(len(words) > 40 for words in found), (
-            f"{name}: readers without scripts need a sentence of 40 characters in its place"
-        )
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_scripts_are_light(name):
+    loaded = [*loaded_with(SCRIPTS / f"{name}.js"), STATIC / "colours.css"]
+    weight = sum(len(gzip.compress(path.read_bytes())) for path in loaded)
+    assert weight < (60_000 if name == "playground" else 20_000), loaded

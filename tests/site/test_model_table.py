@@ -1,13 +1,9 @@
 """The table of language models: a plain table, which its script makes sortable and filterable."""
 
-from pathlib import Path
-
 import pytest
-from browser import DESKTOP, PHONE, axe_problems, needs_chromium
+from browser import PHONE, needs_chromium
 from normtutor_studies import current_models
 from playwright.sync_api import expect
-
-STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 
 
 @pytest.fixture
@@ -29,7 +25,7 @@ def names(page):
 
 @needs_chromium
 def test_without_scripts_every_model_is_there(table_page):
-    page = table_page(**DESKTOP, java_script_enabled=False)
+    page = table_page(java_script_enabled=False)
     shown = names(page)
     rows = current_models.ModelTable().models
     assert shown == [model.name for model in rows]
@@ -39,7 +35,7 @@ def test_without_scripts_every_model_is_there(table_page):
 
 @needs_chromium
 def test_words_and_lists_filter_the_rows(table_page):
-    page = table_page(**DESKTOP)
+    page = table_page()
     rows = current_models.ModelTable().models
     page.get_by_label("Filter").fill("2026 streams")
     wanted = [m.name for m in rows if (m.year, m.placement) == (2026, "streams")]
@@ -75,18 +71,3 @@ def test_heads_sort_numbers_by_size_and_words_by_letter(table_page):
     rows = current_models.ModelTable().models
     assert names(page) == sorted((m.name for m in rows), key=str.lower)
     assert page.locator("[aria-sort]").count() == 1
-
-
-@needs_chromium
-def test_axe_finds_nothing_in_the_table(table_page):
-    page = table_page(**DESKTOP)
-    assert [problem for problem in axe_problems(page) if "models" in problem] == []
-
-
-@needs_chromium
-def test_the_table_scrolls_inside_its_box_on_a_phone(table_page):
-    page = table_page(**PHONE)
-    wide = page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1")
-    assert wide
-    box = page.locator(".models-box")
-    assert box.evaluate("e => e.scrollWidth > e.clientWidth")

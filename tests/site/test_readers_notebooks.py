@@ -1,8 +1,10 @@
-"""Readers' notebooks say what the site says, in Markdown that every notebook program shows."""
+"""Readers' notebooks say what the site says, in Markdown that every notebook program shows.
+
+How a part of a page becomes Markdown: tests/book/test_readers_markdown.py.
+"""
 
 import functools
 import importlib
-import itertools
 import json
 import re
 import subprocess
@@ -15,19 +17,15 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 import nbformat
 import pytest
-import yaml
-from bs4 import Tag
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from packaging.requirements import Requirement
-from site_pages import NOTEBOOKS, ROOT, chosen, parsed
+from site_pages import BASE, CONFIG, NOTEBOOKS, ROOT, chosen, parsed
 
 sys.path[:0] = [str(ROOT / ".ci"), str(ROOT / "book" / "_ext")]
 readers = importlib.import_module("readers")
 
-CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
-BASE = CONFIG["html"]["baseurl"]
 SETUP = "setup"  # the id of the cell that only Colab needs
 
 
@@ -35,52 +33,70 @@ def name_of(page: str) -> str:
     return f"notebooks/{page.removeprefix('book/')}.ipynb"
 
 
+class Reader:
+    """A reader's notebook, beside the page of the site and the notebook of the book."""
+
+    def __init__(self, site: Path, page: str):
+        self.page = page
+        self.cells = nbformat.read(site / name_of(page), as_version=4).cells
+        self.source = nbformat.read(ROOT / f"{page}.ipynb", as_version=4)
+        self.whole = parsed(site / f"{page}.html")
+        self.article = self.whole.find("article", "bd-article")
+        self.texts = [cell.source for cell in self.cells if cell.cell_type == "markdown"]
+        self.texts += self.outputs("text/markdown")  # such as the entries of the ledger
+        self.text = "\n".join(self.texts)
+
+    def outputs(self, kind: str) -> list[str]:
+        """All its outputs of a kind."""
+        outputs = (output for cell in self.cells for output in cell.get("outputs", []))
+        return [output.data[kind] for output in outputs if kind in output.get("data", {})]
+
+
 @pytest.fixture(scope="module")
 def notebooks(site):
-    """Read all readers' notebooks, by the page that they are made from."""
-    return {page: nbformat.read(site / name_of(page), as_version=4) for page in NOTEBOOKS}
+    """Read all readers' notebooks: every page with code has one, and no other is there."""
+    found = {path.relative_to(site).as_posix() for path in (site / "notebooks").rglob("*.ipynb")}
+    assert found == {name_of(page) for page in NOTEBOOKS}
+    return [Reader(site, page) for page in NOTEBOOKS]
 
 
-def texts_of(notebook) -> list[str]:
-    return [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+def flat(text: str) -> str:
+    return re.sub(r"\s+", " ", text).strip()
 
 
-def code_of(notebook) -> list[str]:
-    return [cell.source for cell in notebook.cells if cell.cell_type == "code" and cell.id != SETUP]
+def flat_texts(tags) -> list[str]:
+    return [flat(tag.get_text()) for tag in tags]
 
 
 # --- code -----------------------------------------------------------------------------------------
 
 
-def test_every_page_with_code_has_its_notebook_and_no_other_is_there(site):
-    found = {path.relative_to(site).as_posix() for path in (site / "notebooks").rglob("*.ipynb")}
-    assert found == {name_of(page) for page in NOTEBOOKS}
-
-
 def test_the_code_is_the_books_to_the_letter(notebooks):
-    for page, notebook in notebooks.items():
-        source = nbformat.read(ROOT / f"{page}.ipynb", as_version=4)
-        assert code_of(notebook) == code_of(source), page
+    for reader in notebooks:
+        own, books = (
+            [cell.source for cell in cells if cell.cell_type == "code" and cell.id != SETUP]
+            for cells in (reader.cells, reader.source.cells)
+        )
+        assert own == books, reader.page
 
 
-def test_code_that_the_site_folds_is_folded(site, notebooks):
+def test_code_that_the_site_folds_is_folded(notebooks):
     hides = {"hide-input", "remove-input", "hide-cell", "remove-cell"}
-    for page, notebook in notebooks.items():
-        in_solutions = chosen(article(site, page), "div.solution div.cell_input pre")
-        solutions, found = {flat(code.get_text()) for code in in_solutions}, set()
-        for cell in notebook.cells:
-            if cell.cell_type == "code":
-                tags = set(cell.metadata.get("tags", []))
-                shown = flat(cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n"))
-                hidden = bool(tags & hides) or cell.id == SETUP or shown in solutions
-                folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
-                assert folded == hidden, (page, cell.source)
-                assert (cell.metadata.get("cellView") == "form") == hidden, page
-                found.add(shown)
-        assert solutions <= found, page
+    for reader in notebooks:
+        solutions = set(flat_texts(chosen(reader.article, "div.solution div.cell_input pre")))
+        found = set()
+        for cell in (cell for cell in reader.cells if cell.cell_type == "code"):
+            shown = flat(cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n"))
+            tags = set(cell.metadata.get("tags", []))
+            hidden = bool(tags & hides) or cell.id == SETUP or shown in solutions
+            folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
+            assert folded == hidden, (reader.page, cell.source)
+            assert (cell.metadata.get("cellView") == "form") == hidden, reader.page
+            found.add(shown)
+        assert solutions <= found, reader.page
 
 
-# --- Markdown -------------------------------------------------------------------------------------
+# --- Markdown and equations -----------------------------------------------------------------------
 
 
 @functools.cache
@@ -123,32 +139,10 @@ def left_over(text: str) -> list[str]:
 
 
 def test_nothing_is_left_that_only_the_site_understands(notebooks):
-    problems = {
-        (page, text[:80]): found
-        for page, notebook in notebooks.items()
-        for text in texts_of(notebook)
-        if (found := left_over(text))
-    }
-    assert problems == {}
-
-
-def test_what_is_left_is_noticed():
-    good = "**Theorem 4.1** (*Blind*) `{eq}` $a_b$\n\n$$x \\tag{4.1}$$\n\n| a |\n| --- |\n| b |"
-    assert left_over(good) == []
-    for bad in (
-        "See {prf:ref}`thm-inv-blind`.",
-        "```{prf:theorem} Blind\n:label: thm-inv-blind\n```",
-        ":::{note}\nWords\n:::",
-        "from **$x$ is.**so",
-        "a label, eq-inv-blind, in the text",
-        "costs $5",
-        "as said [?]",
-        "<script>kernelName = 'python3'</script>",
-    ):
-        assert left_over(bad), bad
-
-
-# --- equations ------------------------------------------------------------------------------------
+    assert left_over("See {prf:ref}`thm-inv-blind`, **$x$ is.**so") != []
+    texts = [(reader.page, text) for reader in notebooks for text in reader.texts]
+    found = {(page, text[:80]): left_over(text) for page, text in texts}
+    assert {place: words for place, words in found.items() if words} == {}
 
 
 def equations_of(text: str) -> list[tuple[str, bool]]:
@@ -161,126 +155,78 @@ def equations_of(text: str) -> list[tuple[str, bool]]:
     return found
 
 
-def refused(equations: list[tuple[str, bool]]) -> list[str]:
-    """List the equations that KaTeX cannot read."""
+def test_all_equations_parse_and_stand_on_one_line(notebooks):
+    """Programs part text from mathematics before they look for quotes and lists."""
     from equations import KATEX, NODE
 
-    script = ROOT / "book" / "_ext" / "equations.cjs"
+    texts = [text for reader in notebooks for text in reader.texts]
+    broken = [line for text in texts for line in text.split("\n") if line.count("$$") % 2]
+    assert broken == []
+    equations = [equation for text in texts for equation in equations_of(text)]
+    assert len(equations) > 1000
     run = subprocess.run(
-        [NODE, script, KATEX / "katex.js"],
+        [NODE, ROOT / "book" / "_ext" / "equations.cjs", KATEX / "katex.js"],
         input=json.dumps(equations),
         stdout=subprocess.PIPE,
         encoding="utf-8",
         check=True,
     )
     answers = zip(equations, json.loads(run.stdout), strict=True)
-    return [latex for (latex, _), answer in answers if "error" in answer]
+    assert [latex for (latex, _), answer in answers if "error" in answer] == []
 
 
-def test_all_equations_parse(notebooks):
-    texts = [text for notebook in notebooks.values() for text in texts_of(notebook)]
-    equations = [equation for text in texts for equation in equations_of(text)]
-    assert len(equations) > 1000
-    assert refused(equations) == []
+# --- numbers, boxes and figures -------------------------------------------------------------------
 
-
-def test_an_equation_that_does_not_parse_is_noticed():
-    (equation,) = equations_of(r"Let $\frac{1}{2$ be it.")
-    assert refused([equation, (r"x \tag{1}", True)]) == [r"\frac{1}{2"]
-
-
-def test_every_equation_stands_on_one_line(notebooks):
-    """Programs part text from mathematics before they look for quotes and lists."""
-    for page, notebook in notebooks.items():
-        for text in texts_of(notebook):
-            for line in text.split("\n"):
-                assert len(re.findall(r"\$\$", line)) in (0, 2), (page, line)
-
-
-TOUCHES = re.compile(r"[^\s\w–—/]")
-
-
-def parted(text: str) -> list[str]:
-    """List the marks that a program may set on another line than the equation they belong to."""
-    found = []
-    for line in markdown().parse(text):
-        shown = [t for t in line.children or [] if t.content and t.type in ("math_inline", "text")]
-        for first, second in itertools.pairwise(shown):
-            before, after = first.content[-1:], second.content[:1]
-            if first.type == "math_inline" and second.type == "text" and TOUCHES.match(after):
-                found.append(first.content + second.content[:10])
-            if second.type == "math_inline" and first.type == "text" and before in "([“‘":
-                found.append(first.content[-10:] + second.content)
-    return found
-
-
-def test_no_line_begins_with_the_mark_after_an_equation(notebooks):
-    """One began with a colon, another one ended at an opened parenthesis."""
-    problems = {
-        (page, text[:60]): found
-        for page, notebook in notebooks.items()
-        for text in texts_of(notebook)
-        if (found := parted(text))
-    }
-    assert problems == {}
-
-
-def test_a_mark_apart_from_its_equation_is_noticed():
-    assert parted("$x{:}$ so, $(x$ of **it**), and $k$ of $d.$ *All $x$* are") == []
-    for bad in ("it is $x$: so", "so ($p = 0.75$ or", "a *bound for $x$*.", "“$x$ is", "$x$’s"):
-        assert len(parted(bad)) == 1, bad
-
-
-# --- numbers and boxes ----------------------------------------------------------------------------
 
 BOX = r"Theorem|Lemma|Corollary|Proposition|Definition|Exercise"
 
 
-def flat(text: str) -> str:
-    return re.sub(r"\s+", " ", text).strip()
+def test_boxes_equations_and_figures_have_the_numbers_of_the_site(notebooks):
+    total = Counter()
+    for reader in notebooks:
+        titles = flat_texts(chosen(reader.article, "p.admonition-title"))
+        equations = flat_texts(chosen(reader.article, ".eqno"))
+        on_site = {
+            "boxes": [m[0] for title in titles if (m := re.match(rf"({BOX}) \d+\.\d+", title))],
+            "equations": [number[1:].split(")")[0] for number in equations],
+            "figures": flat_texts(chosen(reader.article, "figcaption .caption-number")),
+        }
+        title = rf"^> (?:<a [^>]*></a>)*\*\*((?:{BOX}) \d+\.\d+)\*\*"
+        here = {
+            "boxes": re.findall(title, reader.text, re.MULTILINE),
+            "equations": re.findall(r"\\tag\{([^}]*)\}", reader.text),
+            "figures": re.findall(r"\*\*(Fig\. [\d.]*\d)\.\*\*", reader.text),
+        }
+        assert here == on_site, reader.page
+        total.update({kind: len(numbers) for kind, numbers in here.items()})
+    assert min(total.values()) > 50, total
 
 
-@functools.cache
-def article(site: Path, page: str) -> Tag:
-    return parsed(site / f"{page}.html").find("article", "bd-article")
-
-
-def test_boxes_have_the_numbers_of_the_site(site, notebooks):
-    total = 0
-    for page, notebook in notebooks.items():
-        titles = [flat(p.get_text()) for p in chosen(article(site, page), "p.admonition-title")]
-        on_site = [m[0] for title in titles if (m := re.match(rf"({BOX}) \d+\.\d+", title))]
-        text = "\n".join(texts_of(notebook))
-        here = re.findall(rf"^> (?:<a [^>]*></a>)*\*\*((?:{BOX}) \d+\.\d+)\*\*", text, re.MULTILINE)
-        assert here == on_site, page
-        total += len(here)
-    assert total > 100
-
-
-def test_equations_and_figures_have_the_numbers_of_the_site(site, notebooks):
-    for page, notebook in notebooks.items():
-        text = "\n".join(texts_of(notebook))
-        numbers = [
-            flat(e.get_text())[1:].split(")")[0] for e in chosen(article(site, page), ".eqno")
-        ]
-        assert re.findall(r"\\tag\{([^}]*)\}", text) == numbers, page
-        captions = chosen(article(site, page), "figcaption .caption-number")
-        figures = [flat(caption.get_text()) for caption in captions]
-        assert re.findall(r"\*\*(Fig\. [\d.]*\d)\.\*\*", text) == figures, page
-
-
-def test_solutions_are_folded_and_proofs_are_there(site, notebooks):
-    for page, notebook in notebooks.items():
-        text = "\n".join(texts_of(notebook))
-        solutions = chosen(article(site, page), "div.solution")
-        folds = set(
-            re.findall(r"<summary><b>(?:<a [^>]*></a>)*(Solution to Exercise [\d.]+)", text)
-        )
-        assert len(folds) == len(solutions), page
-        assert text.count("<details>") == text.count("</details>")
-        boxes = chosen(article(site, page), "div.proof")
+def test_solutions_are_folded_and_proofs_are_there(notebooks):
+    for reader in notebooks:
+        solutions = chosen(reader.article, "div.solution")
+        fold = r"<summary><b>(?:<a [^>]*></a>)*(Solution to Exercise [\d.]+)"
+        assert len(set(re.findall(fold, reader.text))) == len(solutions), reader.page
+        assert reader.text.count("<details") == reader.text.count("</details>")
+        boxes = chosen(reader.article, "div.proof")
         proofs = [box for box in boxes if set(box["class"]) <= {"proof", "admonition"}]
-        assert text.count("> **Proof.**") + text.count("</a>**Proof.**") == len(proofs), page
+        written = len(re.findall(r"(?:> |</a>)\*\*Proof\.\*\*", reader.text))
+        assert written == len(proofs), reader.page
+
+
+def test_a_figure_has_one_drawing_and_an_interactive_one_is_a_link(notebooks):
+    """The narrow drawing is for the site on a telephone; the data stay on the site, too."""
+    drawings = [drawing for reader in notebooks for drawing in reader.outputs("image/svg+xml")]
+    assert len(drawings) > 60
+    assert [drawing[:80] for drawing in drawings if drawing.count("<svg ") != 1] == []
+    interactive = 0
+    for reader in notebooks:
+        figures = [html for html in map("".join, reader.outputs("text/html")) if "<nt-" in html]
+        assert not any("application/json" in html for html in figures), reader.page
+        link = f"[interactive figure]({BASE}{reader.page}.html)"
+        assert reader.text.count(link) >= len(figures), reader.page
+        interactive += len(figures)
+    assert interactive >= 10
 
 
 # --- links ----------------------------------------------------------------------------------------
@@ -310,88 +256,26 @@ def broken(link: str, anchors: set[str], site: Path) -> bool:
     return bool(anchor) and not holds_a_setting and unquote(anchor) not in anchors_of(path)
 
 
-def broken_links(notebook, site: Path) -> list[str]:
-    texts = texts_of(notebook)
-    anchors = {name for text in texts for name in re.findall(r'<a id="([^"]+)">', text)}
-    return [link for text in texts for link in links_of(text) if broken(link, anchors, site)]
-
-
-def test_no_link_is_broken(site, notebooks):
-    problems = {page: broken_links(notebook, site) for page, notebook in notebooks.items()}
-    assert {page: found for page, found in problems.items() if found} == {}
-
-
-def test_a_broken_link_is_noticed(site):
-    cell = nbformat.v4.new_markdown_cell
-    good = f'<a id="x"></a>**T** [1](#x) [2]({BASE}book/index.html) [3](https://example.org)'
-    bad = f"[1](#y) [2]({BASE}book/gone.html) [3](gone.ipynb) [4]({BASE}book/index.html#gone)"
-    notebook = nbformat.v4.new_notebook(cells=[cell(good), cell(bad)])
-    assert broken_links(notebook, site) == re.findall(r"\(([^)]*)\)", bad)
-
-
-def test_no_anchor_comes_twice(notebooks):
-    for page, notebook in notebooks.items():
-        times = Counter(re.findall(r'<a id="([^"]+)">', "\n".join(texts_of(notebook))))
-        assert [name for name, count in times.items() if count > 1] == [], page
-
-
-def test_outputs_that_are_text_have_their_references_too(notebooks, site):
-    """The ledger's entries once showed raw roles, and links to pages that do not lie beside it."""
-    outputs = {
-        page: [
-            output.data["text/markdown"]
-            for cell in notebook.cells
-            for output in cell.get("outputs", [])
-            if "text/markdown" in output.get("data", {})
-        ]
-        for page, notebook in notebooks.items()
-    }
-    assert [page for page, texts in outputs.items() if texts] == ["book/claims"]
-    (ledger,) = outputs["book/claims"]
-    assert not re.search(r"\{[a-z]+(?::[a-z]+)?\}`", ledger)
-    links = re.findall(r'href="([^"]*)"|\]\((http[^)]*)\)', ledger)
-    addresses = [first or second for first, second in links]
-    assert len(addresses) > 150
-    assert [link for link in addresses if broken(link, set(), site)] == []
-
-
-def test_a_figure_has_one_drawing(notebooks):
-    """The narrow one is for the site on a telephone."""
-    drawings = [
-        output.data["image/svg+xml"]
-        for notebook in notebooks.values()
-        for cell in notebook.cells
-        for output in cell.get("outputs", [])
-        if "image/svg+xml" in output.get("data", {})
-    ]
-    assert len(drawings) > 60
-    assert [drawing[:80] for drawing in drawings if drawing.count("<svg ") != 1] == []
-
-
-def test_interactive_figures_are_links(notebooks):
-    """Their data stay on the site, too."""
-    count = 0
-    for page, notebook in notebooks.items():
-        for cell, below in zip(notebook.cells, notebook.cells[1:], strict=False):
-            html = "".join(
-                "".join(output.get("data", {}).get("text/html", ""))
-                for output in cell.get("outputs", [])
-            )
-            if "<nt-" in html:
-                assert f"[interactive figure]({BASE}{page}.html)" in below.source, page
-                assert "application/json" not in html
-                count += 1
-    assert count >= 10
+def test_no_link_is_broken_and_no_anchor_comes_twice(site, notebooks):
+    problems, followed = [], 0
+    for reader in notebooks:
+        times = Counter(re.findall(r'<a id="([^"]+)">', reader.text))
+        problems += [(reader.page, name) for name, count in times.items() if count > 1]
+        links = [link for text in reader.texts for link in links_of(text)]
+        problems += [(reader.page, link) for link in links if broken(link, set(times), site)]
+        followed += len(links)
+    assert problems == []
+    assert followed > 1000
 
 
 # --- the first cells, and the buttons -------------------------------------------------------------
 
 
 def test_the_first_cell_says_what_it_is(notebooks):
-    for page, notebook in notebooks.items():
-        first, second = notebook.cells[:2]
+    for reader in notebooks:
+        first, second = reader.cells[:2]
         assert first.source.startswith("# ")
-        assert f"]({BASE}{page}.html)" in first.source
+        assert f"]({BASE}{reader.page}.html)" in first.source
         assert second.id == SETUP
 
 
@@ -401,7 +285,7 @@ def test_only_colab_installs(on_colab, site, notebooks, monkeypatch):
     monkeypatch.setattr(subprocess, "run", lambda command, **options: commands.append(command))
     if on_colab:
         monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
-    (code,) = {notebook.cells[1].source for notebook in notebooks.values()}
+    (code,) = {reader.cells[1].source for reader in notebooks}
     exec(code, {})
     assert len(commands) == on_colab
     for command in commands:
@@ -430,43 +314,29 @@ COLAB = {
 }
 
 
-def needs_of_notebooks() -> list[Requirement]:
-    project, studies = (
-        tomllib.loads((ROOT / folder / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-        for folder in (".", "studies")
-    )
+def test_nothing_of_colabs_is_replaced():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    studies = tomllib.loads((ROOT / "studies" / "pyproject.toml").read_text("utf-8"))["project"]
     assert studies["dependencies"] == ["normtutor[notebooks]"]
-    extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"]]
+    needs = [*map(Requirement, extras["dependencies"])]
     waiting = ["notebooks"]
     while waiting:
-        for need in map(Requirement, extras[waiting.pop()]):
-            if need.name == "normtutor":
-                waiting += need.extras
-            else:
-                wanted.append(str(need))
-    return list(map(Requirement, wanted))
-
-
-def test_nothing_of_colabs_is_replaced():
-    for need in needs_of_notebooks():
+        for need in map(Requirement, extras["optional-dependencies"][waiting.pop()]):
+            waiting += need.extras if need.name == "normtutor" else []
+            needs += [] if need.name == "normtutor" else [need]
+    for need in needs:
         assert {spec.operator for spec in need.specifier} == {">="}, need
-        if need.name in COLAB:
-            assert need.specifier.contains(COLAB[need.name]), need
+        assert need.name not in COLAB or need.specifier.contains(COLAB[need.name]), need
 
 
-def buttons_of(site: Path, page: str) -> dict[str, str]:
-    """The addresses behind the buttons of a page, by what they say."""
-    found = chosen(parsed(site / f"{page}.html"), ".article-header-buttons a")
-    return {flat(link.get_text()): str(link["href"]) for link in found if link.has_attr("href")}
-
-
-def test_the_buttons_lead_to_the_notebooks(site):
+def test_the_buttons_lead_to_the_notebooks(notebooks):
     repository = CONFIG["repository"]["url"].removeprefix("https://github.com/")
-    for page in NOTEBOOKS:
-        name = name_of(page).removeprefix("notebooks/")
-        buttons = buttons_of(site, page)
-        assert urljoin(f"{BASE}{page}.html", buttons[".ipynb"]) == f"{BASE}notebooks/{name}"
+    for reader in notebooks:
+        name = name_of(reader.page).removeprefix("notebooks/")
+        links = chosen(reader.whole, ".article-header-buttons a")
+        buttons = {flat(link.get_text()): link.get("href") for link in links}
+        address = urljoin(f"{BASE}{reader.page}.html", buttons[".ipynb"])
+        assert address == f"{BASE}notebooks/{name}"
         assert buttons["Colab"].endswith(f"/github/{repository}/blob/notebooks/{name}")
         path = f"/v2/gh/{repository}/notebooks?urlpath=lab/tree/{name}"
         assert unquote(buttons["Binder"]).endswith(path)
@@ -475,19 +345,15 @@ def test_the_buttons_lead_to_the_notebooks(site):
 # --- as a reader executes them --------------------------------------------------------------------
 
 
-def test_two_notebooks_run_in_an_empty_folder_with_the_wheels_alone(site, tmp_path):
-    wheels = sorted((site / "notebooks").glob("*.whl"))
+def test_notebooks_run_in_an_empty_folder_with_the_wheels_alone(site, tmp_path):
     folder = site / "notebooks"
-    cheap = [folder / "fifteen_minutes.ipynb", folder / "03_batch_norm_vs_layer_norm.ipynb"]
-    with readers.reader(wheels) as python:
-        where = "import normtutor; print(normtutor.__file__)"
-        found = subprocess.run(
-            [python, "-I", "-c", where], capture_output=True, text=True, check=True, cwd=tmp_path
-        )
+    with readers.reader(sorted(folder.glob("*.whl"))) as python:
+        where = [python, "-I", "-c", "import normtutor; print(normtutor.__file__)"]
+        found = subprocess.run(where, capture_output=True, text=True, check=True, cwd=tmp_path)
         assert Path(found.stdout.strip()).is_relative_to(python.parent.parent)
-        for notebook in cheap:
-            done = readers.execute(notebook, python)
-            assert done.problem == "", f"{notebook.name}\n{done.problem}"
+        for name in ("fifteen_minutes", "03_batch_norm_vs_layer_norm"):  # cheap ones
+            done = readers.execute(folder / f"{name}.ipynb", python)
+            assert done.problem == "", f"{name}\n{done.problem}"
             assert 50 < done.megabytes < readers.MEGABYTES
         broken = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("import nothing_here")])
         nbformat.write(broken, tmp_path / "broken.ipynb")

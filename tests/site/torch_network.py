@@ -10,37 +10,32 @@ OPTIMIZERS = {
     "momentum": lambda parameters, rate: torch.optim.SGD(parameters, lr=rate, momentum=0.9),
     "Adam": lambda parameters, rate: torch.optim.Adam(parameters, lr=rate),
 }
+ACTIVATIONS = {"ReLU": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "identity": nn.Identity}
 
 
-def norm_layer(name: str, width: int, warmup: int) -> nn.Module | None:
-    return {
-        "none": lambda: None,
-        "BatchNorm": lambda: layers.BatchNorm(width, feature_axis=-1),
-        "LayerNorm": lambda: layers.LayerNorm(width),
-        "RMSNorm": lambda: layers.RMSNorm(width, eps=1e-5),
-        "PowerNorm": lambda: layers.PowerNorm(width, warmup_steps=warmup),
-    }[name]()
+class RMSNorm(layers.RMSNorm):
+    """The layer with the shift that the playground gives to every norm."""
 
-
-def torch_network(settings: dict) -> nn.Sequential:
-    acts = {"ReLU": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "identity": nn.Identity}
-    width, parts = settings["width"], []
-    for i in range(settings["depth"]):
-        norm = norm_layer(settings["norm"], width, settings["warmup"])
-        pair = [norm, acts[settings["activation"]]()]
-        if settings["placement"] == "after":
-            pair.reverse()
-        parts += [nn.Linear(width if i else 2, width), *filter(None, pair)]
-    return nn.Sequential(*parts, nn.Linear(width, 2)).double()
-
-
-class WithOneBias(nn.Module):
-    """Add the playground's shift to a layer that has none of its own."""
-
-    def __init__(self, norm: nn.Module, width: int) -> None:
-        super().__init__()
-        self.norm = norm
+    def __init__(self, width: int) -> None:
+        super().__init__(width, eps=1e-5)
         self.bias = nn.Parameter(torch.zeros(width))
 
     def forward(self, x):
-        return self.norm(x) + self.bias
+        return super().forward(x) + self.bias
+
+
+def torch_network(settings: dict) -> nn.Sequential:
+    width, parts = settings["width"], []
+    norm = {
+        "none": nn.Identity,
+        "BatchNorm": lambda: layers.BatchNorm(width, feature_axis=-1),
+        "LayerNorm": lambda: layers.LayerNorm(width),
+        "RMSNorm": lambda: RMSNorm(width),
+        "PowerNorm": lambda: layers.PowerNorm(width, warmup_steps=settings["warmup"]),
+    }[settings["norm"]]
+    for i in range(settings["depth"]):
+        pair = [norm(), ACTIVATIONS[settings["activation"]]()]
+        if settings["placement"] == "after":
+            pair.reverse()
+        parts += [nn.Linear(width if i else 2, width), *pair]
+    return nn.Sequential(*parts, nn.Linear(width, 2)).double()
