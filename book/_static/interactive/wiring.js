@@ -120,7 +120,7 @@ class WiringFigure extends InteractiveFigure {
     svg.replaceChildren(
       ...marks,
       make("text", { x: LEFT, y: 15 }, PANELS[key]),
-      make("text", { x: WIDTH - RIGHT, y: HEIGHT - 2, "text-anchor": "end" }, "layer"),
+      make("text", { x: WIDTH - RIGHT, y: HEIGHT - 5, "text-anchor": "end" }, "layer"),
       make("line", { class: "frame", x1: LEFT, x2: WIDTH - RIGHT, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }),
       ...Object.keys(WIRINGS).filter((other) => other !== name).map((other) =>
         make("path", { class: `other ${other}`, d: path(this.data.wirings[other][when][key].mean) })),
@@ -149,6 +149,12 @@ class WiringFigure extends InteractiveFigure {
           last[i - 1][1] -= lack / 2;
         }
       }
+    }
+    // None stands beside the numbers of the layers.
+    let lowest = HEIGHT - BOTTOM - 3;
+    for (const one of last.reverse()) {
+      one[1] = Math.min(one[1], lowest);
+      lowest = one[1] - 14;
     }
     return last;
   }
