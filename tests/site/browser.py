@@ -159,28 +159,6 @@ THIN_OUT = """() => {
   }
 }"""
 
-# What lies in none of the places is left blank, as high as it is, so that nothing moves.
-BLANK_OUT = """(places) => {
-  const wanted = places.flatMap(place => [...document.querySelectorAll(place)]);
-  const blanks = [];
-  const look = box => {
-    for (const element of box.children) {
-      const { display, marginTop, marginBottom } = getComputedStyle(element);
-      if (wanted.includes(element) || !["block", "list-item"].includes(display)) continue;
-      if (wanted.some(one => element.contains(one))) { look(element); continue; }
-      const height = `${element.getBoundingClientRect().height}px`;
-      blanks.push([element, { display: "block", height, marginTop, marginBottom }]);
-    }
-  };
-  look(document.querySelector("article") ?? document.body);
-  for (const [element, style] of blanks) {
-    const blank = document.createElement(element.localName === "li" ? "li" : "div");
-    Object.assign(blank.style, style);
-    element.replaceWith(blank);
-  }
-}"""
-
-
 # For longer than a page holds a place (30 frames): frames, and no seconds, which a busy machine may
 # take between two of them.
 REST = """element => new Promise(done => {
@@ -324,20 +302,16 @@ def violations(page, where: str, **options) -> list[str]:
     ]
 
 
-def axe_problems(page, *places: str, looks: set[str] | None = None) -> list[str]:
-    """List the violations of all of axe's rules, on the whole page or inside of some places.
+def axe_problems(page, looks: set[str] | None = None) -> list[str]:
+    """List the violations of all of axe's rules on a page.
 
     The colours of texts that look like one of `looks` are known; where they are in order, what the
     page shows comes to be known, too.
     """
-    if not places:
-        # What is not on the screen must be laid out for axe, too.
-        page.add_style_tag(content="* { content-visibility: visible !important; }")
-        page.evaluate(THIN_OUT)
+    # What is not on the screen must be laid out for axe, too.
+    page.add_style_tag(content="* { content-visibility: visible !important; }")
+    page.evaluate(THIN_OUT)
     page.evaluate(AXE_SCRIPT)
-    if places:
-        page.evaluate(BLANK_OUT, places)
-        return violations(page, json.dumps({"include": [[place] for place in places]}))
     return marked_problems(page, looks)
 
 

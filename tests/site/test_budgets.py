@@ -6,9 +6,7 @@ That its first figure comes early, test_pages.py sees in the browser.
 import json
 
 import pytest
-from browser import needs_chromium
 from bs4 import NavigableString, Tag
-from playwright.sync_api import expect
 from site_pages import DEPTH, MAIN_LINES, MEASURED, ROOT, chosen, parsed
 
 MOST = {
@@ -129,28 +127,6 @@ def test_the_whole_story_takes_fifteen_minutes(article):
     assert not page.select(".proof")
     chapters = {link["href"].split("#")[0] for link in page.select("a[href]")}
     assert {f"{name.rsplit('/', 1)[-1]}.html" for name in MEASURED[1:]} <= chapters
-
-
-# All words that a reader sees, those in figures and boxes too; an equation is read once.
-WORDS_SEEN = """() => {
-  const silent = ["STYLE", "SCRIPT", "TITLE", "DESC", "OPTION"];
-  const said = (node) => {
-    if (node.nodeType === Node.TEXT_NODE) return `${node.data} `;
-    if (node.nodeType !== Node.ELEMENT_NODE) return "";
-    if (silent.includes(node.nodeName.toUpperCase()) || node.matches(".katex-mathml")) return "";
-    if (getComputedStyle(node).display === "none") return "";
-    return [...(node.shadowRoot ?? node).childNodes].map(said).join("");
-  };
-  return said(document.querySelector("article.bd-article")).split(/\\s+/).filter(Boolean).length;
-}"""
-
-
-@needs_chromium
-def test_the_whole_story_has_few_words_even_with_those_in_its_figures(visit):
-    page = visit("book/fifteen_minutes")
-    for drawn in page.locator("article [role=status]").all():
-        expect(drawn).not_to_be_empty()
-    assert 1500 <= page.evaluate(WORDS_SEEN) <= 2300
 
 
 def test_a_reader_waits_for_no_chapter_longer_than_its_budget():

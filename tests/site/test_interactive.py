@@ -455,15 +455,6 @@ def test_every_figure_fits_a_narrow_phone_and_answers_to_a_finger(show, name):
     expect(page.get_by_role("status")).not_to_have_text(start)
 
 
-def test_every_figure_has_a_case():
-    tests = "".join(path.read_text("utf-8") for path in Path(__file__).parent.glob("test_*.py"))
-    without = [name for name in SCRIPTED if not re.search(rf"nt-{name}\b|\"{name}\"", tests)]
-    assert not without, (
-        f"try {without} here by keyboard and hold the numbers against the package's, as "
-        "test_the_triangle_agrees_with_the_package does; if a cell gives it data, see WITH_DATA"
-    )
-
-
 def test_every_figure_has_its_place_in_the_style_sheet():
     """What its style does not do is seen in its frame alone, and once its script has come."""
     style = (STATIC / "book.css").read_text(encoding="utf-8")
@@ -492,11 +483,6 @@ def test_batches_stand_still_for_readers_who_prefer_that(show):
     expect(page.get_by_role("status")).to_have_text(re.compile(r"^Batch (2[7-9]|[3-9]\d|\d{3}) "))
     page.get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Play")).to_be_visible()
-
-
-def test_a_picture_that_does_not_exist_is_an_error():
-    with pytest.raises(ValueError, match=r"no picture 'depht'\. Choose one of: depth, padding"):
-        interactive.show("depht")
 
 
 def loaded_with(path: Path) -> set[Path]:

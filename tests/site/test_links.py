@@ -136,39 +136,34 @@ def test_a_preview_comes_after_the_network_has_failed_once(open_page, address):
 
 
 def test_a_preview_comes_with_the_keyboard_and_not_with_a_finger(visit):
-    page = visit(
-        "book/04_invariance",
-        **PHONE,
-    )
+    page = visit("book/04_invariance", **PHONE)
     link, preview = link_to(page, "#thm-inv-gradient"), page.locator(".preview")
     page.clock.install()
     link.tap()
     page.clock.run_for(1000)
     expect(preview).to_be_hidden()
+
+    def by_keyboard():
+        link = link_to(page, "#thm-inv-gradient")
+        page.keyboard.press("Tab")
+        link.focus()
+        page.clock.run_for(1000)
+        expect(preview).to_contain_text("The gradient before a norm")
+
+    by_keyboard()
+    page.keyboard.press("Tab")  # on to the next link
+    expect(preview).to_be_hidden()
     page.set_viewport_size({"width": 900, "height": 300})
-    link = link_to(page, "#thm-inv-gradient")
-    page.keyboard.press("Tab")
-    link.focus()
-    page.clock.run_for(1000)
-    expect(preview).to_contain_text("The gradient before a norm")
-    # A long one can be read with the keyboard.
+    by_keyboard()  # a long one can be scrolled
     assert preview.evaluate("box => box.scrollHeight - box.clientHeight") > 40
     page.keyboard.press("ArrowDown")
     eventually(preview, "box => box.scrollTop === 40")
-    page.keyboard.press("Tab")
-    page.clock.run_for(1000)
-    expect(preview).to_be_hidden()
 
 
 # --- where a link leads ---------------------------------------------------------------------------
 
 # Deep in long pages, whose sections are laid out when they come near.
 DEEP = {
-    "book/04_invariance": (
-        "equation-eq-inv-layer",
-        "weight-decay-sets-the-speed",
-        "equation-eq-inv-equilibrium",
-    ),
     "book/in_depth/04_invariance": ("where-the-norm-stands", "thm-inv-fisher"),
     "book/api": ("normtutor.moments.count", "normtutor.invariance.Subject.linear"),
 }

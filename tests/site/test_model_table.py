@@ -24,16 +24,6 @@ def names(page):
 
 
 @needs_chromium
-def test_without_scripts_every_model_is_there(table_page):
-    page = table_page(java_script_enabled=False)
-    shown = names(page)
-    rows = current_models.ModelTable().models
-    assert shown == [model.name for model in rows]
-    assert shown[0] == "A.X K1"  # the newest first
-    assert page.locator("input, select, button").count() == 0
-
-
-@needs_chromium
 def test_words_and_lists_filter_the_rows(table_page):
     page = table_page()
     rows = current_models.ModelTable().models

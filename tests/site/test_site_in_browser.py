@@ -143,18 +143,6 @@ def test_the_theme_is_switched_and_remembered(visit):
     expect(html).to_have_attribute("data-mode", "auto")
 
 
-def test_the_theme_follows_the_system(visit):
-    page = visit("book/04_invariance", **DARK)
-    html = page.locator("html")
-    expect(html).to_have_attribute("data-theme", "dark")
-    page.locator("nt-triangle[data-dark]").wait_for(state="attached")
-    dark = page.evaluate(BACKGROUND)
-    page.emulate_media(color_scheme="light")
-    expect(html).to_have_attribute("data-theme", "light")
-    page.locator("nt-triangle:not([data-dark])").wait_for(state="attached")
-    page.wait_for_function(f"{BACKGROUND} !== '{dark}'")
-
-
 def test_a_chapter_can_be_printed(visit):
     page = visit(IN_DEPTH, **DARK)
     page.set_viewport_size({"width": 720, "height": 1020})  # the paper, less its margins
