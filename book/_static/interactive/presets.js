@@ -1,5 +1,5 @@
 // The settings of the playground, and the experiments that it proposes.
-// A test runs each of them from ten seeds in ten and holds `promise` against what comes out.
+// A test runs each of them from three seeds and holds `promise` against what comes out.
 
 export const CHOICES = {
   data: ["circle", "squares", "spiral", "digits"],
