@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
+import yaml  # noqa: E402
 
 if importlib.util.find_spec("torchvision"):  # whose operators exist only beside a GPU build
     for _name in ("nms", "qnms"):
@@ -45,169 +46,17 @@ from normtutor import anatomy  # noqa: E402
 
 OUT = ROOT / "studies" / "normtutor_studies" / "census.json"
 
-HEADS = {"head_dim": 128}
-QSA = {"n_heads": 4, "kv_heads": 1, "head_dim": 16, "budget": 8, "compress_ratio": 4}
-ROPE = {"rope_type": "default", "rope_theta": 1e4}
-SMALL = {"vocab_size": 100, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-#: What a class needs beside its defaults to be built and called.
-NEEDS: dict[str, dict[str, Any]] = {
-    "cohere_compass_text": {"rope_parameters": {"full_attention": ROPE}},
-    "deepseek_ocr2_text": {
-        "num_hidden_layers": 12,
-        "num_experts_per_tok": 2,
-        "mlp_layer_types": ["dense"] + ["sparse"] * 11,
-    },
-    "deepseek_v2": {"num_experts_per_tok": 2},
-    # By default these have one kind of layer, and published models two.
-    "gemma4_text": {"num_kv_shared_layers": 10},
-    "gemma4_unified_text": {"num_kv_shared_layers": 10},
-    "granitemoehybrid": {"layer_types": ["linear_attention", "full_attention"] * 16},
-    "diffusion_gemma_text": {"num_experts": 8, "top_k_experts": 2, "moe_intermediate_size": 64},
-    "dots1": {"n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2},
-    "glm4v_moe_text": {"rope_parameters": {**ROPE, "mrope_section": [3, 4, 4]}},
-    "glm4v_text": {"rope_parameters": {**ROPE, "mrope_section": [16, 24, 24]}},
-    "hunyuan_v1_dense": HEADS,
-    "hunyuan_v1_moe": HEADS,
-    "hunyuan_vl_text": {**HEADS, "rope_parameters": {**ROPE, "mrope_section": [16, 24, 24]}},
-    "bamba": {"attn_layer_indices": [9, 18, 27]},
-    "lfm2": {"layer_types": ["conv", "full_attention"] * 16},
-    "lfm2_moe": {"layer_types": ["conv", "full_attention"] * 16},
-    "marian": {"decoder_vocab_size": 58101, "pad_token_id": 58100},
-    "ministral": HEADS,
-    "nemotron": {"num_key_value_heads": 8},
-    "qwen3_omni_moe_text": HEADS,
-}
-#: The same for the configuration around the language model's.
-AROUND: dict[str, dict[str, Any]] = {
-    "chameleon": {"vocabulary_map": {"<image>": 1}},
-    "emu3_text_model": {"vocabulary_map": {"<|extra_200|>": 1, "<image>": 2}},
-    "granite4_vision_text": {"deepstack_layer_map": [], "downsample_rate": "1/1"},
-}
-#: What these compute depends on the numbers, so they get some, and are small.
-WITH_NUMBERS: dict[str, dict[str, Any]] = {
-    "blt": {
-        "encoder_hash_byte_group_vocab": 50,
-        "patcher_config": {
-            **SMALL,
-            "num_key_value_heads": 4,
-            "intermediate_size": 96,
-            "head_dim": 16,
-        },
-        **{
-            f"{part}_config": {
-                **SMALL,
-                "num_key_value_heads": 4,
-                "intermediate_size": 96,
-                "hidden_size_global": 128,
-            }
-            for part in ("encoder", "decoder")
-        },
-        "global_config": {
-            **SMALL,
-            "hidden_size": 128,
-            "num_key_value_heads": 4,
-            "intermediate_size": 96,
-            "head_dim": 32,
-        },
-    },
-    "dbrx": {
-        "d_model": 64,
-        "n_heads": 4,
-        "n_layers": 2,
-        "vocab_size": 100,
-        "attn_config": {"rope_theta": 1e4, "clip_qkv": 8.0, "kv_n_heads": 2},
-        "ffn_config": {"ffn_hidden_size": 96, "moe_top_k": 2},
-    },
-    "glm5_next_text": {
-        **SMALL,
-        "num_hidden_layers": 8,
-        "num_key_value_heads": 4,
-        "intermediate_size": 96,
-        "moe_intermediate_size": 32,
-        "n_routed_experts": 4,
-        "num_experts_per_tok": 2,
-        "kv_lora_rank": 16,
-        "q_lora_rank": 24,
-        "v_head_dim": 16,
-        "qk_nope_head_dim": 16,
-        "index_head_dim": 16,
-        "index_n_heads": 4,
-        "index_topk": 4,
-        "linear_head_dim": 16,
-        "linear_num_heads": 4,
-        "pad_token_id": 0,
-        "index_kpool": 2,
-    },
-    "jetmoe": {
-        **SMALL,
-        "num_attention_heads": 8,
-        "num_key_value_heads": 4,
-        "kv_channels": 16,
-        "intermediate_size": 96,
-    },
-    "longcat_flash": {
-        "vocab_size": 100,
-        "hidden_size": 64,
-        "num_layers": 2,
-        "num_attention_heads": 4,
-        "ffn_hidden_size": 96,
-        "q_lora_rank": 24,
-        "kv_lora_rank": 16,
-        "qk_nope_head_dim": 16,
-        "head_dim": 8,
-        "qk_rope_head_dim": 8,
-        "v_head_dim": 16,
-        "moe_topk": 2,
-        "n_routed_experts": 4,
-        "zero_expert_num": 2,
-        "expert_ffn_hidden_size": 32,
-    },
-    "qwen4_exp_text": {
-        **SMALL,
-        "num_hidden_layers": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "linear_key_head_dim": 16,
-        "linear_value_head_dim": 16,
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 4,
-        "moe_intermediate_size": 32,
-        "hc_lowrank": 16,
-        "shared_expert_intermediate_size": 32,
-        "num_experts_per_tok": 2,
-        "num_experts": 4,
-        **{f"indexer_{name}": value for name, value in QSA.items()},
-    },
-    "reformer": {},
-    "step3p5": {
-        **SMALL,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "intermediate_size": 96,
-        "num_hidden_layers": 6,
-        "sliding_window": 512,
-        "num_experts_per_tok": 2,
-        "n_routed_experts": 4,
-        "moe_intermediate_size": 32,
-        "share_expert_dim": 32,
-        "num_sliding_attention_heads": 4,
-    },
-    "xmod": {**SMALL, "intermediate_size": 96, "default_language": "en_XX"},
-    "xlm": {"emb_dim": 64, "n_layers": 2, "n_heads": 4, "vocab_size": 100, "causal": True},
-}
+GIVEN: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text("utf-8"))
+NEEDS, AROUND, WITH_NUMBERS, LEFT_OUT = (
+    GIVEN[part] for part in ("needs", "around", "with_numbers", "left_out")
+)
+for _need in NEEDS.values():
+    if isinstance(_need.get("layer_types"), str):
+        _need["layer_types"] = _need["layer_types"].split() * 16
 INPUTS = {
     "musicgen_decoder": {"input_ids": torch.zeros(4, 11, dtype=torch.long)},
     "musicgen_melody_decoder": {"input_ids": torch.zeros(4, 11, dtype=torch.long)},
     "kyutai_speech_to_text": {"input_ids": torch.zeros(1, 11, 33, dtype=torch.long)},
-}
-LEFT_OUT = {
-    "Gemma4AssistantForCausalLM": "a draft model: it reads the results of another's layers",
-    "Gemma4UnifiedAssistantForCausalLM": "a draft model: it reads the results of another's layers",
-    "IdeficsForVisionText2Text": "is not called without pictures",
-    "PI0ForConditionalGeneration": "is not called without a robot's actions",
-    "T5Gemma2ForConditionalGeneration": "an encoder and a decoder",
-    "UdopForConditionalGeneration": "an encoder and a decoder",
-    "VoxtralRealtimeForConditionalGeneration": "is not called without sound",
 }
 #: The names of settings that say which layers are of which kind.
 LAYERS = re.compile(

@@ -11,7 +11,6 @@ chapter: ``{"book/01_internal_covariate_shift.ipynb": 8.41, ...}``.
 Usage: python .ci/chapters.py [NOTEBOOK ...]   (all those in the table of contents without names)
 """
 
-import argparse
 import ast
 import asyncio
 import functools
@@ -25,14 +24,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
-from kernels import new_kernel
+from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
@@ -44,6 +42,7 @@ EXECUTED = "executed"  # the folder below the build folder
 # the text is read out of the packages for the first time; but a machine may do much else meanwhile.
 CELL_TIMEOUT = 3600
 LINES_OF_A_FAILURE = 50
+numbers = itertools.count()
 
 # Runs in the kernel before the first cell: what is opened from now on is remembered, and figures
 # are drawn for two widths of the page.
@@ -65,7 +64,6 @@ REPORT = """__import__("json").dumps({
         for name, module in list(_sys.modules.items())
     },
     "cpu_seconds": sum(__import__("os").times()[:4])
-    + getattr(_sys.modules.get("preloaded"), "seconds", 0.0)
     - getattr(_sys.modules.get("normtutor_studies.plotting.drawings"), "seconds", 0.0),
 })"""
 
@@ -79,16 +77,8 @@ def notebooks_in_toc(root: Path = ROOT) -> list[Path]:
     The stubs of the exercises fail until a student has filled them in.
     """
 
-    def files(node: object) -> list[str]:
-        if isinstance(node, list):
-            return [name for item in node for name in files(item)]
-        if isinstance(node, dict):
-            own = [node[key] for key in ("root", "file") if key in node]
-            return own + [name for value in node.values() for name in files(value)]
-        return []
-
-    toc = yaml.safe_load((root / "_toc.yml").read_text(encoding="utf-8"))
-    candidates = [root / f"{name}.ipynb" for name in files(toc)]
+    toc = (root / "_toc.yml").read_text(encoding="utf-8")
+    candidates = [root / f"{name}.ipynb" for name in re.findall(r"(?:root|file): (\S+)", toc)]
     return [path for path in candidates if path.exists() and path.parent.name != "exercises"]
 
 
@@ -210,6 +200,27 @@ def write_cpu_seconds(build: Path) -> None:
 # --- executing ------------------------------------------------------------------------------------
 
 
+def new_client(notebook: NotebookNode, path: Path, sockets: Path) -> NotebookClient:
+    """Make a client for a copy of a notebook, which is to run in the notebook's own folder.
+
+    Its kernel listens on files: no other process can take its address. The system takes paths up to
+    some 100 letters.
+    """
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    file = str(sockets / f"{next(numbers)}.json")
+    return NotebookClient(
+        notebook,
+        km=AsyncKernelManager(
+            kernel_name="python3", transport="ipc", ip=file, connection_file=file
+        ),
+        timeout=CELL_TIMEOUT,
+        startup_timeout=CELL_TIMEOUT,
+        resources={"metadata": {"path": str(path.resolve().parent)}},
+    )
+
+
 async def ask(client: NotebookClient, code: str, value: str = "None") -> Any:
     """Run code beside the cells, which leaves no trace in their count; return a value's literal."""
     kernel: Any = client.kc
@@ -232,19 +243,10 @@ async def ask(client: NotebookClient, code: str, value: str = "None") -> Any:
     return eval(answer["data"]["text/plain"], {"__builtins__": {}})
 
 
-async def run_notebook(path: Path, timeout: int, sockets: Path, root: Path) -> NotebookNode:
-    """Execute a copy of a notebook from top to bottom in its own folder."""
+async def run_notebook(path: Path, sockets: Path, root: Path) -> NotebookNode:
+    """Execute a copy of a notebook from top to bottom."""
     notebook = nbformat.read(path, as_version=4)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
-    client = NotebookClient(
-        notebook,
-        km=new_kernel(sockets),
-        timeout=timeout,
-        startup_timeout=timeout,
-        resources={"metadata": {"path": str(path.parent)}},
-    )
+    client = new_client(notebook, path, sockets)
     client.reset_execution_trackers()
     started, began = time.monotonic(), time.time()
     async with client.async_setup_kernel(cleanup_kc=True):
@@ -286,13 +288,7 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def execute(
-    paths: Iterable[Path],
-    build: Path,
-    told: Callable[[Path, NotebookNode], None] = lambda path, notebook: None,
-    root: Path = ROOT,
-    timeout: int = CELL_TIMEOUT,
-) -> dict[Path, str]:
+def execute(paths: Iterable[Path], build: Path, root: Path = ROOT) -> dict[Path, str]:
     """Execute notebooks side by side and keep their copies; return what failed and why."""
     # More than one thread makes small tensors wait for each other: 100 s instead of 0.7 s.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -301,7 +297,7 @@ def execute(
     async def one(path: Path, gate: asyncio.Semaphore, sockets: Path) -> None:
         async with gate:
             try:
-                notebook = await run_notebook(path, timeout, sockets, root)
+                notebook = await run_notebook(path, sockets, root)
             except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
                 failures[path] = description_of(error)
                 return
@@ -310,7 +306,7 @@ def execute(
         unfinished = copy.with_suffix(".part")
         nbformat.write(notebook, unfinished)
         unfinished.replace(copy)
-        told(path, notebook)
+        print(f"Executed {path.relative_to(root)}", flush=True)
 
     async def all_of_them() -> None:
         gate = asyncio.Semaphore(cores())
@@ -326,29 +322,8 @@ def bring_up_to_date(
     notebooks: Iterable[Path], build: Path, root: Path = ROOT
 ) -> tuple[list[Path], dict[Path, str]]:
     """Execute the notebooks whose copies are not fresh; return these, and failures."""
-    from tqdm import tqdm
-
     stale = [path for path in notebooks if not is_fresh(path, build, root)]
-    if not stale:
-        return [], {}
-    build.mkdir(parents=True, exist_ok=True)
-    piped = not sys.stderr.isatty()
-
-    def one_more(path: Path, notebook: NotebookNode) -> None:
-        if piped:
-            print(f"Executed {path.relative_to(root)}", flush=True)
-        bar.update()
-
-    with tqdm(
-        total=len(stale),
-        desc="Executing chapters",
-        unit="chapter",
-        bar_format="{desc}: {n_fmt} of {total_fmt} {bar} {elapsed}",
-        disable=piped,
-        leave=False,
-    ) as bar:
-        failures = execute(stale, build, one_more, root)
-    return stale, failures
+    return stale, execute(stale, build, root) if stale else {}
 
 
 def report_failures(failures: dict[Path, str], root: Path = ROOT) -> None:
@@ -357,13 +332,9 @@ def report_failures(failures: dict[Path, str], root: Path = ROOT) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("notebooks", nargs="*", type=Path)
-    parser.add_argument("--output", type=Path, default=ROOT, help="folder that gets _build")
-    arguments = parser.parse_args()
-    notebooks = [path.resolve() for path in arguments.notebooks] or notebooks_in_toc()
+    notebooks = [Path(name).resolve() for name in sys.argv[1:]] or notebooks_in_toc()
     started = time.monotonic()
-    executed, failures = bring_up_to_date(notebooks, arguments.output.resolve() / "_build")
+    executed, failures = bring_up_to_date(notebooks, ROOT / "_build")
     report_failures(failures)
     print(
         f"Chapters: {len(executed) - len(failures)} executed, "

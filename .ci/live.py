@@ -12,8 +12,9 @@ Chapters keep the outputs that they have in ``_build``; the preview lies in ``_b
 """
 
 import argparse
-import asyncio
+import contextlib
 import http.server
+import itertools
 import json
 import os
 import shutil
@@ -30,7 +31,7 @@ import build
 import chapters
 import nbformat
 import psutil
-from kernels import new_kernel
+from jupyter_core.utils import run_sync
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from nbformat import NotebookNode
@@ -39,6 +40,7 @@ from normtutor_studies.engine import STUDIES
 ROOT = build.ROOT
 MAIN = ROOT / "_build"
 LIVE = MAIN / "live"
+ask = run_sync(chapters.ask)
 PAUSE = 0.2  # seconds between two looks at the files
 # What pages and chapters are made of.
 WATCHED = (
@@ -47,50 +49,22 @@ WATCHED = (
     *("studies/normtutor_studies/results/*.json", "studies/normtutor_studies/records/*.jsonl"),
 )
 
-# Asks what was written since, and loads the page again if it is this one.
+# Asks when this page was written, and loads it again when that has changed.
 SCRIPT = """<script>
 (async () => {
-  let seen = null;
-  for (;;) {
+  for (let seen = null; ; await new Promise((done) => setTimeout(done, 300))) {
     try {
-      const answer = await (await fetch(`/__changes?after=${seen ?? -1}`)).json();
-      const here = location.pathname.replace(/^\\//, "");
-      if (seen !== null && answer.pages.some((page) => page === here || page === "*"))
-        return location.reload();
-      seen = answer.number;
-    } catch {
-      await new Promise((done) => setTimeout(done, 1000));
-    }
+      const { headers } = await fetch(location.pathname, { method: "HEAD", cache: "no-store" });
+      const now = `${headers.get("Last-Modified")} ${headers.get("Content-Length")}`;
+      if (seen !== null && now !== seen) return location.reload();
+      seen = now;
+    } catch {}
   }
 })();
 </script>"""
 
 
-# --- what browsers are told -----------------------------------------------------------------------
-
-
-class News:
-    """The numbered list of the pages that were written."""
-
-    def __init__(self) -> None:
-        self.pages: list[str] = []
-        self.changed = threading.Condition()
-
-    def tell(self, pages: Iterable[str]) -> None:
-        with self.changed:
-            self.pages += pages
-            self.changed.notify_all()
-
-    def after(self, number: int, patience: float = 25) -> dict[str, Any]:
-        """Wait until there is something after a number, and name it; -1 asks for the number."""
-        with self.changed:
-            if number >= 0:
-                self.changed.wait_for(lambda: len(self.pages) > number, patience)
-            pages = self.pages[number:] if number >= 0 else []
-            return {"number": len(self.pages), "pages": pages}
-
-
-def server(folder: Path, port: int, news: News) -> http.server.ThreadingHTTPServer:
+def server(folder: Path, port: int) -> http.server.ThreadingHTTPServer:
     """Serve the pages with the script that loads them again."""
 
     class Handler(http.server.SimpleHTTPRequestHandler):
@@ -98,30 +72,20 @@ def server(folder: Path, port: int, news: News) -> http.server.ThreadingHTTPServ
             super().__init__(*arguments, directory=str(folder))
 
         def do_GET(self) -> None:
-            path = self.path.split("?")[0].split("#")[0]
-            if path == "/__changes":
-                number = int(self.path.rpartition("=")[2])
-                self.answer(json.dumps(news.after(number)).encode(), "application/json")
-            elif path.endswith(".html") and (folder / path.lstrip("/")).is_file():
-                text = (folder / path.lstrip("/")).read_text(encoding="utf-8")
-                page = text.replace("</body>", SCRIPT + "</body>")
-                self.answer(page.encode(), "text/html; charset=utf-8")
-            else:
-                super().do_GET()
-
-        def answer(self, content: bytes, kind: str) -> None:
+            path = Path(self.translate_path(self.path))
+            if path.suffix != ".html" or not path.is_file():
+                return super().do_GET()
+            page = path.read_text(encoding="utf-8").replace("</body>", SCRIPT + "</body>").encode()
             self.send_response(200)
-            self.send_header("Content-Type", kind)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
             self.send_header("Cache-Control", "no-store")
-            self.send_header("Content-Length", str(len(content)))
+            self.send_header("Content-Length", str(len(page)))
             self.end_headers()
-            self.wfile.write(content)
+            self.wfile.write(page)
 
         def handle(self) -> None:
-            try:
+            with contextlib.suppress(ConnectionError):  # who leaves a page drops its question
                 super().handle()
-            except ConnectionError:  # who leaves a page drops its question
-                pass
 
         def log_message(self, *arguments: Any) -> None:
             pass
@@ -141,23 +105,10 @@ class Session:
         self.done: list[NotebookNode] = []  # code cells with their outputs
         self.files: dict[str, float] = {}  # what the cells reached, and when that was written
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         if self.client is not None:
-            await self.client._async_cleanup_kernel()
+            self.client._cleanup_kernel()
         self.client, self.done = None, []
-
-    async def start(self, notebook: NotebookNode) -> None:
-        self.client = NotebookClient(
-            notebook,
-            km=new_kernel(self.sockets),
-            timeout=chapters.CELL_TIMEOUT,
-            startup_timeout=chapters.CELL_TIMEOUT,
-            resources={"metadata": {"path": str(self.path.parent)}},
-        )
-        self.client.reset_execution_trackers()
-        await self.client.async_start_new_kernel()
-        await self.client.async_start_new_kernel_client()
-        await chapters.ask(self.client, chapters.WATCH)
 
     def imports_are_old(self) -> bool:
         return any(
@@ -165,62 +116,45 @@ class Session:
             for name, written in self.files.items()
         )
 
-    async def run(self, notebook: NotebookNode) -> int:
+    def run(self, notebook: NotebookNode) -> int:
         """Execute what differs from what was executed; return the number of cells."""
-        places = [place for place, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
-        cells = [notebook.cells[place] for place in places]
+        fresh = chapters.new_client(notebook, self.path, self.sockets)
         if self.client is None or self.imports_are_old():
-            await self.stop()
-            await self.start(notebook)
-        assert self.client is not None
+            self.stop()
+            self.client = fresh
+            self.client.reset_execution_trackers()
+            self.client.start_new_kernel()
+            self.client.start_new_kernel_client()
+            ask(self.client, chapters.WATCH)
         self.client.nb = notebook
-        same = 0
-        while same < min(len(cells), len(self.done)) and (
-            cells[same].source == self.done[same].source
-        ):
-            same += 1
-        self.done = self.done[:same]
-        for cell, finished in zip(cells, self.done, strict=False):
+        cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        pairs = zip(cells, self.done, strict=False)
+        same = [*itertools.takewhile(lambda pair: pair[0].source == pair[1].source, pairs)]
+        self.done = self.done[: len(same)]
+        for cell, finished in same:
             cell.outputs, cell.execution_count = finished.outputs, finished.execution_count
-        for number in range(same, len(cells)):
-            cell = cells[number]
-            cell.outputs, cell.execution_count = [], None
-            await self.client.async_execute_cell(cell, places[number], execution_count=number + 1)
+        for cell in cells[len(same) :]:
+            number, place = len(self.done) + 1, notebook.cells.index(cell)
+            self.client.execute_cell(cell, place, execution_count=number)
             self.done.append(cell)
-        report = json.loads(await chapters.ask(self.client, "", chapters.REPORT))
+        report = json.loads(ask(self.client, "", chapters.REPORT))
         files, _ = chapters.reached(report, self.path.parent)
         self.files = {str(ROOT / name): (ROOT / name).stat().st_mtime for name in files}
-        return len(cells) - same
+        return len(cells) - len(same)
 
-
-class Kernels:
-    """The sessions of all chapters, in a thread with a loop of its own."""
-
-    def __init__(self) -> None:
-        self.sockets = tempfile.TemporaryDirectory(prefix="kernels-")
-        self.sessions: dict[Path, Session] = {}
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
-
-    def execute(self, path: Path) -> str:
-        """Execute what has changed of a chapter and keep the copy; say what was done."""
+    def execute(self) -> None:
+        """Execute what has changed of the chapter, keep the copy, and say what was done."""
         started = time.monotonic()
-        session = self.sessions.setdefault(path, Session(path, Path(self.sockets.name)))
-        notebook = nbformat.read(path, as_version=4)
+        notebook = nbformat.read(self.path, as_version=4)
         try:
-            count = asyncio.run_coroutine_threadsafe(session.run(notebook), self.loop).result()
-            said = f"{count} cells executed"
+            said = f"{self.run(notebook)} cells executed"
         except CellExecutionError as error:
             said = chapters.description_of(error)
         notebook.metadata["execution"] = NotebookNode(code=chapters.digest_of_code(notebook))
-        copy = chapters.kept_at(path, LIVE)
+        copy = chapters.kept_at(self.path, LIVE)
         copy.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, copy)
-        return f"{path.name}: {said} in {time.monotonic() - started:.1f} s"
-
-    def close(self) -> None:
-        for session in self.sessions.values():
-            asyncio.run_coroutine_threadsafe(session.stop(), self.loop).result(10)
+        print(f"{self.path.name}: {said} in {time.monotonic() - started:.1f} s", flush=True)
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -302,8 +236,7 @@ def written_at(patterns: Iterable[str]) -> dict[Path, float]:
 
 
 def serve(port: int, named: list[Path]) -> None:
-    news = News()
-    web, kernels = server(LIVE / "pages", port, news), Kernels()
+    web, sockets = server(LIVE / "pages", port), tempfile.mkdtemp(prefix="kernels-")
     if not LIVE.exists() and (MAIN / ".doctrees").exists():
         for place in ("pages", ".doctrees"):
             shutil.copytree(MAIN / place, LIVE / place)
@@ -318,16 +251,16 @@ def serve(port: int, named: list[Path]) -> None:
     files, statics, frames = (
         written_at(patterns) for patterns in (WATCHED, ["book/_static/**/*"], behind)
     )
-    chapters_here = set(chapters.notebooks_in_toc())
+    sessions = {path: Session(path, Path(sockets)) for path in chapters.notebooks_in_toc()}
     for path in named:
-        print(kernels.execute(path), flush=True)
+        sessions[path].execute()
     try:
         while True:
             time.sleep(PAUSE)
             if written_at(behind) != frames:
                 print("An extension or a setting has changed: starting again", flush=True)
                 time.sleep(1)  # a change of branches takes a moment
-                kernels.close()
+                stop(sessions)
                 web.server_close()
                 for process in psutil.Process().children():  # libraries leave helpers behind
                     process.kill()
@@ -337,32 +270,36 @@ def serve(port: int, named: list[Path]) -> None:
             if now != statics:
                 statics = now
                 pages.builder.copy_static_files()
-                news.tell(["*"])
+                for page in (LIVE / "pages").rglob("*.html"):
+                    page.touch()  # so that browsers load it again
                 print("style sheets and scripts copied", flush=True)
             now = written_at(WATCHED)
             if now == files:
                 continue
             changed, files = {path for path in now if files.get(path) != now[path]}, now
-            follow(pages, kernels, news, changed, chapters_here)
+            follow(pages, sessions, changed)
     except KeyboardInterrupt:
         print()
     finally:
-        kernels.close()
+        stop(sessions)
+        shutil.rmtree(sockets, ignore_errors=True)
         web.shutdown()
 
 
-def follow(
-    pages: Pages, kernels: Kernels, news: News, changed: set[Path], notebooks: set[Path]
-) -> None:
+def stop(sessions: dict[Path, Session]) -> None:
+    for session in sessions.values():
+        session.stop()
+
+
+def follow(pages: Pages, sessions: dict[Path, Session], changed: set[Path]) -> None:
     """Execute and write what a change asks for."""
     started, touched = time.monotonic(), {path for path in changed if path.suffix != ".py"}
     if any(path.suffix == ".jsonl" for path in touched):
         forget_runs()
-    for path in notebooks:
-        session = kernels.sessions.get(path)
+    for path, session in sessions.items():
         known = path not in changed or any(chapters.kept(path, place) for place in (LIVE, MAIN))
-        if not known or (session and session.imports_are_old()):
-            print(kernels.execute(path), flush=True)
+        if not known or session.imports_are_old():
+            session.execute()
             touched.add(path)
     if names := pages.of(touched):
         try:
@@ -371,7 +308,6 @@ def follow(
             line = traceback.format_exc(limit=-3)
             print(f"{', '.join(names)}: not written, {error!r}\n{line}", flush=True)
             return
-        news.tell(f"{name}.html" for name in written)
         seconds = time.monotonic() - started
         print(f"{', '.join(written)}: written after {seconds:.1f} s", flush=True)
 

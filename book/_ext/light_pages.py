@@ -141,7 +141,7 @@ def light_style(style: str, names: list[str], fonts: Path) -> str:
     return icon_faces(style, fonts) + style
 
 
-def bundle_styles(folder: Path, pages: dict[Path, str], kept: Path | None = None) -> str:
+def bundle_styles(folder: Path, pages: dict[Path, str], kept: Path) -> str:
     """Put the style sheets of all pages together, and leave in what the pages use.
 
     Most changes of a page use the same rules as before: in the folder ``kept`` lies the sheet that
@@ -156,8 +156,6 @@ def bundle_styles(folder: Path, pages: dict[Path, str], kept: Path | None = None
     scripts = (path.read_text(encoding="utf-8") for path in sorted(static.rglob("*.js")))
     names = names_used(whole, (*pages.values(), *scripts))
     fonts = next(static.glob("vendor/fontawesome/*/webfonts"))
-    if kept is None:
-        return light_style(whole, names, fonts)
     digest = hashlib.sha256("\0".join([whole, *names]).encode()).hexdigest()
     sheet = kept / f"{digest[:16]}.css"
     if not sheet.exists():
@@ -227,7 +225,7 @@ def mended_scripts(static: Path) -> dict[Path, str]:
     return mended
 
 
-def finish(folder: Path, site: Path, kept: Path | None = None) -> None:
+def finish(folder: Path, site: Path, kept: Path) -> None:
     """Make a site of the pages in a folder, and then put it in the place of the one before."""
     static = folder / "_static"
     pages = {

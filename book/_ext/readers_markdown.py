@@ -8,7 +8,9 @@ stands inside a quote or a list.
 """
 
 import html
+import itertools
 import re
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from urllib.parse import urljoin
@@ -210,27 +212,15 @@ class Writer:
         items, code = [], []
         for place, item in enumerate(node.children):
             assert isinstance(item, nodes.Element)
-            texts, cells = apart(self.blocks(item, level))
-            code += cells
-            own = mark(place)
-            items.append(own + indented("\n\n".join(texts), " " * len(own)))
+            blocks, own = self.blocks(item, level), mark(place)
+            code += [block for block in blocks if isinstance(block, Code)]
+            text = textwrap.indent("\n\n".join(texts_of(blocks)), " " * len(own))
+            items.append(own + text.lstrip(" "))
         tight = all("\n" not in item for item in items)
         return [Text(("\n" if tight else "\n\n").join(items)), *code]
 
-    def block_definition_list(self, node: nodes.Element, level: int) -> list[Block]:
-        return self.blocks(node, level)
-
-    def block_definition_list_item(self, node: nodes.Element, level: int) -> list[Block]:
-        term, *rest = node.children
-        assert isinstance(term, nodes.Element)
-        below = [block for child in rest for block in self.blocks(child, level)]
-        return [Text(f"**{self.inlines(term).strip()}**"), *below]
-
     def block_block_quote(self, node: nodes.Element, level: int) -> list[Block]:
         return quoted(self.blocks(node, level))
-
-    def block_transition(self, node: nodes.Element, level: int) -> list[Block]:
-        return [Text("---")]
 
     def block_compound(self, node: nodes.Element, level: int) -> list[Block]:
         return [] if "toctree-wrapper" in node["classes"] else self.blocks(node, level)
@@ -255,21 +245,15 @@ class Writer:
     def row(self, row: nodes.Element) -> Iterator[str]:
         for entry in row.children:
             assert isinstance(entry, nodes.Element)
-            texts, _ = apart(self.blocks(entry, 0))
-            yield "<br>".join(in_table(text) for text in texts)
+            yield "<br>".join(in_table(text) for text in texts_of(self.blocks(entry, 0)))
 
     # --- boxes ----------------------------------------------------------------------------------
 
     def block_Admonition(self, node: nodes.Element, level: int) -> list[Block]:
         """Write a box: a theorem, a note, an exercise."""
-        first = node.children[0] if node.children else None
-        if isinstance(first, nodes.title):
-            words, rest = self.inlines(first).strip(), node.children[1:]
-        else:
-            words, rest = type(node).__name__.title(), node.children
-        title = " ".join(filter(None, (f"**{self.kind_of(node)}**", words)))
-        if not self.kind_of(node):
-            title = f"**{words}**"
+        words, rest = self.inlines(node.children[0]).strip(), node.children[1:]
+        kind = self.kind_of(node)
+        title = f"**{kind}** {words}".strip() if kind else f"**{words}**"
         body = [block for child in rest for block in self.block(child, level)]
         title = self.anchors(node) + title
         if "dropdown" in node["classes"]:
@@ -321,8 +305,9 @@ class Writer:
         place, output = int(node["cell_index"]), ""
         if place in self.in_myst:
             boxes = [box for box in node.children if box.get("nb_element") == "cell_code_output"]
-            texts, _ = apart(block for box in boxes for block in self.blocks(box, level))
-            output = "\n\n".join(texts)
+            output = "\n\n".join(
+                text for box in boxes for text in texts_of(self.blocks(box, level))
+            )
         return [Code(place, caption, interactive, output=output)]
 
     def caption(self, figure: nodes.Element) -> str:
@@ -332,10 +317,6 @@ class Writer:
         number = self.number("figure", figure)
         head = f"**{self.figure_format % number}.** " if number else ""
         return self.anchors(figure) + head + words.strip()
-
-    def block_figure(self, node: nodes.Element, level: int) -> list[Block]:
-        images = [self.inline(image) for image in node.findall(nodes.image)]
-        return [*map(Text, images), Text(self.caption(node))]
 
     # --- inline ---------------------------------------------------------------------------------
 
@@ -384,9 +365,6 @@ class Writer:
         return self.anchors(node) + self.inlines(node)
 
     inline_abbreviation = inline_superscript = inline_subscript = inline_inline
-
-    def inline_paragraph(self, node: nodes.Element) -> str:
-        return self.inlines(node)
 
     def inline_math(self, node: nodes.Element) -> str:
         return self.equation(node)
@@ -468,12 +446,6 @@ def marked(text: str, mark: str) -> str:
     return f"{before}{mark}{words}{mark}{after}"
 
 
-def indented(text: str, by: str) -> str:
-    return "\n".join(
-        by + line if line and place else line for place, line in enumerate(text.split("\n"))
-    )
-
-
 def in_table(text: str) -> str:
     """A bar would end the cell of a table, in mathematics too."""
     parts = re.split(r"(\$[^$]*\$)", text.replace("\n", " "))
@@ -492,42 +464,22 @@ def rule_of(entry: nodes.Node) -> str:
     return next((rule for name, rule in sides.items() if name in entry["classes"]), ":--")
 
 
-def apart(blocks: Iterable[Block]) -> tuple[list[str], list[Block]]:
-    """Part text from code, for what no cell can interrupt."""
-    texts, code = [], []
-    for block in blocks:
-        if isinstance(block, Text):
-            texts.append(block.markdown)
-        else:
-            code.append(block)
-    return texts, list(code)
+def texts_of(blocks: Iterable[Block]) -> list[str]:
+    return [block.markdown for block in blocks if isinstance(block, Text)]
 
 
 def runs_of_text(blocks: Iterable[Block]) -> Iterator[list[str] | Code]:
     """Yield the texts that follow one another, and the code between them."""
-    texts: list[str] = []
-    for block in blocks:
-        if isinstance(block, Text):
-            texts.append(block.markdown)
-        else:
-            if texts:
-                yield texts
-            texts = []
-            yield block
-    if texts:
-        yield texts
+    for is_text, run in itertools.groupby(blocks, lambda block: isinstance(block, Text)):
+        found = list(run)
+        yield from [texts_of(found)] if is_text else found  # type: ignore[misc]
 
 
-def quoted(blocks: Iterable[Block]) -> list[Block]:
-    """Put text into a quote; code between stands outside."""
-    result: list[Block] = []
-    for run in runs_of_text(blocks):
-        if isinstance(run, Code):
-            result.append(run)
-        else:
-            lines = "\n\n".join(run).split("\n")
-            result.append(Text("\n".join(f"> {line}".rstrip() for line in lines)))
-    return result
+def quoted(blocks: list[Block]) -> list[Block]:
+    """Put text into a quote; code stands below."""
+    lines = "\n\n".join(texts_of(blocks)).split("\n")
+    code = [block for block in blocks if isinstance(block, Code)]
+    return [Text("\n".join(f"> {line}".rstrip() for line in lines)), *code]
 
 
 def folded(title: str, blocks: Iterable[Block]) -> list[Block]:

@@ -4,27 +4,19 @@ Run it with ``make bench`` or ``python -m normtutor_studies.benchmark``, with ``
 GPU, and with ``--fused`` to see the layers with torch's own kernels. Nothing in the book rests on
 these numbers and no test checks them: they belong to the machine and to the hour.
 
-What is measured, for each layer and its counterpart on the same input:
+For each layer and its counterpart on the same input: *forward*, the forward pass of a training
+step; *step*, forward and backward, with gradients for the input and the parameters; *memory*, the
+most bytes that torch's allocator holds at once during a step, beyond what was there before it, in
+units of the input. *By autograd* is the same layer, eager, without the backward pass that the book
+derives. A layer for which both are the same has none by hand.
 
-- *forward*: the forward pass of a training step, which keeps what the backward pass needs;
-- *step*: forward and backward, with gradients for the input and the parameters;
-- *memory*: the most bytes that torch's allocator holds at once during a step, beyond what was
-  there before it, in units of the input. The input and the incoming gradient do not count, the
-  output and the gradients do. Scratch space inside a kernel, of a few rows, is not seen.
-
-Besides, *by autograd* is the same layer, eager, without the backward pass that the book derives:
-autograd then derives one from the formula. A layer for which both are the same has none by hand.
-
-On one thread, times are processor time of this process, so that other programs disturb them less;
-on more threads and on a GPU they are the clock's. All contestants take turns within every repeat,
-and ratios to torch's layer are taken within a repeat: a change in the machine's speed then meets
-both sides. A ratio is printed as the median over repeats with the quartiles; above 1 torch's layer
-takes less.
+On one thread, times are processor time of this process; on more threads and on a GPU they are the
+clock's. All contestants take turns within every repeat, and ratios to torch's layer are taken
+within a repeat: the median over repeats with the quartiles. Above 1 torch's layer takes less.
 
 BatchNorm, InstanceNorm and GroupNorm get the input as (B, H, L), the layout that torch.nn asks for;
-the others get (B, L, H). The last of the three sizes is that of 16 images of 32 by 32 pixels with
-64 features. For a layer that torch.nn does not have, the counterpart is the one that it would
-replace, and the table names it.
+the others get (B, L, H). For a layer that torch.nn does not have, the counterpart is the one that
+it would replace, and the table names it.
 """
 
 import argparse
@@ -35,10 +27,10 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
 
+import pandas as pd
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
@@ -46,20 +38,26 @@ from torch.nn.utils import parametrizations
 from normtutor import layers
 from normtutor.layers import by_hand
 
+# The last is that of 16 images of 32 by 32 pixels with 64 features.
 SHAPES = ((8, 512, 768), (32, 128, 256), (16, 1024, 64))
-GROUPS = 8
 QUANTITIES = ("forward", "step", "memory")
 SIDES = ("ours", "theirs", "formula")
+
+Make = Callable[[int], nn.Module]
 
 
 class Contest(NamedTuple):
     """A layer of this package, its counterpart, and whether they read (B, H, L)."""
 
     name: str
-    ours: Callable[[int], nn.Module]
+    ours: Make
     against: str
-    theirs: Callable[[int], nn.Module]
+    theirs: Make
     channels_first: bool = False
+
+
+def _made(of: Any, *before: Any, **settings: Any) -> Make:
+    return lambda features: of(*before, features, **settings)
 
 
 CONTESTS = (
@@ -67,27 +65,16 @@ CONTESTS = (
     Contest("LayerNorm", layers.LayerNorm, "LayerNorm", nn.LayerNorm),
     Contest(
         "InstanceNorm",
-        lambda h: layers.InstanceNorm(h, affine=True),
+        _made(layers.InstanceNorm, affine=True),
         "InstanceNorm1d",
-        lambda h: nn.InstanceNorm1d(h, affine=True),
+        _made(nn.InstanceNorm1d, affine=True),
         True,
     ),
-    Contest(
-        "GroupNorm",
-        lambda h: layers.GroupNorm(GROUPS, h),
-        "GroupNorm",
-        lambda h: nn.GroupNorm(GROUPS, h),
-        True,
-    ),
+    Contest("GroupNorm", _made(layers.GroupNorm, 8), "GroupNorm", _made(nn.GroupNorm, 8), True),
     Contest("RMSNorm", layers.RMSNorm, "RMSNorm", nn.RMSNorm),
-    Contest("PartialRMSNorm", lambda h: layers.PartialRMSNorm(h, 1 / 16), "RMSNorm", nn.RMSNorm),
+    Contest("PartialRMSNorm", _made(layers.PartialRMSNorm, p=1 / 16), "RMSNorm", nn.RMSNorm),
     Contest("PowerNorm", layers.PowerNorm, "LayerNorm", nn.LayerNorm),
-    Contest(
-        "PowerNorm pn-v",
-        lambda h: layers.PowerNorm(h, variant="pn-v"),
-        "LayerNorm",
-        nn.LayerNorm,
-    ),
+    Contest("PowerNorm pn-v", _made(layers.PowerNorm, variant="pn-v"), "LayerNorm", nn.LayerNorm),
     Contest(
         "weight_norm(Linear)",
         lambda h: layers.weight_norm(nn.Linear(h, h)),
@@ -157,18 +144,16 @@ class Runner:
             # As where something follows each operation: then the formula runs.
             self.call = mock.patch.object(by_hand, "_followed", lambda _: True)(layer.forward)
 
+    def step(self, quantity: str = "step") -> Tensor:
+        y = self.call(self.x)
+        if quantity == "step":
+            y.backward(self.grad_y)
+        return y
+
     def forget(self) -> None:
         """Drop the gradients, so that each step writes them anew."""
         self.x.grad = None
         self.layer.zero_grad(set_to_none=True)
-
-    def forward(self) -> Tensor:
-        return self.call(self.x)
-
-    def step(self) -> Tensor:
-        y = self.call(self.x)
-        y.backward(self.grad_y)
-        return y
 
     def now(self) -> float:
         """The seconds on the clock that this device goes by, once it has done what it was given."""
@@ -181,9 +166,8 @@ class Runner:
     def seconds(self, quantity: str) -> float:
         """Measure one forward pass or one step."""
         self.forget()
-        work = self.forward if quantity == "forward" else self.step
         start = self.now()
-        y = work()
+        y = self.step(quantity)
         elapsed = self.now() - start
         del y
         return elapsed
@@ -192,17 +176,6 @@ class Runner:
         """Measure the peak memory of one step, in units of the input."""
         self.forget()
         return peak_bytes(self.step, self.x.device) / self.x.nbytes
-
-
-@contextmanager
-def threads(number: int) -> Iterator[None]:
-    """Let torch use so many threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def why_not_compiled() -> str | None:
@@ -231,13 +204,10 @@ def measure(
     torch.manual_seed(0)
     x, grad_y = (torch.randn(full, dtype=dtype) for _ in range(2))
     runners = {
-        (side, mode): Runner(make(features), x, grad_y, compiled=mode)
-        for mode in ((False, True) if compiled else (False,))
-        for side, make in (("ours", contest.ours), ("theirs", contest.theirs))
+        (side, mode): Runner(make(features), x, grad_y, compiled=mode, formula=side == "formula")
+        for side, make in zip(SIDES, (contest.ours, contest.theirs, contest.ours), strict=True)
+        for mode in ((False, True) if compiled and side != "formula" else (False,))
     }
-    runners["formula", False] = Runner(
-        contest.ours(features), x, grad_y, compiled=False, formula=True
-    )
     found: Measurements = {}
     for key, runner in runners.items():
         for _ in range(3):  # compile, and touch the memory
@@ -264,26 +234,9 @@ def rows_of(contest: Contest, found: Measurements) -> list[list[str]]:
                 form = "{:.2f} x" if quantity == "memory" else "{:.2f} ms"
                 unit = 1 if quantity == "memory" else 1e3
                 shown = [form.format(statistics.median(s) * unit) if s else "" for s in sides]
-                name = ["", ""] if rows else [contest.name, contest.against]
-                first = title if quantity == QUANTITIES[0] else ""
                 ratios = [ratio_of(s, theirs) if s else "" for s in (ours, formula)]
-                rows.append([*name, first, quantity, *shown, *ratios])
+                rows.append([contest.name, contest.against, title, quantity, *shown, *ratios])
     return rows
-
-
-def printed(rows: list[list[str]], header: list[str]) -> str:
-    """Align the rows of a table.
-
-    >>> print(printed([["a", "10"], ["long", "2"]], ["name", "n"]))
-    name  n
-    a     10
-    long  2
-    """
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in [header, *rows]
-    )
 
 
 def benchmark(
@@ -298,68 +251,37 @@ def benchmark(
     """Yield the lines of the report, one shape at a time, on torch's default device."""
     yield f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}"
     yield f"{dtype}, {repeats} repeats; median (lower to upper quartile)"
+    columns = ["layer", "against torch's", "how", "what", "ours", "torch's", "by autograd"]
+    columns += ["ours / torch's", "by autograd / torch's"]
+    before = torch.get_num_threads()
     with warnings.catch_warnings():
         # What torch.compile has to say about itself is not part of the report.
         warnings.simplefilter("ignore")
         reason = why_not_compiled() if compiled else "not asked for"
         if reason:
             yield f"torch.compile is left out: {reason}"
-        columns = ["ours", "torch's", "by autograd", "ours / torch's", "by autograd / torch's"]
-        header = ["layer", "against torch's", "", "", *columns]
+        options: Any = {"repeats": repeats, "compiled": not reason, "dtype": dtype}
         for number in numbers_of_threads:
             for shape in shapes:
                 yield f"\nB, L, H = {', '.join(map(str, shape))}, threads: {number}"
                 rows = []
-                with threads(number):
+                torch.set_num_threads(number)
+                try:
                     for contest in contests:
                         torch.compiler.reset()
-                        options: Any = {"compiled": not reason, "dtype": dtype}
-                        rows += rows_of(
-                            contest, measure(contest, shape, repeats=repeats, **options)
-                        )
-                yield printed(rows, header)
-
-
-@contextmanager
-def on_device(name: str) -> Iterator[None]:
-    """Make the device called ``name`` torch's default: models, data and everything else go there.
-
-    Raises
-    ------
-    ValueError
-        If torch does not know the device or finds none here.
-    """
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(f'the device must be "cpu", "cuda" or "cuda:N"; got {name!r}.') from error
-    if device.type == "cpu":
-        yield  # the default device as it is, because setting one slows every call down
-        return
-    if device.type != "cuda":
-        raise ValueError(f'the device must be "cpu", "cuda" or "cuda:N"; got {name!r}.')
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if (device.index or 0) >= count:
-        raise ValueError(
-            f"the device {name!r} is not there: torch {torch.__version__} finds {count} CUDA "
-            "devices. It needs an NVIDIA GPU with its driver, and a torch that was built for CUDA "
-            "(the version of a CPU build ends in +cpu). Without --device all runs on the processor."
-        )
-    # Else matrix products are not repeatable; CUDA reads this when it starts.
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.set_default_device(device)
-    try:
-        yield
-    finally:
-        torch.set_default_device(None)
+                        rows += rows_of(contest, measure(contest, shape, **options))
+                finally:
+                    torch.set_num_threads(before)
+                yield pd.DataFrame(rows, columns=columns).to_string(index=False)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse ``arguments``, measure and print; return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="python -m normtutor_studies.benchmark", description=__doc__
+        prog="python -m normtutor_studies.benchmark",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--eager", action="store_true", help="leave torch.compile out")
     parser.add_argument("--fused", action="store_true", help="with torch's own kernels")
@@ -371,22 +293,26 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = tuple(c for c in CONTESTS if not options.layers or c.name in options.layers)
     if not chosen:
         parser.error(f"no such layer; there are: {', '.join(c.name for c in CONTESTS)}")
+    on_gpu = options.device != "cpu"  # setting the default device slows every call down
+    if on_gpu and not torch.cuda.is_available():
+        parser.error(f"torch {torch.__version__} finds no CUDA device; leave --device out.")
     layers.set_fused(options.fused)
     try:
-        with on_device(options.device):
-            for line in benchmark(
-                repeats=options.repeats,
-                compiled=not options.eager,
-                contests=chosen,
-                numbers_of_threads=tuple(options.threads) if options.device == "cpu" else (1,),
-                dtype=getattr(torch, options.dtype),
-            ):
-                print(line, flush=True)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 1
+        if on_gpu:
+            # Else matrix products are not repeatable; CUDA reads this when it starts.
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+            torch.set_default_device(options.device)
+        for line in benchmark(
+            repeats=options.repeats,
+            compiled=not options.eager,
+            contests=chosen,
+            numbers_of_threads=(1,) if on_gpu else tuple(options.threads),
+            dtype=getattr(torch, options.dtype),
+        ):
+            print(line, flush=True)
     finally:
         layers.set_fused(False)
+        torch.set_default_device(None)
     return 0
 
 

@@ -4,18 +4,13 @@ The form of an answer: a bold sentence to follow, why in a few words, a link to 
 Evidence and code may be folded behind it. A row of the guide also names its kind of evidence.
 """
 
-import posixpath
 import re
-from pathlib import Path
 
-import nbformat
 import pytest
 import torch
-from myst_parser.mdit_to_docutils.base import default_slugify
-from normtutor_studies import claims
+from book_text import PAGES, exists
 from torch import nn
 
-BOOK = Path(__file__).resolve().parents[2] / "book"
 MOST_WORDS = 70
 MOST_LINES = 12
 
@@ -63,52 +58,19 @@ def problems(answer: str) -> list[str]:
     return [words for words, holds in cases.items() if holds]
 
 
-def words_of(path: Path) -> str:
-    """The words of a page of the book, and its figures' names."""
-    if path.suffix == ".md":
-        return path.read_text(encoding="utf-8")
-    words = []
-    for cell in nbformat.read(path, as_version=4).cells:
-        figure = cell.metadata.get("mystnb", {}).get("figure", {})
-        words.append(cell.source if cell.cell_type == "markdown" else "")
-        words.append(f":name: {figure['name']}" if "name" in figure else "")
-    return "\n\n".join(words)
-
-
-SOURCES = {
-    path.relative_to(BOOK).as_posix(): words_of(path)
-    for pattern in ("*.md", "*.ipynb", "in_depth/*.ipynb")
-    for path in BOOK.glob(pattern)
-}
-LABELS = {
-    name or anchor
-    for text in SOURCES.values()
-    for name, anchor in re.findall(r"^ *:(?:label|name): *(\S+)|^\((\S+)\)=$", text, re.MULTILINE)
-} | {f"claim-{claim.name}" for claim in claims.CLAIMS}
-HEADINGS = {
-    page: {default_slugify(head) for head in re.findall(r"^##+ (.*)$", text, re.MULTILINE)}
-    for page, text in SOURCES.items()
-}
-
-
 def places(answer: str) -> tuple[list[str], list[str]]:
     """The places of the book to which an answer leads: those that exist, those that do not."""
     shown = re.sub(r"```.*?```", "", before_the_fold(answer), flags=re.DOTALL)
     labels = re.findall(r"\{(?:prf:ref|numref|eq|ref)\}`(?:[^`<]*<)?([\w-]+)>?`", shown)
     links = re.findall(r"\]\((?!https?:)([\w./]*)#([^)]+)\)", shown)
     labels += [anchor for page, anchor in links if not page]
-    found = [(label, label in LABELS) for label in labels]
-    found += [
-        (f"{page}#{anchor}", anchor in HEADINGS.get(posixpath.normpath(page), ()))
-        for page, anchor in links
-        if page
-    ]
-    return [name for name, good in found if good], [name for name, good in found if not good]
+    found = labels + [f"{page}#{anchor}" for page, anchor in links if page]
+    return [name for name in found if exists(name)], [name for name in found if not exists(name)]
 
 
-PAGE = (BOOK / "questions.md").read_text(encoding="utf-8")
+PAGE = PAGES["questions.md"]
 QUESTIONS = entries_of(PAGE)
-GUIDE = entries_of((BOOK / "which_norm.md").read_text(encoding="utf-8"))
+GUIDE = entries_of(PAGES["which_norm.md"])
 ENTRIES = QUESTIONS | GUIDE
 CODE = {question: code for question, text in QUESTIONS.items() for code in code_of(text)}
 

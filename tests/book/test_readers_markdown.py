@@ -7,7 +7,7 @@ import pytest
 from docutils import nodes
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "book" / "_ext"))
-from readers_markdown import Code, Text, UnknownNode, Writer, as_html, display, in_table, one_line
+from readers_markdown import Code, Text, Writer, as_html, display, in_table, one_line
 
 PAGE = "https://example.org/book/a.html"
 
@@ -36,34 +36,35 @@ def test_an_equation_stands_on_one_line():
     assert display(inside, "") == f"$${inside}$$"
 
 
-def test_marks_of_markdown_are_escaped():
-    assert paragraph(nodes.Text("2 * 3 * 4, a_b_c, <b>, ~x~, 5$, &amp;")) == (
-        r"2 \* 3 \* 4, a\_b\_c, &lt;b>, \~x\~, 5\$, &amp;amp;"
-    )
-    assert paragraph(nodes.Text("1. no list")) == r"1\. no list"
-    assert paragraph(nodes.Text("# no heading")) == r"\# no heading"
+X = nodes.math("", "x")
+HELD = nodes.inline("", "", X.deepcopy(), nodes.Text("),"), classes=["held"])
+LINKS = [nodes.reference("", name, refuri=name) for name in "ab"]
+BASE = PAGE.removesuffix("a.html")
 
 
-def test_no_line_may_part_an_equation_from_its_marks():
-    """JupyterLab may break a line on both sides of an equation."""
-
-    def x() -> nodes.math:
-        return nodes.math("x", "x")
-
-    held = nodes.inline("", "", x(), nodes.Text("),"), classes=["held"])
-    assert paragraph(held, nodes.Text(" so")) == "$x),$ so"
-    assert paragraph(nodes.Text("It is "), x(), nodes.Text(": so")) == "It is $x{:}$ so"
-    assert paragraph(nodes.Text("a ("), x(), nodes.Text(" of "), x(), nodes.Text(").")) == (
-        "a $(x$ of $x).$"
-    )
-    assert paragraph(nodes.Text("“"), x(), nodes.Text("”.")) == r"$\text{“}x\text{”}.$"
-    assert paragraph(x(), nodes.Text("-th, and "), x(), nodes.Text("’s")) == (
-        r"$x\text{-th},$ and $x\text{’s}$"
-    )
-    assert paragraph(x(), nodes.Text("-intervals")) == r"$x\text{-}$intervals"
-    assert paragraph(x(), nodes.Text(" ("), nodes.emphasis("", "so"), nodes.Text(")")) == (
-        "$x$ (*so*)"
-    )
+@pytest.mark.parametrize(
+    ("parts", "written"),
+    [
+        # Marks of Markdown are escaped.
+        (["2 * 3 * 4, a_b_c, <b>, 5$, &amp;"], r"2 \* 3 \* 4, a\_b\_c, &lt;b>, 5\$, &amp;amp;"),
+        (["1. no list"], r"1\. no list"),
+        (["# no heading"], r"\# no heading"),
+        # JupyterLab may break a line on both sides of an equation.
+        ([HELD, " so"], "$x),$ so"),
+        (["It is ", X, ": so"], "It is $x{:}$ so"),
+        (["a (", X, " of ", X, ")."], "a $(x$ of $x).$"),
+        (["“", X, "”."], r"$\text{“}x\text{”}.$"),
+        ([X, "-th, and ", X, "’s"], r"$x\text{-th},$ and $x\text{’s}$"),
+        ([X, "-intervals"], r"$x\text{-}$intervals"),
+        ([X, " (", nodes.emphasis("", "so"), ")"], "$x$ (*so*)"),
+        # Links alone do not run into each other.
+        ([LINKS[0], "\n", LINKS[1]], f"[a]({BASE}a) · [b]({BASE}b)"),
+        (["See ", LINKS[0]], f"See [a]({BASE}a)"),
+    ],
+)
+def test_a_line(parts, written):
+    words = [nodes.Text(one) if isinstance(one, str) else one.deepcopy() for one in parts]
+    assert paragraph(*words) == written
 
 
 def test_bars_in_tables_are_no_borders():
@@ -100,10 +101,7 @@ def test_a_link_leads_to_the_site_or_to_an_anchor_on_the_page():
     )
 
 
-def test_code_in_a_quote_stands_outside_and_in_a_solution_is_folded():
-    quote = nodes.block_quote("", nodes.paragraph("", "a"), cell(3), nodes.paragraph("", "b"))
-    assert block(quote) == [Text("> a"), Code(3), Text("> b")]
-
+def test_code_in_a_solution_is_folded():
     class solution_node(nodes.Admonition, nodes.Element):
         pass
 
@@ -125,14 +123,6 @@ def test_an_interactive_figure_in_the_text_becomes_a_link():
     assert text.markdown == f"*The [interactive figure]({PAGE}) is on the site.* A & B."
 
 
-def test_links_alone_do_not_run_into_each_other():
-    first, second = (nodes.reference("", name, refuri=name) for name in "ab")
-    base = PAGE.removesuffix("a.html")
-    links = f"[a]({base}a) · [b]({base}b)"
-    assert paragraph(first, nodes.Text("\n"), second) == links
-    assert paragraph(nodes.Text("See "), first.deepcopy()) == f"See [a]({base}a)"
-
-
 def test_an_output_in_myst_is_written_with_its_references():
     link = nodes.reference("", "Theorem 4.1", refuri="b.html#thm")
     output = nodes.container("", nodes.paragraph("", "By ", link), nb_element="cell_code_output")
@@ -147,8 +137,3 @@ def test_an_output_in_myst_is_written_with_its_references():
 def test_titles_of_folds_are_html():
     line = r"**Exercise 1.1** (*Blind* `a<b` [2016](x.html)) 5\$"
     assert as_html(line) == "Exercise 1.1 (<em>Blind</em> <code>a&lt;b</code> 2016) 5$"
-
-
-def test_what_cannot_be_written_is_an_error():
-    with pytest.raises(UnknownNode, match="doctest_block"):
-        block(nodes.doctest_block("", ""))

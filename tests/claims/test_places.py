@@ -7,17 +7,13 @@ by which one sees that the section to which its entry leads speaks of it. If a s
 in other words, write those down; if it has fallen silent, send the reader elsewhere.
 """
 
-import posixpath
 import re
 from pathlib import Path
 
-import nbformat
 import pytest
-from myst_parser.mdit_to_docutils.base import default_slugify
+from book_text import PAGES, exists
 from normtutor_studies import claims
 from normtutor_studies.claims.ledger import Place
-
-BOOK = Path(__file__).resolve().parents[2] / "book"
 
 
 def rows_of(name: str) -> list[list[str]]:
@@ -28,43 +24,8 @@ def rows_of(name: str) -> list[list[str]]:
 HEARD, SPOKEN = rows_of("heard.tsv"), rows_of("spoken.tsv")
 
 
-def words_of(path: Path) -> str:
-    """The prose of a page, with the names and captions of its figures, in order."""
-    if path.suffix == ".md":
-        return path.read_text(encoding="utf-8")
-    words = []
-    for cell in nbformat.read(path, as_version=4).cells:
-        figure = cell.metadata.get("mystnb", {}).get("figure", {})
-        words += [cell.source] if cell.cell_type == "markdown" else []
-        words += [f":name: {figure['name']}\n\n{figure.get('caption', '')}"] if figure else []
-    return "\n\n".join(words)
-
-
-PAGES = {
-    path.relative_to(BOOK).as_posix(): words_of(path)
-    for pattern in ("*.md", "*.ipynb", "in_depth/*.ipynb")
-    for path in BOOK.glob(pattern)
-}
-LABELS = {
-    name or anchor
-    for text in PAGES.values()
-    for name, anchor in re.findall(
-        r"^ *:(?:label|name): *(\S+)|^\(([^)\s]+)\)=$", text, re.MULTILINE
-    )
-} | {f"claim-{claim.name}" for claim in claims.CLAIMS}
-
-
-def exists(place: str) -> bool:
-    page, found, heading = place.partition("#")
-    if not found:
-        return place in LABELS
-    heads = re.findall(r"^##+ (.*)$", PAGES.get(posixpath.normpath(page), ""), re.MULTILINE)
-    return heading in {default_slugify(head) for head in heads}
-
-
-@pytest.mark.parametrize("row", HEARD, ids=[row[0] for row in HEARD])
-def test_a_statement_leads_to_an_answer(row):
-    assert exists(row[2]), f"{row[1]}: {row[2]} is gone"
+def test_a_statement_leads_to_an_answer():
+    assert [(said, place) for _, said, place in HEARD if not exists(place)] == []
 
 
 def test_an_answer_that_is_gone_is_noticed():

@@ -215,25 +215,6 @@ def test_gates_heads_and_norms_without_a_module():
     assert [n.name for n in found.values() if n.kind == "function"] == ["itself()"]
 
 
-class Mixture(nn.Module):
-    """Two networks whose results are normed one by one."""
-
-    def __init__(self):
-        super().__init__()
-        self.experts = nn.ModuleDict({name: FeedForward(WIDTH, 24) for name in "ab"})
-        self.experts["norm"], self.write = rms(WIDTH), nn.Linear(WIDTH, WIDTH)
-
-    def forward(self, x):
-        each = torch.stack([self.experts[name](x) for name in "ab"], 2)
-        return x + self.write(self.experts["norm"](each).sum(2))
-
-
-def test_experts_are_no_heads():
-    (block,) = anatomy.norms_of(Stack(Mixture(), Mixture()), X).blocks
-    (norm,) = block.steps[0].norms
-    assert (norm.name, norm.place, norm.over) == ("experts.norm", "inner", "token")
-
-
 @pytest.mark.parametrize(
     ("module", "expected"),
     [

@@ -17,11 +17,9 @@ from normtutor.invariance import (
     Setup,
     audit,
     audit_all,
-    draw,
     epsilon_factor,
     linear,
     memory_factor,
-    relative_change,
     rule,
 )
 from normtutor.moments import mean_square, moments
@@ -75,12 +73,6 @@ def test_the_table_is_the_typed_one(table):
     assert {name.split(",")[0] for name in table} == set(norms.TABLE)
 
 
-def test_yes_and_no_are_far_apart(table):
-    cells = [cell for row in table.values() for cell in row.values()]
-    assert max(cell.excess for cell in cells if cell.verdict == YES) < invariance.SAFETY / 5
-    assert min(cell.excess for cell in cells if cell.verdict == NO) > 1e10
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_low_precision_alone_gives_the_same_verdicts(dtype):
     found = audit_all(dtypes=[dtype], draws=12)
@@ -93,8 +85,7 @@ def test_a_bias_destroys_the_rescalings_where_no_mean_takes_it_away():
 
 
 def test_negative_factors_flip_the_sign():
-    found = audit_all(negative=True, dtypes=[np.float64])
-    for name, row in found.items():
+    for name, row in audit_all(negative=True, dtypes=[np.float64]).items():
         for (transformation, cell), letter in zip(row.items(), TYPED[name], strict=True):
             kept = SIGN if TRANSFORMATIONS[transformation].kind == "scale" else YES
             assert cell.verdict == (kept if letter == "y" else NO), (name, transformation)
@@ -166,24 +157,18 @@ def test_every_no_comes_with_whole_numbers_that_anyone_can_recompute(table):
             assert moved[place] == pytest.approx(moved.max()), (name, transformation)
 
 
-@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("name", ["LayerNorm", "BatchNorm", "PowerNorm-V"])
 def test_a_counterexample_is_the_same_where_a_processor_rounds_otherwise(name):
-    subject = NORMS[name]
+    norm = NORMS[name].norm
 
-    def rounded_otherwise(norm):
-        rng = np.random.default_rng(0)
-        return lambda z: norm(z) * (1 + 4e-16 * rng.choice([-1, 0, 1], size=z.shape))
-
-    def frozen_otherwise(z):
-        return rounded_otherwise(subject.norm(z))
+    def rounded_otherwise(z):
+        return norm(z) * (1 + 4e-16 * np.random.default_rng(0).choice([-1, 0, 1], size=z.shape))
 
     def examples(norm):
-        row = audit(norm, linear=subject.linear, frozen=subject.frozen, dtypes=[float], draws=1)
-        found = [cell.counterexample for cell in row.values() if cell.verdict == NO]
-        return [(example.place, example.before.x.tolist()) for example in found]
+        found = [cell.counterexample for cell in audit(norm, dtypes=[float], draws=1).values()]
+        return [(example.place, example.before.x.tolist()) for example in found if example]
 
-    other = frozen_otherwise if subject.frozen else rounded_otherwise(subject.norm)
-    assert examples(other) == examples(subject.norm)
+    assert examples(rounded_otherwise) == examples(norm)
 
 
 # --- what is drawn --------------------------------------------------------------------------------
@@ -213,7 +198,7 @@ def test_a_transformation_does_what_it_says(name, sign):
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_factors_keep_away_from_one_and_units_differ(sign):
+def test_factors_keep_away_from_one_and_shifts_are_as_large_as_what_they_are_added_to(sign):
     dice = Dice(np.random.default_rng(0), sign)
     sizes = np.array([sign * dice.factor() for _ in range(400)])
     assert 0.25 <= sizes.min() < 0.26 and 3.9 < sizes.max() <= 4
@@ -221,20 +206,8 @@ def test_factors_keep_away_from_one_and_units_differ(sign):
     assert (dice.factors(4) < 0).sum() == (0 if sign == 1 else 2)
     whole = Dice(np.random.default_rng(0), sign, whole=True)
     assert sorted(abs(whole.factors(4))) == [1, 1, 2, 3]
-
-
-def test_shifts_are_as_large_as_what_they_are_added_to():
-    like = np.full((7, 3), -5000, np.float16)  # its squares overflow
-    shift = Dice(np.random.default_rng(0)).shift(4000, like)
+    shift = dice.shift(4000, np.full((7, 3), -5000, np.float16))  # its squares overflow
     assert abs(shift.std() / 5000 - 1) < 0.05 and abs(shift.mean()) < 300
-
-
-def test_a_seed_draws_what_it_always_drew():
-    # Chapter 4 prints what these draws lead to.
-    setup = draw(np.random.default_rng(22), bias=True)
-    sums = 1.1589742977370616, 14.265949252443452, 0.15216737126416713
-    assert [part.shape for part in setup] == [(5, 4, 4), (4, 4), (4,)]
-    np.testing.assert_allclose([part.sum() for part in setup], sums, rtol=1e-9)
 
 
 def test_what_is_frozen_comes_from_the_data_before():
@@ -248,35 +221,21 @@ def test_what_is_frozen_comes_from_the_data_before():
 # --- what an audit gives --------------------------------------------------------------------------
 
 
-def test_a_cell_keeps_the_largest_change_of_each_dtype():
+def test_tables_print_the_change_and_a_place_to_look_at(table):
     cell = audit(np.tanh, draws=2)["data set rescaled"]
     assert list(cell.by_dtype) == ["float64", "float32", "float16"]
     assert cell.change == cell.by_dtype["float64"] > 0.01
-    assert cell.excess > 1e9
-    assert audit(np.tanh, draws=6)["data set rescaled"].change >= cell.change
-    assert {cell.excess for cell in audit(np.ones_like, draws=1).values()} == {0.0}
-
-
-def test_tables_and_counterexamples_are_printed_as_they_always_were():
-    setup = Setup(np.ones((1, 1, 1)), np.ones((1, 1)), None)
-    y = np.arange(6.0).reshape(1, 2, 3)
-    example = invariance.Counterexample(setup, setup, y, -2 * y, (0, 1, 2))
-    yes = invariance.Cell(YES, 2e-16, 1.0, {"float64": 2e-16}, None)
-    no = invariance.Cell(NO, 0.523, 1e15, {"float64": 0.523}, example)
-    row = invariance.Row({"one rescaled": yes, "two": no})
-    assert str(row) == repr(row)
-    assert str(row) == (
-        "                         verdict     change    for example\n"
-        "one rescaled             yes         rounding\n"
-        "two                      no          5.2e-01   y[0, 1, 2] = 5.000 -> -10.000"
-    )
-    table = invariance.Table({"A&B": row, "C": invariance.Row({"one rescaled": no, "two": yes})})
-    assert str(table) == repr(table)
-    assert str(table) == "     one      two\n     rescaled\nA&B  yes      no\nC    no       yes"
-    page = BeautifulSoup(table._repr_html_(), "html.parser")
+    row = invariance.Row({"one rescaled": cell, "two": table["LayerNorm"]["data set rescaled"]})
+    _, no, yes = str(row).splitlines()
+    example = cell.counterexample
+    before, after = (f"{y[example.place]:.3f}" for y in (example.y_before, example.y_after))
+    assert f"no          {cell.change:.1e}" in no and f"= {before} -> {after}" in no
+    assert yes.split() == ["two", "yes", "rounding"]
+    both = invariance.Table({"A&B": row, "C": row})
+    assert str(both) == "     one      two\n     rescaled\nA&B  no       yes\nC    no       yes"
+    page = BeautifulSoup(both._repr_html_(), "html.parser")
     shown = [[cell.text for cell in line.find_all(["th", "td"])] for line in page.select("tr")]
-    assert shown == [["", "one rescaled", "two"], ["A&B", "yes", "no"], ["C", "no", "yes"]]
-    assert [cell.text for cell in page.select("strong")] == ["yes", "yes"]
+    assert shown == [["", "one rescaled", "two"], ["A&B", "no", "yes"], ["C", "no", "yes"]]
 
 
 # --- norms that are wrong must be told apart ------------------------------------------------------
@@ -292,10 +251,8 @@ def centred(z):
 
 
 OWN = {
-    "a leak": (leaking(1e-2), "nnnnnnn"),
     "a small leak": (leaking(1e-10), "nnnnnnn"),
     "a leak that rounding hides": (leaking(1e-20), TYPED["LayerNorm"]),
-    "tanh": (np.tanh, "nnnnnnn"),
     "nothing": (lambda z: z, "nnnnnnn"),
     "LayerNorm with a trace of the batch": (
         lambda z: norms.layer_norm(z + 1e-4 * z.mean(axis=0, keepdims=True), eps=0.0)[0],
@@ -314,16 +271,7 @@ OWN = {
         lambda z: centred(z) / z.std(-1, keepdims=True, ddof=1),
         TYPED["LayerNorm"],
     ),
-    "LayerNorm in float64": (
-        lambda z: norms.layer_norm(z.astype(np.float64), eps=0.0)[0],
-        TYPED["LayerNorm"],
-    ),
-    "LayerNorm by median and range": (
-        lambda z: (z - np.median(z, -1, keepdims=True)) / np.ptp(z, -1, keepdims=True),
-        TYPED["LayerNorm"],
-    ),
     "L2": (lambda z: z / np.linalg.norm(z, axis=-1, keepdims=True), TYPED["RMSNorm"]),
-    "BatchNorm": (lambda z: (z - z.mean((0, 1))) / z.std((0, 1)), TYPED["BatchNorm"]),
 }
 
 
@@ -449,10 +397,3 @@ def test_power_norm_forgets_as_predicted(delta, alpha, seed):
             delta * z, None, None, psi_squared, alpha=alpha, eps=0.0
         )
         np.testing.assert_allclose(y, memory_factor(delta, k, alpha) * reference, rtol=1e-9)
-
-
-def test_a_change_is_relative_and_may_be_infinite():
-    y = np.asarray([3.0, 4.0])
-    assert relative_change(y, 2 * y) == pytest.approx(1.0)
-    assert relative_change(y, y) == relative_change(0 * y, 0 * y) == 0
-    assert relative_change(0 * y, y) == relative_change(y, y * np.inf) == float("inf")

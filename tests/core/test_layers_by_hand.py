@@ -100,13 +100,6 @@ def test_it_is_the_formula_with_all_its_derivatives(name, part, formula, calls, 
         assert_same(found, formula(lambda x=x: results(layer, x)))
 
 
-@pytest.mark.parametrize("name", ["LayerNorm", "RMSNorm", "AdaLN"])
-def test_forward_it_is_the_formula_in_every_bit(name, formula):
-    layer = build(name, torch.float32)
-    x = (5 + randn(3, 6, 4)).float()
-    assert layer(x).equal(formula(lambda: layer(x)))
-
-
 @PARTS
 @pytest.mark.parametrize("wide", [True, False], ids=["float32 beside it", "alone"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -148,28 +141,17 @@ def ways(layer: nn.Module, x: Tensor) -> dict[str, Callable[[], Any]]:
     def push(given: dict[str, Tensor], x: Tensor) -> Tensor:
         return jvp(f, (given, x), (tangents, v))[1]
 
-    def leaves() -> tuple[dict[str, Tensor], Tensor]:
-        return {n: p.clone().requires_grad_() for n, p in given.items()}, x.clone().requires_grad_()
-
-    def each_gradient(*, batched: bool) -> Any:
-        parameters, leaf = leaves()
-        y, sources = f(parameters, leaf), [leaf, *parameters.values()]
-        if batched:
-            return torch.autograd.grad(y, sources, cotangents, is_grads_batched=True)
-        return vmap(partial(torch.autograd.grad, y, sources, retain_graph=True))(cotangents)
+    def each_gradient() -> Any:
+        parameters = {n: p.clone().requires_grad_() for n, p in given.items()}
+        leaf = x.clone().requires_grad_()
+        sources = [leaf, *parameters.values()]
+        return torch.autograd.grad(f(parameters, leaf), sources, cotangents, is_grads_batched=True)
 
     def dual() -> Any:
         with forward_ad.dual_level():
             leaf = forward_ad.make_dual(x.clone().requires_grad_(), v)
             y = f({n: forward_ad.make_dual(p, tangents[n]) for n, p in given.items()}, leaf)
             return forward_ad.unpack_dual(torch.autograd.grad(y.sin().sum(), leaf)[0]).tangent
-
-    def dual_cotangent() -> Any:
-        parameters, leaf = leaves()
-        y = f(parameters, leaf)
-        with forward_ad.dual_level():
-            grads = torch.autograd.grad(y, leaf, forward_ad.make_dual(v, v + 1))
-            return forward_ad.unpack_dual(grads[0]).tangent
 
     both = grad(loss, argnums=(0, 1))
     return {
@@ -181,16 +163,10 @@ def ways(layer: nn.Module, x: Tensor) -> dict[str, Callable[[], Any]]:
         "hessian": lambda: hessian(loss, 1)(given, x),
         "vmap": lambda: vmap(partial(f, given), 1, 1)(xs.movedim(0, 1)),
         "vmap of jvp": lambda: vmap(partial(push, given))(xs),
-        "jvp of vmap": lambda: jvp(lambda g: vmap(partial(f, g))(xs), (given,), (tangents,))[1],
         "vmap of grad": lambda: vmap(both, (None, 0))(given, xs),
-        "vmap of vmap": lambda: vmap(vmap(both, (None, 0)), (None, 0))(
-            given, xs[None] + xs[:2, None]
-        ),
         "vmap over parameters": lambda: vmap(both, (0, None))(stacked, x),
-        "gradients of a batch": partial(each_gradient, batched=True),
-        "vmap of a gradient": partial(each_gradient, batched=False),
+        "gradients of a batch": each_gradient,
         "dual numbers, then backward": dual,
-        "a cotangent of dual numbers": dual_cotangent,
         "functionalize": lambda: torch.func.functionalize(partial(f, given))(x),
     }
 
@@ -212,17 +188,16 @@ def test_every_transform_gives_what_it_gives_of_the_formula(name, part, formula,
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # jvp imports torch.jit
 @pytest.mark.parametrize(
-    "make",
+    "layer",
     [
-        lambda: layers.BatchNorm(6),
-        lambda: layers.InstanceNorm(6, track_running_stats=True),
-        lambda: layers.PowerNorm(4),
-        lambda: layers.PowerNorm(4, variant="pn-v"),
-        lambda: layers.PowerNorm(4, variant="authors-code"),
+        layers.BatchNorm(6),
+        layers.InstanceNorm(6, track_running_stats=True),
+        *(layers.PowerNorm(4, variant=variant) for variant in ("pn", "pn-v", "authors-code")),
     ],
+    ids=repr,
 )
-def test_forward_mode_in_evaluation(make):
-    layer, x, v = make().double().eval(), randn(3, 6, 4), randn(3, 6, 4, seed=5)
+def test_forward_mode_in_evaluation(layer):
+    layer, x, v = layer.double().eval(), randn(3, 6, 4), randn(3, 6, 4, seed=5)
     expected = jacrev(layer)(x).flatten(3) @ v.flatten()
     torch.testing.assert_close(jvp(layer, (x,), (v,))[1], expected)
 
@@ -274,9 +249,8 @@ def test_the_formula_is_for_what_is_not_plain(calls):
 
 
 def test_numbers_whose_squares_overflow_give_0_and_no_gradient():
-    """The right value is that of a smaller scale, as in float64. In float32 the variance of 1e20
-    is infinite: there the layer gives β, and all that belongs to other tokens stays right. torch's
-    kernels give β or NaN, by the number of features; one NaN would reach every gradient of γ."""
+    """There the layer gives β, and all that belongs to other tokens stays right. torch's kernels
+    give β or NaN, by the number of features; one NaN would reach every gradient of γ."""
     x = randn(2, 6, 4).float()
     large = x.clone()
     large[1] *= 1e20
@@ -285,8 +259,6 @@ def test_numbers_whose_squares_overflow_give_0_and_no_gradient():
         assert not found["y"][1].any() and not found["grad of x"][1].any()
         assert found["y"][0].equal(expected["y"][0])
         assert all(value.isfinite().all() for value in found.values())
-        exact = layer.double()(large.double())
-        torch.testing.assert_close(exact[1], layer(x.double())[1], rtol=1e-3, atol=1e-3)
 
 
 # --- torch's own kernels --------------------------------------------------------------------------
@@ -341,9 +313,7 @@ def test_torchs_kernel_is_only_on_request(calls):
     "make",
     [
         lambda: layers.LayerNorm(4),
-        lambda: layers.RMSNorm(4),
         lambda: layers.GroupNorm(2, 6),
-        lambda: layers.BatchNorm(6),
         lambda: layers.BatchNorm(6, momentum=None),
         lambda: layers.InstanceNorm(6, track_running_stats=True),
         lambda: layers.PowerNorm(4),
@@ -352,10 +322,8 @@ def test_torchs_kernel_is_only_on_request(calls):
     ],
 )
 def test_a_training_layer_is_exported_for_batches_of_any_size(make, strict):
-    sizes = ({0: torch.export.Dim("batch", min=2)},)
-    program = torch.export.export(
-        make(), (torch.randn(3, 6, 4),), dynamic_shapes=sizes, strict=strict
-    )
+    sizes, x = ({0: torch.export.Dim("batch", min=2)},), torch.randn(3, 6, 4)
+    program = torch.export.export(make(), (x,), dynamic_shapes=sizes, strict=strict)
     exported, layer = program.module(), make()
     for batch in (3, 7):
         x = torch.randn(batch, 6, 4)
@@ -399,25 +367,23 @@ def run(code: str) -> str:
 
 
 def test_torchs_table_of_fusers_changes_only_on_request():
-    out = run(
-        "from torch.ao.quantization import fuser_method_mappings as m\n"
-        "table = m._DEFAULT_OP_LIST_TO_FUSER_METHOD\n"
-        "before = len(table)\n"
-        "import normtutor.layers, normtutor.swapping\n"
-        "print(len(table) - before)\n"
-        "import normtutor.layers.fusing\n"
-        "print(len(table) - before)"
-    )
+    out = run("""
+from torch.ao.quantization import fuser_method_mappings as m
+table = m._DEFAULT_OP_LIST_TO_FUSER_METHOD
+before = len(table)
+import normtutor.layers, normtutor.swapping
+print(len(table) - before)
+import normtutor.layers.fusing
+print(len(table) - before)""")
     assert out == "0\n8\n"
 
 
 def test_without_torch_the_error_says_what_to_install():
-    out = run(
-        "import sys\n"
-        "sys.modules['torch'] = None\n"
-        "try:\n"
-        "    from normtutor import layers\n"
-        "except ModuleNotFoundError as error:\n"
-        "    print(error)"
-    )
+    out = run("""
+import sys
+sys.modules['torch'] = None
+try:
+    from normtutor import layers
+except ModuleNotFoundError as error:
+    print(error)""")
     assert 'pip install "normtutor[torch]"' in out

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from layer_checks import assert_equal, buffers, randn, random_mask, randomize, results
 from torch import Tensor
 
@@ -144,48 +142,14 @@ def test_the_authors_code_step_by_step(options, groups, mask):
     compare(layer, AuthorsCode(layer), 6, mask)
 
 
-@settings(max_examples=25)
-@given(
-    reference=st.sampled_from([Paper, AuthorsCode]),
-    forward=st.floats(0.0, 1.0),
-    backward=st.floats(0.0, 0.99),
-    warmup=st.integers(0, 4),
-    width=st.integers(1, 4),
-    seed=st.integers(0, 1000),
-)
-def test_any_setting_step_by_step(reference, forward, backward, warmup, width, seed):
-    variant = "pn" if reference is Paper else "authors-code"
-    options = {"warmup_steps": warmup, "variant": variant, "groups": width}
-    layer = layers.PowerNorm(width, 1e-3, forward, backward, **options).double()
-    compare(layer, reference(layer), 4, mask=seed % 2 == 0, seed=seed)
-
-
-@MASK
-@pytest.mark.parametrize("feature_axis", [-1, 1])
-def test_pn_v_is_the_quadratic_mean_with_autograds_gradient(feature_axis, mask):
-    layer = layers.PowerNorm(4, variant="pn-v", feature_axis=feature_axis).double()
-    randomize(layer)
-    real = random_mask(3, 5, seed=1) if mask else None
-    x = randn(3, 5, 4).movedim(-1, feature_axis).requires_grad_()
-    rows = x.movedim(feature_axis, -1)
-    kept = rows[real] if mask else rows.flatten(0, 1)
-    expected = layer.weight * rows / (kept.square().mean(0) + layer.eps).sqrt() + layer.bias
-    expected = expected * real[..., None] if mask else expected
-    y = layer(x, real).movedim(feature_axis, -1)
-    torch.testing.assert_close(y, expected)
-    c, leaves = randn(*y.shape, seed=3), (x, *layer.parameters())
-    torch.testing.assert_close(*(torch.autograd.grad((z * c).sum(), leaves) for z in (y, expected)))
-    assert torch.autograd.gradgradcheck(lambda x: layer(x, real), (x,))
-    assert not layer.nu.any()
-
-
 def test_pn_v_keeps_a_running_mean_square_for_its_evaluation():
     layer = layers.PowerNorm(4, variant="pn-v", alpha_forward=0.7, warmup_steps=2).double()
     squares = []
     for step in range(4):
         x = randn(3, 5, 4, seed=step)
         squares.append(x.square().mean((0, 1)))
-        layer(x)
+        torch.testing.assert_close(layer(x), x / (squares[-1] + layer.eps).sqrt())
+    assert torch.autograd.gradgradcheck(copy.deepcopy(layer), (x.clone().requires_grad_(),))
     expected = (squares[0] + squares[1]) / 2
     for square in squares[2:]:
         expected = 0.7 * expected + 0.3 * square
@@ -214,33 +178,20 @@ def test_evaluation_divides_by_the_running_mean_square_and_changes_nothing(varia
 def test_nu_moves_in_the_backward_pass_only_and_after_use(variant):
     layer = layers.PowerNorm(4, variant=variant).double()
     twin = copy.deepcopy(layer)
+    xs = [randn(3, 5, 4, seed=s).requires_grad_() for s in (0, 1)]
+    cs = [randn(3, 5, 4, seed=s) for s in (2, 3)]
     layer.nu.fill_(0.25)
-    x, c = randn(3, 5, 4).requires_grad_(), randn(3, 5, 4, seed=1)
-    y = layer(x)
+    ys = [layer(x) for x in xs]  # two forward passes before a backward one
     assert (layer.nu == 0.25).all()
     for nu in (layer.nu, twin.nu):
         nu.fill_(0.75)  # the value at the time of the backward pass is what counts
-    y.backward(c, retain_graph=True)
-    torch.testing.assert_close(x.grad, torch.autograd.grad(twin(x), x, c)[0])
-    torch.testing.assert_close(layer.nu, twin.nu)
-    moved = layer.nu.clone()
-    assert not (moved == 0.75).all()
-    y.backward(c)  # a second backward pass is a second gradient to average
-    assert not layer.nu.equal(moved)
-
-
-def test_two_forwards_before_a_backward():
-    """Each backward pass uses its own x̂ and ψ; ν follows the order of the backward passes."""
-    layer = layers.PowerNorm(4, warmup_steps=1).double()
-    twin = copy.deepcopy(layer)
-    xs = [randn(3, 5, 4, seed=s).requires_grad_() for s in (0, 1)]
-    cs = [randn(3, 5, 4, seed=s) for s in (2, 3)]
-    ys = [layer(x) for x in xs]
     for x, c, y in zip(xs, cs, ys, strict=True):
-        found, expected = (torch.autograd.grad(z, x, c)[0] for z in (y, twin(x)))
-        torch.testing.assert_close(found, expected)
+        found = torch.autograd.grad(y, x, c, retain_graph=True)[0]
+        torch.testing.assert_close(found, torch.autograd.grad(twin(x), x, c)[0])
         torch.testing.assert_close(layer.nu, twin.nu)
     assert_equal(buffers(layer), buffers(twin))
+    y.backward(c)  # a second backward pass is a second gradient to average
+    assert not layer.nu.equal(twin.nu)
 
 
 @APPROXIMATE
@@ -282,39 +233,31 @@ def test_initial_values_and_repr(affine):
         randomize(layer)
         results(layer, randn(4, 3).float(), second=False)
         layer.reset_parameters()
-    assert repr(layer) == (
-        f"PowerNorm(3, eps=1e-05, alpha_forward=0.9, alpha_backward=0.9, affine={affine}, "
-        "warmup_steps=0, variant='pn')"
-    )
     other = layers.PowerNorm(4, variant="authors-code", groups=2, feature_axis=1)
     assert "variant='authors-code', groups=2, feature_axis=1)" in repr(other)
+    other = layers.PowerNorm(4, variant="authors-code", nu_counts_padding=False)
+    assert "nu_counts_padding=False" in repr(other)
 
 
 # Ways from x to a loss: through the layer alone, past it too, with a constant gradient arriving.
 PATHS = {
     "a residual, squared": lambda x, y: (x + y).square().sum(),
-    "a sum": lambda x, y: (x**3 + x + y).sum(),
     "the layer, squared": lambda x, y: y.square().sum(),
     "the layer, summed": lambda x, y: y.sum(),
-    "a product": lambda x, y: (x * y).sum(),
 }
 
 
-@MASK
 @pytest.mark.parametrize("warmup_steps", [0, 9], ids=["after the warm-up", "in the warm-up"])
 @pytest.mark.parametrize("path", PATHS)
 @APPROXIMATE
 def test_a_second_derivative_of_the_approximate_gradient_raises_on_every_path(
-    variant, path, warmup_steps, mask
+    variant, path, warmup_steps
 ):
     layer = layers.PowerNorm(4, variant=variant, warmup_steps=warmup_steps, groups=2).double()
-    randomize(layer)
-    results(layer, randn(3, 4, 4), second=False)
-    real = random_mask(3, 5, seed=1) if mask else None
     for leaf in (0, 1):
         for grad in (0, 1):
             leaves = (randn(3, 5, 4).requires_grad_(), layer.weight)
-            loss = PATHS[path](leaves[0], layer(leaves[0], real))
+            loss = PATHS[path](leaves[0], layer(leaves[0]))
             grads = torch.autograd.grad(loss, leaves, create_graph=True)
             with pytest.raises(RuntimeError, match='variant="pn-v"'):
                 torch.autograd.grad(grads[grad].square().sum(), leaves[leaf])
@@ -357,18 +300,6 @@ def test_half_precision_input_and_float32_statistics(variant, dtype):
     assert results(whole, x, second=False)["buffer nu"].dtype == dtype
 
 
-@EVERY
-def test_hard_numbers(variant):
-    for x in (torch.zeros(3, 5, 4), torch.full((3, 5, 4), 1e-15), 1e18 * randn(3, 5, 4).float()):
-        layer = layers.PowerNorm(4, variant=variant, warmup_steps=1)
-        exact = copy.deepcopy(layer).double()
-        for _ in range(3):
-            found = results(layer, x, second=False)
-            for name, value in results(exact, x.double(), second=False).items():
-                error = (found[name].double() - value).abs().max()
-                assert error <= 1e-4 * value.abs().max(), name
-
-
 def test_frozen_parameters_and_constant_inputs():
     layer = layers.PowerNorm(4)
     layer.weight.requires_grad_(False)
@@ -393,17 +324,3 @@ def test_frozen_parameters_and_constant_inputs():
 def test_an_argument_out_of_range_is_refused(options, says):
     with pytest.raises(ValueError, match=says):
         layers.PowerNorm(4, **options)
-
-
-@EVERY
-def test_a_call_that_raises_is_no_batch(variant):
-    layer = layers.PowerNorm(4, variant=variant)
-    before = buffers(layer)
-    for x, error, says in (
-        (torch.randn(3, 5), ValueError, "x must have 4 features along axis -1; got 5"),
-        (torch.randn(4), ValueError, "at least 2 axes"),
-        (torch.ones(3, 4, dtype=torch.int64), TypeError, r"got dtype torch\.int64"),
-    ):
-        with pytest.raises(error, match=says):
-            layer(x)
-    assert_equal(buffers(layer), before)

@@ -93,21 +93,16 @@ def test_pickles_open_in_another_process(tmp_path):
         layers.weight_norm(part).load_state_dict(part.state_dict())
     found = [*(trained(name).eval() for name in LAYERS), model]
     (tmp_path / "layers.pickle").write_bytes(pickle.dumps((found, x, [f(x) for f in found])))
-    code = (
-        "import pickle, sys, torch\n"
-        "found, x, expected = pickle.load(open(sys.argv[1], 'rb'))\n"
-        "for layer, y in zip(found, expected, strict=True):\n"
-        "    torch.testing.assert_close(layer(x), y, rtol=0, atol=0)\n"
-        "    layer.load_state_dict(layer.state_dict())\n"
-        "    layer.train()(x.requires_grad_()).sum().backward()\n"
-        "    pickle.loads(pickle.dumps(layer))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "layers.pickle")],
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
+    code = """
+import pickle, sys, torch
+found, x, expected = pickle.load(open(sys.argv[1], 'rb'))
+for layer, y in zip(found, expected, strict=True):
+    torch.testing.assert_close(layer(x), y, rtol=0, atol=0)
+    layer.train()(x.requires_grad_()).sum().backward()
+    pickle.loads(pickle.dumps(layer))
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "layers.pickle")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1200)
     assert done.returncode == 0, done.stderr
 
 
@@ -161,43 +156,41 @@ def test_an_ensemble_of_power_norms_trains_under_vmap(name, shared, mask):
         results(member, randn(3, 5, 4, seed=40 + seed), second=False)
     parameters, state = torch.func.stack_module_state(members)
     parameters = {n: p[0].detach() if shared else p.detach() for n, p in parameters.items()}
-    x = randn(3, 3, 5, 4, seed=9)
+    x, c = randn(3, 3, 5, 4, seed=9), randn(3, 5, 4, seed=10)
     masks = torch.stack([random_mask(3, 5, seed=s) for s in range(3)])
     base, in_dims = copy.deepcopy(members[0]), (None if shared else 0, 0, 0, 0)
 
-    def loss(
-        parameters: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor, real: Tensor
-    ) -> Tensor:
+    def loss(parameters, buffers, x, real):
         arguments = (x, real) if mask else (x,)
-        return torch.func.functional_call(base, (parameters, buffers), arguments).pow(3).sum()
+        return (torch.func.functional_call(base, (parameters, buffers), arguments) * c).sum()
 
-    def each_alone() -> list[dict[str, Tensor]]:
-        found = []
-        for member, own_x, real in zip(members, x, masks, strict=True):
-            source = own_x.clone().requires_grad_()
-            member.zero_grad()
-            member(source, *([real] if mask else [])).pow(3).sum().backward()
-            grads = {n: p.grad.clone() for n, p in member.named_parameters()}
-            found.append(grads | {"x": source.grad} | dict(buffers(member)))
-        return found
+    def each_alone() -> dict[str, Tensor]:
+        found = [
+            results(member, own_x, *([real] if mask else []), second=False, cotangent=c)
+            for member, own_x, real in zip(members, x, masks, strict=True)
+        ]
+        return {n: torch.stack([one[n] for one in found]) for n in found[0]}
 
+    expected = each_alone()
     of_each = torch.func.vmap(torch.func.grad(loss, argnums=(0, 2)), in_dims)
     grads, grad_x = of_each(parameters, state, x, masks)
-    for i, expected in enumerate(each_alone()):
-        found = {n: g[i] for n, g in grads.items()} | {"x": grad_x[i]}
-        assert_same(found | {f"buffer {n}": b[i] for n, b in state.items()}, expected)
+    found = {"x": grad_x} | grads
+    for n, value in found.items():
+        torch.testing.assert_close(value, expected[f"grad of {n}"])
+    for n, value in state.items():
+        torch.testing.assert_close(value, expected[f"buffer {n}"])
 
-    leaf = x.clone().requires_grad_()
-    weights = {n: p.clone().requires_grad_() for n, p in parameters.items()}
-    torch.func.vmap(loss, in_dims)(weights, state, leaf, masks).sum().backward()
-    alone = each_alone()
-    for i, expected in enumerate(alone):
-        torch.testing.assert_close(leaf.grad[i], expected["x"])
-        for n, b in state.items():
-            torch.testing.assert_close(b[i], expected[f"buffer {n}"])
-    for n, weight in weights.items():
-        stacked = torch.stack([expected[n] for expected in alone])
+    expected = each_alone()
+    leaves = {"x": x.clone(), **{n: p.clone() for n, p in parameters.items()}}
+    leaf, *weights = (value.requires_grad_() for value in leaves.values())
+    given = dict(zip(parameters, weights, strict=True))
+    torch.func.vmap(loss, in_dims)(given, state, leaf, masks).sum().backward()
+    torch.testing.assert_close(leaf.grad, expected["grad of x"])
+    for n, weight in given.items():
+        stacked = expected[f"grad of {n}"]
         torch.testing.assert_close(weight.grad, stacked.sum(0) if shared else stacked)
+    for n, value in state.items():
+        torch.testing.assert_close(value, expected[f"buffer {n}"])
 
 
 @pytest.mark.parametrize("name", APPROXIMATE)
@@ -276,19 +269,6 @@ def test_training_under_autocast(name):
     assert all(b.isfinite().all() for b in layer.buffers())
 
 
-@EVERY
-def test_inference_mode_and_no_grad(name):
-    layer, x = trained(name), randn(3, 5, 4, seed=1)
-    twin = copy.deepcopy(layer)
-    with torch.inference_mode():
-        y = layer(x)
-    with torch.no_grad():
-        expected = twin(x)
-    assert not y.requires_grad and not expected.requires_grad
-    assert_equal({"y": y} | buffers(layer), {"y": expected} | buffers(twin))
-    layer(x.requires_grad_()).sum().backward()  # and training goes on
-
-
 # --- torch.compile --------------------------------------------------------------------------------
 
 
@@ -297,34 +277,28 @@ def compiled_is_eager(
     *,
     mask: bool = False,
     backend: str = "aot_eager",
-    steps: int = 4,
-    two_forwards: bool = False,
     shapes: tuple[tuple[int, ...], ...] = ((3, 5, 4),),
 ) -> None:
     """Train a model and its compiled copy; raise AssertionError where any number differs."""
     torch._dynamo.reset()
     model = model.double()
     copied = copy.deepcopy(model)
-    pair = (model, torch.compile(copied, fullgraph=True, backend=backend))
-    optimizers = [torch.optim.SGD(m.parameters(), lr=0.05, foreach=False) for m in (model, copied)]
-    for step in range(steps):
+    compiled = torch.compile(copied, fullgraph=True, backend=backend)
+    for step in range(4):
         shape = shapes[step % len(shapes)]
+        masks = [random_mask(*shape[:-1], seed=step)] if mask else []
         found: list[dict[str, Tensor]] = []
-        for original, used, optimizer in zip((model, copied), pair, optimizers, strict=True):
-            original.train(step != steps - 1)
-            optimizer.zero_grad()
-            values, losses = {}, []
-            for i in range(1 + two_forwards):
-                x = randn(*shape, seed=2 * step + i).requires_grad_()
-                y = used(x, *((random_mask(*shape[:-1], seed=step + i),) if mask else ()))
-                values |= {f"x {i}": x, f"y {i}": y.detach()}
-                losses.append((y * randn(*y.shape, seed=50 + i)).sum())
-            for loss in reversed(losses):
-                loss.backward()
-            values |= {f"grad of {n}": v.grad for n, v in values.items() if v.grad is not None}
-            values |= {f"grad of {n}": p.grad.clone() for n, p in original.named_parameters()}
-            found.append(values | buffers(original))
-            optimizer.step()
+        for original, used in ((model, model), (copied, compiled)):
+            original.train(step != 3)
+            x = randn(*shape, seed=step).requires_grad_()
+            y = used(x, *masks)
+            leaves = {"x": x, **dict(original.named_parameters())}
+            grads = torch.autograd.grad((y * randn(*y.shape, seed=50)).sum(), list(leaves.values()))
+            values = {"y": y.detach()} | buffers(original)
+            found.append(values | {f"grad of {n}": g for n, g in zip(leaves, grads, strict=True)})
+            with torch.no_grad():
+                for parameter, gradient in zip(original.parameters(), grads[1:], strict=True):
+                    parameter -= 0.05 * gradient
         assert_same(found[1], found[0])
 
 
@@ -355,12 +329,9 @@ def test_compiled_training(name):
 
 @pytest.mark.parametrize("name", WITH_MASK)
 def test_compiled_training_with_a_mask(name):
-    compiled_is_eager(WITH_MASK[name](), mask=True)
-
-
-def test_compiled_training_on_lengths_that_change():
-    shapes = ((3, 5, 4), (3, 7, 4), (3, 6, 4))
-    compiled_is_eager(WITH_MASK["BatchNorm"](), mask=True, shapes=shapes)
+    """And for BatchNorm on lengths that change."""
+    shapes = ((3, 5, 4), (3, 7, 4), (3, 6, 4))[: 3 if name == "BatchNorm" else 1]
+    compiled_is_eager(WITH_MASK[name](), mask=True, shapes=shapes)
 
 
 @EVERY
@@ -375,16 +346,6 @@ def test_half_precision_is_one_graph(name):
     assert y.dtype == torch.bfloat16
     torch.testing.assert_close(compiled(x), y, rtol=1e-2, atol=1e-2)
     assert_equal(buffers(twin), buffers(layer))
-
-
-def test_compiled_layers_still_refuse_bad_input():
-    torch._dynamo.reset()
-    compiled = torch.compile(layers.BatchNorm(4), fullgraph=True, backend="aot_eager")
-    for shape in [(1, 4), (3, 5)]:
-        with pytest.raises(
-            Exception, match=r"more than one value per feature|must have 4 features"
-        ):
-            compiled(torch.randn(shape))
 
 
 @pytest.mark.parametrize("name", APPROXIMATE)
@@ -448,4 +409,4 @@ def test_compiled_with_inductor():
     # today has AVX2; on others the code is not vectorized.
     known = {"cpp.simdlen": 256, "cpp.vec_isa_ok": True, "compile_threads": 1}
     with torch._inductor.config.patch(known):
-        compiled_is_eager(model, backend="inductor", two_forwards=True)
+        compiled_is_eager(model, backend="inductor")

@@ -103,14 +103,6 @@ def test_it_can_be_taken_off_again():
     torch.testing.assert_close(ours.weight.detach(), weight)
 
 
-def test_a_unit_of_length_zero_has_no_direction_as_in_torch():
-    _, theirs, ours = pair(lambda: nn.Linear(3, 5))
-    for module in (theirs, ours):
-        with torch.no_grad():
-            module.parametrizations.weight.original1[2] = 0
-        assert module.weight.isnan().all(1).tolist() == [False, False, True, False, False]
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_half_precision_weights_have_float32_norms(dtype):
     module = nn.Linear(4000, 2)

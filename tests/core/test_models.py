@@ -20,31 +20,6 @@ def language_model(norm="layer", **settings):
     )
 
 
-@pytest.mark.parametrize("axis", [-1, 1])
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    {
-        "none": nn.Identity,
-        "rms": layers.RMSNorm,
-        "batch": layers.BatchNorm,
-        "group": layers.GroupNorm,
-        "instance": layers.InstanceNorm,
-        "power": layers.PowerNorm,
-        "power-v": layers.PowerNorm,
-    }.items(),
-)
-def test_norms_by_name(name, axis, kind):
-    norm = models.make_norm(name, 8, feature_axis=axis)
-    assert type(norm) is kind
-    shape = (2, 3, 8) if axis == -1 else (2, 8, 4, 4)
-    assert norm(torch.randn(shape)).shape == shape
-
-
-def test_layer_norm_of_images_is_group_norm_of_one_group():
-    assert type(models.make_norm("layer", 8)) is layers.LayerNorm
-    assert type(models.make_norm("layer", 8, feature_axis=1)) is layers.GroupNorm
-
-
 def test_every_row_of_the_table_names_its_layer_and_none_is_called_as_another():
     rows = (norms.TABLE | norms.RELATIVES).values()
     assert {row.layer.name for row in rows} <= set(layers.__all__)
@@ -63,7 +38,12 @@ def test_a_layer_starts_with_the_formula_of_its_row(called):
     torch.testing.assert_close(layer(x).detach(), torch.asarray(row.formula(x.numpy(), eps)))
 
 
-def test_a_factory_and_an_unknown_name():
+def test_layer_norm_of_images_a_factory_and_an_unknown_name():
+    assert type(models.make_norm("layer", 8)) is layers.LayerNorm
+    for called in ("layer", "rms", "batch", "group", "instance", "power", "power-v"):
+        norm = models.make_norm(called, 8, feature_axis=1)
+        assert norm(torch.randn(2, 8, 4, 4)).shape == (2, 8, 4, 4)
+        assert (type(norm) is layers.GroupNorm) == (called in ("layer", "group"))
     assert isinstance(models.make_norm(lambda n: nn.Tanh(), 8), nn.Tanh)
     with pytest.raises(ValueError, match="'scale' for feature_axis=1"):
         models.make_norm("scale", 8, feature_axis=1)
@@ -110,6 +90,25 @@ def test_padding_reaches_real_tokens_through_unmasked_batch_norm_alone(norm, mas
         assert (tight - wide).abs().max() > 0.01
     else:
         torch.testing.assert_close(tight, wide, rtol=1e-5, atol=1e-5)
+
+
+def test_the_output_matrix_the_final_norm_and_the_scale_of_the_embeddings_are_settings():
+    tokens, tied, untied = (
+        torch.arange(10).reshape(2, 5),
+        language_model(),
+        language_model(tied=False),
+    )
+    untied.load_state_dict(tied.state_dict(), strict=False)
+    hidden = tied.hidden(tokens)
+    torch.testing.assert_close(untied.hidden(tokens), hidden)
+    torch.testing.assert_close(untied.scores(hidden), hidden @ untied.head.weight.T)
+    assert not torch.allclose(tied.scores(hidden), untied.scores(hidden))
+    for settings in ({"wiring": "post"}, {"wiring": "pre", "final_norm": False}):
+        assert isinstance(language_model(**settings).final_norm, nn.Identity)
+    for settings in ({"wiring": "pre"}, {"wiring": "post", "final_norm": True}):
+        assert not isinstance(language_model(**settings).final_norm, nn.Identity)
+    scaled = language_model(embedding_scale=4.0).embed(tokens)
+    torch.testing.assert_close(scaled, 4 * language_model().embed(tokens))
 
 
 def test_impossible_language_models_are_refused():

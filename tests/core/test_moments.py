@@ -1,13 +1,11 @@
 """The statistics on which every norm stands."""
 
 import numpy as np
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from normtutor import norms
 from normtutor.moments import count, mean, mean_square, moments, unbiased, widen
 
 x = np.random.default_rng(0).standard_normal((3, 4, 5)) + 2
@@ -20,6 +18,9 @@ def test_against_numpy():
     assert_allclose(mean_square(x, (1,)), (x**2).mean(axis=1, keepdims=True))
     assert_allclose(unbiased(variance, 15), x.var(axis=(0, 2), keepdims=True, ddof=1))
     assert_array_equal(mean(x[:0], (0,)), np.zeros((1, 4, 5)))
+    mask = np.asarray([True, False, True]).reshape(3, 1, 1)  # it counts for every value
+    assert_array_equal(count(x, (0, 1, 2), mask), 2 * 4 * 5)
+    assert_allclose(mean(x, (0, 1, 2), mask)[0, 0, 0], x[[0, 2]].mean())
 
 
 @settings(max_examples=40)
@@ -33,25 +34,8 @@ def test_masked_statistics_are_those_of_the_chosen(flags):
     assert_allclose(variance[0, 0], chosen.var(0), atol=1e-15)
 
 
-def test_a_mask_that_only_broadcasts_counts_every_value():
-    mask = np.asarray([True, False, True]).reshape(3, 1, 1)
-    assert_array_equal(count(x, (0, 1, 2), mask), 2 * 4 * 5)
-    assert_allclose(mean(x, (0, 1, 2), mask)[0, 0, 0], x[[0, 2]].mean())
-
-
 def test_half_precision_would_overflow_without_widening():
     large = np.full((1, 4), 300.0, np.float16)  # 300² is beyond float16
     assert_array_equal(mean_square(widen(large), (1,)), 90000)
     for narrow in (torch.float16, torch.bfloat16):
         assert widen(torch.ones(2, dtype=narrow)).dtype == torch.float32
-
-
-def test_jit_of_a_masked_norm():
-    jax = pytest.importorskip("jax")
-    mask = np.arange(4) < np.asarray([4, 2, 1])[:, None]
-
-    def masked(x):
-        return norms.batch_norm(x, mask=jax.numpy.asarray(mask), feature_axis=-1)[0]
-
-    expected = norms.batch_norm(x, mask=mask, feature_axis=-1)[0]
-    assert_allclose(jax.jit(masked)(x), expected, atol=1e-5)

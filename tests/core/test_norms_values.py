@@ -116,9 +116,6 @@ def test_rms_norm_may_round_before_it_multiplies():
     assert_array_equal(y, (rounded * weight).astype(np.float16))
     found = norms.rms_norm_backward(grad_y, cache).weight
     assert_array_equal(found, (grad_y.astype(np.float32) * rounded).sum(0))
-    late, late_cache = norms.rms_norm(x, weight, eps=1e-5)
-    assert (y != late).any()
-    assert (found != norms.rms_norm_backward(grad_y, late_cache).weight).any()
 
 
 # --- shapes ---------------------------------------------------------------------------------------
@@ -158,33 +155,27 @@ def test_any_feature_axis(case, axis):
     assert_allclose(moved_running, running)
 
 
-# --- running statistics ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["batch_norm", "instance_norm"])
 def test_running_statistics_agree_with_torch(name):
     norm, theirs = getattr(norms, name), getattr(torch.nn.functional, name)
-    generator = torch.Generator().manual_seed(0)
-    mean, var = torch.zeros(6, dtype=torch.float64), torch.ones(6, dtype=torch.float64)
+    mean, var = torch.zeros(5, dtype=torch.float64), torch.ones(5, dtype=torch.float64)
     torch_mean, torch_var = mean.clone(), var.clone()
-    for momentum in (0.3, torch.asarray(0.3), 0.3):  # an array where a compiler must follow it
-        x = torch.randn((4, 6, 5), generator=generator, dtype=torch.float64) * 3 + 1
+    x = torch.asarray(draw(EVERY[0])[0])
+    for momentum in (0.3, torch.asarray(0.3)):  # an array where a compiler must follow it
         _, _, (mean, var) = norm(x, None, None, mean, var, momentum=momentum)
         option = {"training": True} if name == "batch_norm" else {}
         theirs(x, torch_mean, torch_var, momentum=0.3, **option)
         torch.testing.assert_close((mean, var), (torch_mean, torch_var))
     _, _, running = norm(x, None, None, mean, var, training=False)
-    assert running.mean is mean and running.var is var
-    assert norm(x)[2] == (None, None)
+    assert running.mean is mean and running.var is var and norm(x)[2] == (None, None)
 
 
 # --- WeightNorm -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1, None])
-@pytest.mark.parametrize("shape", [(4, 6), (4, 3, 2, 2)])
-def test_weight_norm(axis, shape):
-    generator = np.random.default_rng(0)
+def test_weight_norm(axis):
+    generator, shape = np.random.default_rng(0), (4, 3, 2, 2)
     v, grad_w = generator.standard_normal((2, *shape))
     kept = None if axis is None else axis % len(shape)
     g = generator.standard_normal([n if a == kept else 1 for a, n in enumerate(shape)])

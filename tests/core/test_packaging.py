@@ -65,18 +65,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert wheel.stat().st_size < 400_000
 
 
-def test_the_wheel_needs_two_packages(wheel):
-    (metadata,) = (n for n in zipfile.ZipFile(wheel).namelist() if n.endswith("/METADATA"))
-    lines = zipfile.ZipFile(wheel).read(metadata).decode().splitlines()
-    needs = [
-        Requirement(line.split(": ", 1)[1]) for line in lines if line.startswith("Requires-Dist")
-    ]
-    core = {canonicalize_name(need.name) for need in needs if need.marker is None}
-    assert core == set(CORE)
-    extras = {line.split(": ", 1)[1] for line in lines if line.startswith("Provides-Extra")}
-    assert extras == {"torch", "plot", "grading", "notebooks", "lab", "book", "test"}
-
-
 WITHOUT_TORCH = (
     "affine", "exchange", "gradcheck", "intervals", "masks", "moments", "norms", "tracing",
     "validation",

@@ -8,7 +8,6 @@ import matplotlib
 matplotlib.use("agg")
 
 import matplotlib.colors as mcolors
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from normtutor_studies import plotting
@@ -19,10 +18,6 @@ from normtutor_studies.plotting.style import INK, TINTS, WARM
 from normtutor import norms, wiring
 
 pytestmark = pytest.mark.usefixtures("book_style")
-
-
-def rows(*shape):
-    return np.random.default_rng(0).normal(size=shape)
 
 
 def linear_rgb(colour):
@@ -110,26 +105,16 @@ def test_colours_stay_apart_for_every_kind_of_colour_vision(palette, kind):
 
 
 def test_what_is_no_norm_wears_no_norms_colour():
-    image = plotting.grid_map(
-        [[0.0, 1.0]], rows="a", columns="bc", texts=["xy"], low=0, high=1, ax=plt.subplots()[1]
-    )
-    failed = mcolors.to_hex(image.cmap(1.0))
-    light = [*plotting.PALETTE.values(), failed]
-    for others, of_norms in ((light, LIGHT), (DARK_PALETTE, DARK)):
+    for others, of_norms in ((plotting.PALETTE.values(), LIGHT), (DARK_PALETTE, DARK)):
         for other, of_norm in itertools.product(others, of_norms):
             assert distance(other, of_norm) > 30, (other, of_norm)
     assert set(plotting.OTHER_COLOURS.values()) <= set(plotting.PALETTE.values())
-    ax = plotting.curves(range(3), {"QK-norm": rows(4, 3)}, xlabel="x", ylabel="y")
-    assert ax.lines[0].get_color() == plotting.OTHER_COLOURS["QK-norm"]
 
 
-def test_every_norm_of_the_table_has_a_colour_and_no_norm_is_grey():
+def test_every_norm_of_the_table_has_a_colour():
     assert set(plotting.NORM_COLOURS) == set(norms.TABLE)
-    assert plotting.norm_colour("LayerNorm") == plotting.NORM_COLOURS["LayerNorm"]
     with pytest.raises(KeyError, match="no colour is reserved for 'Norm'"):
         plotting.norm_colour("Norm")
-    for colour in norms.NO_NORM:
-        assert len(set(mcolors.to_rgb(colour))) == 1
 
 
 def test_every_colour_of_a_figure_has_one_for_dark_pages():
@@ -138,12 +123,3 @@ def test_every_colour_of_a_figure_has_one_for_dark_pages():
     drawing = drawings.svg(plotting.wirings_figure(drawn, columns=2))
     colours = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", drawing))
     assert colours <= set(DARK_PAGE) and len(colours) > 3
-
-
-def test_equal_figures_are_equal_files(tmp_path):
-    contents = []
-    for name in ("first.svg", "second.svg"):
-        ax = plotting.curves(range(3), {"a": rows(4, 3)}, xlabel="steps", ylabel="loss (nats)")
-        ax.figure.savefig(tmp_path / name, metadata={"Date": None})
-        contents.append((tmp_path / name).read_bytes())
-    assert contents[0] == contents[1]

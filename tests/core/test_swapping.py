@@ -126,8 +126,9 @@ def test_a_swapped_model_does_the_same_and_comes_back(name):
     randomize(model)
     twin = copy.deepcopy(model)
     norm, parameters = model[1], list(model.parameters())
-    keys = list(model.state_dict())
+    keys, random = list(model.state_dict()), torch.random.get_rng_state()
     report = normtutor.swap_norms(model)
+    assert torch.random.get_rng_state().equal(random)
     assert type(model[1]).__name__ == becomes
     assert [c.name for c in report.changed] == ["1"]
     assert "norms changed: 1, refused: 0" in str(report)
@@ -153,7 +154,7 @@ def test_in_half_precision_the_outputs_agree_bit_for_bit(name):
     assert not isinstance(model[1], layers.RMSNorm)
 
 
-def test_what_a_norm_carries_goes_with_it():
+def test_what_a_norm_carries_goes_with_it_there_and_back():
     model, x = images(nn.BatchNorm2d(8, dtype=torch.float64))
     model, x = model.double(), x.double()
     model[1].weight.requires_grad_(False)
@@ -168,32 +169,12 @@ def test_what_a_norm_carries_goes_with_it():
     assert model[1].note == "kept"
     report.undo()
     assert model[1].num_batches_tracked == 1
-
-
-@pytest.mark.parametrize("make", [None, lambda norm: layers.GroupNorm(2, norm.num_features)])
-@pytest.mark.parametrize("there", [True, False])
-def test_the_training_flag_goes_with_a_norm_there_and_back(make, there):
-    model, _ = images(nn.BatchNorm2d(8))
-    model[1].train(there)
-    report = normtutor.swap_norms(model, make)
-    assert model[1].training == there
-    model[1].train(not there)
-    report.undo()
-    assert model[1].training != there
-
-
-def test_what_happened_while_ours_was_there_stays():
-    model, x = images(nn.BatchNorm2d(8))
-    twin = copy.deepcopy(model)
-    report = normtutor.swap_norms(model)
-    for m in (model, twin):
-        optimizer = torch.optim.SGD(m.parameters(), lr=0.1)
-        m(x).square().sum().backward()
-        optimizer.step()
-        m.double()
-    report.undo()
-    assert type(model[1]) is nn.BatchNorm2d
-    torch.testing.assert_close(model.state_dict(), twin.state_dict(), rtol=1e-4, atol=1e-5)
+    for training in (True, False):
+        report = normtutor.swap_norms(model.train(training))
+        assert model[1].training == training
+        model.train(not training)
+        report.undo()
+        assert model[1].training != training
 
 
 def test_a_norm_with_two_names_stays_one():
@@ -219,24 +200,16 @@ def test_meta_devices():
 
 def test_another_norm_in_its_place():
     model, x = images(nn.BatchNorm2d(8), nn.ReLU())
-
-    def grouped(norm: nn.Module) -> nn.Module:
-        assert isinstance(norm, layers.BatchNorm)
-        layer = layers.GroupNorm(4, norm.num_features, eps=norm.eps)
-        layer.load_state_dict({"weight": norm.weight, "bias": norm.bias})
-        return layer
-
-    model.double()
-    before = model[1]
-    report = normtutor.swap_norms(model, grouped)
-    assert isinstance(model[1], layers.GroupNorm)
+    before = model.double()[1].eval()
+    report = normtutor.swap_norms(model, lambda norm: layers.GroupNorm(4, norm.num_features))
+    assert isinstance(model[1], layers.GroupNorm) and not model[1].training
     assert model(x.double()).dtype == torch.float64
     again = normtutor.swap_norms(model, lambda norm: nn.Identity())  # ours can be replaced too
     assert type(model[1]) is nn.Identity
     again.undo()
     report.undo()
     assert model[1] is before
-    with pytest.raises(TypeError, match=r"must return a .* got str"):
+    with pytest.raises(TypeError, match="got str"):
         normtutor.swap_norms(model, lambda norm: "GroupNorm")
 
 
@@ -248,24 +221,6 @@ def test_only_some():
     assert [c.name for c in report.changed] == ["3"]
     with pytest.raises(ValueError, match=r"found no norm to change in .*only="):
         normtutor.swap_norms(model, only=nn.LayerNorm)
-
-
-class OddNorm(nn.Module):
-    """Divides by the mean absolute value."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(width))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.weight * x / (x.abs().mean(-1, keepdim=True) + 1e-5)
-
-
-class SometimesGatedNorm(LlamaNorm):
-    """As in Mamba2: without a gate it is RMSNorm."""
-
-    def forward(self, x: Tensor, gate: Tensor | None = None) -> Tensor:
-        return super().forward(x if gate is None else x * nn.functional.silu(gate))
 
 
 class MaskedBatchNorm(nn.BatchNorm1d):
@@ -311,10 +266,8 @@ def replaced() -> nn.Module:
 
 
 REFUSED = [
-    (OddNorm(8), "none of our layers computes the same"),
-    (SometimesGatedNorm(8), r"its forward takes \(.*gate.* = None\); only a forward of x alone"),
-    (MaskedBatchNorm(8), r"its forward takes \(.*mask.* = None\); only a forward of x alone"),
-    (FlatNorm(8), r"on a trial input of shape \(3, 5, 8\) it raises ValueError: too many values"),
+    (MaskedBatchNorm(8), r"its forward takes \(.*mask.* = None\)"),
+    (FlatNorm(8), r"on a trial input of shape \(3, 5, 8\) it raises ValueError"),
     (DetachedNorm(8), "none of our layers computes the same"),
     (RenamedNorm(8), "its parameters are gamma"),
     (FrozenBatchNorm2d(8), "perhaps frozen"),
@@ -340,26 +293,22 @@ def test_what_is_not_understood_is_refused_by_name_and_nothing_changes(norm, rea
         normtutor.swap_norms(nn.Sequential(norm), strict=False)
 
 
-def test_nothing_to_swap_is_an_error():
-    with pytest.raises(ValueError, match=r"found no norm to change in torch\.nn\.Sequential"):
-        normtutor.swap_norms(nn.Sequential(nn.Linear(2, 2)))
+def test_what_cannot_be_swapped_or_undone_is_an_error():
     with pytest.raises(ValueError, match="the model itself is a norm"):
         normtutor.swap_norms(nn.LayerNorm(4))
-
-
-def test_undo_notices_that_somebody_else_was_there():
     model, _ = tokens(nn.LayerNorm(8))
     report = normtutor.swap_norms(model)
     model[1] = nn.Identity()
     with pytest.raises(ValueError, match="Somebody else has replaced it"):
         report.undo()
+    with pytest.raises(ValueError, match=r"found no norm to change in torch\.nn\.Sequential"):
+        normtutor.swap_norms(model)
 
 
 def test_weight_norm_of_torch():
     model = nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), nn.ReLU())
-    x = randn(2, 4).float()
+    x, keys = randn(2, 4).float(), list(model.state_dict())
     expected = model(x)
-    keys = list(model.state_dict())
     report = normtutor.swap_norms(model)
     assert isinstance(model[0].parametrizations.weight[0], layers._WeightNorm)
     torch.testing.assert_close(model(x), expected)
@@ -368,44 +317,19 @@ def test_weight_norm_of_torch():
     torch.testing.assert_close(model(x), expected, rtol=0, atol=0)
 
 
-class TenTimes(layers.LayerNorm):
-    def forward(self, x: Tensor) -> Tensor:
-        return 10 * super().forward(x)
-
-
 def test_the_fast_path_of_torchs_encoder_does_not_pass_the_new_norms_by():
-    torch.manual_seed(0)
     layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
     model = nn.TransformerEncoder(layer, num_layers=2, enable_nested_tensor=False).eval()
-    x, paths = randn(2, 5, 8).float(), [layer.activation_relu_or_gelu for layer in model.layers]
+    x = randn(2, 5, 8).float()
     with torch.no_grad():
         expected = model(x)
-        report = normtutor.swap_norms(model, only=lambda name, _: name.startswith("layers.0"))
-        assert [layer.activation_relu_or_gelu for layer in model.layers] == [0, paths[1]]
-        torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-5)
-        report.undo()
-        assert [layer.activation_relu_or_gelu for layer in model.layers] == paths
-        normtutor.swap_norms(model, lambda norm: TenTimes(norm.normalized_shape))
-        ten_times = model(x)
-    assert (ten_times - expected).abs().max() > 5
-    torch.testing.assert_close(ten_times, model(x).detach())
-
-
-def test_random_numbers_are_left_as_they_were():
-    model, _ = tokens(LlamaNorm(8))
-    torch.manual_seed(1)
-    expected = torch.rand(3)
-    torch.manual_seed(1)
-    normtutor.swap_norms(model)
-    assert torch.rand(3).equal(expected)
-
-
-def test_a_swapped_module_with_an_activation_is_one_node_for_fx():
-    model, x = images(NormWithActivation(8, nn.ReLU()))
-    normtutor.swap_norms(model.eval())
-    traced = torch.fx.symbolic_trace(model)
-    assert [node.op for node in traced.graph.nodes].count("call_module") == 2
-    assert traced(x).equal(model(x))
+        with normtutor.swap_norms(model, only=lambda name, _: name.startswith("layers.0")):
+            torch.testing.assert_close(model(x), expected, rtol=1e-4, atol=1e-5)
+        assert all(layer.activation_relu_or_gelu for layer in model.layers)
+        normtutor.swap_norms(model, lambda norm: nn.Identity())
+        without = model(x)
+    assert (without - expected).abs().max() > 1
+    torch.testing.assert_close(without, model(x).detach())
 
 
 class Attention(nn.Module):
@@ -435,11 +359,7 @@ class Block(nn.Module):
 
 
 class SmallGPT(nn.Module):
-    """The two small GPTs: names, residual stream and head are theirs, the sizes are small.
-
-    nanoGPT has a LayerNorm of its own, whose bias may be left out, and ties the head to the
-    embedding. minGPT has torch's LayerNorm and ties nothing.
-    """
+    """nanoGPT has a LayerNorm of its own and a tied head; minGPT torch's LayerNorm, untied."""
 
     def __init__(self, norm: Callable[[int], nn.Module], tied: bool) -> None:
         super().__init__()
@@ -459,7 +379,6 @@ class SmallGPT(nn.Module):
 
 SMALL_GPTS = {
     "nanoGPT": (lambda width: FunctionalLayerNorm(width, True), True),
-    "nanoGPT, no bias": (lambda width: FunctionalLayerNorm(width, False), True),
     "minGPT": (nn.LayerNorm, False),
 }
 
@@ -472,10 +391,8 @@ def test_small_gpts_train_alike_swapped_and_come_back(name):
     keys = list(model.state_dict())
     optimizers = [torch.optim.AdamW(m.parameters(), lr=1e-2) for m in (model, twin)]
     report = normtutor.swap_norms(model)  # the optimizer was there before
-    blocks = [f"h.{layer}.ln_{number}" for layer in (0, 1) for number in (1, 2)]
-    assert [c.name for c in report.changed] == [f"transformer.{n}" for n in (*blocks, "ln_f")]
-    assert {type(c.after) for c in report.changed} == {layers.LayerNorm}
-    ids = torch.randint(11, (3, 6), generator=torch.Generator().manual_seed(0))
+    assert [type(c.after) for c in report.changed] == [layers.LayerNorm] * 5
+    ids = torch.randint(11, (3, 6))
     losses = []
     for m, optimizer in zip((model, twin), optimizers, strict=True):
         for _ in range(4):

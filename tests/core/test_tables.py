@@ -1,7 +1,5 @@
 """Tables: rounded, aligned, marked, and the same on every machine."""
 
-import re
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,12 +26,6 @@ def test_numbers_are_rounded_and_words_stay():
     assert [cell.text for cell in page.select("thead th")][1:] == list(FRAME.columns)
 
 
-def test_each_column_has_its_format():
-    page = parsed(tables.table(FRAME, form={"loss (nats/token)": ".1f", "seeds": ".0f"}))
-    cells = [cell.text for cell in page.select("tbody tr td")]
-    assert cells == ["2.3", "LayerNorm", "5", "0.0", "BatchNorm", "6"]
-
-
 def test_only_the_row_that_matters_is_marked():
     page = parsed(tables.table(FRAME, mark="equal length"))
     marked = [row.select("td.marked") for row in page.select("tbody tr")]
@@ -51,28 +43,6 @@ WORDS = pd.DataFrame({"norm": ["BatchNorm 1", "LayerNorm 2"], "least": ["below 0
 def test_numbers_and_words_are_aligned_apart(frame, kinds):
     cells = parsed(tables.table(frame)).select("tbody tr")[0].select("td")
     assert [cell["class"][-1] for cell in cells] == kinds
-
-
-def test_a_heading_stands_over_its_column():
-    page = parsed(tables.table(FRAME))
-    to_the_right = re.findall(r"(th\.col\d+) \{\s*text-align: right", page.style.text)
-    headings = [page.select_one(f"thead {selector}").text for selector in to_the_right]
-    assert headings == ["loss (nats/token)", "seeds"]
-    words = parsed(tables.table(FRAME[["norm"]]))
-    assert not re.search(r"th\S* \{\s*text-align: right", words.style.text)
-
-
-def test_the_same_table_is_the_same_text_and_two_tables_share_no_name():
-    first, again, other = (tables.table(f) for f in (FRAME, FRAME.copy(), FRAME + FRAME))
-    assert first._repr_html_() == again._repr_html_()
-    assert parsed(first).table["id"] != parsed(other).table["id"]
-    assert not parsed(first).select("td[id], th[id]")
-
-
-def test_a_numbered_index_is_not_shown():
-    page = parsed(tables.table(FRAME.reset_index(drop=True)))
-    assert not page.select("tbody th")
-    assert "shuffled" not in repr(tables.table(FRAME.reset_index(drop=True)))
 
 
 def test_the_interval_is_that_of_the_figures():

@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from normtutor_studies.experiments import wired_sorting
 from torch import nn
 from torch.nn import functional as F
 
@@ -65,16 +64,6 @@ def test_b2t_adds_the_bottom_of_the_layer_before_its_last_norm():
     torch.testing.assert_close(layer(x), norm(x + middle + layer.feed_forward(middle)))
 
 
-def test_where_learned_factors_start():
-    start = {
-        name: wiring.ResidualStep(name, WIDTH, layer=LAYER, depth=DEPTH)
-        for name in ("admin", "rezero", "fixup")
-    }
-    assert start["admin"].skip.tolist() == [1.0] * WIDTH
-    assert start["rezero"].branch.item() == 0.0
-    assert start["fixup"].branch.item() == 1.0
-
-
 def test_the_mask_reaches_every_norm():
     torch.manual_seed(0)
     x, mask = torch.randn(2, 5, WIDTH), torch.ones(2, 5, dtype=torch.bool)
@@ -86,50 +75,41 @@ def test_the_mask_reaches_every_norm():
         torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
-def weights_of(model):
-    """Root mean square of each kind of matrix, layer by layer."""
-    rms = lambda group: [w.square().mean().sqrt().item() for w in group]  # noqa: E731
-    return [
-        [[rms(group) for group in sublayer.weight_groups()] for _, sublayer in layer.steps()]
-        for layer in model.layers
-    ]
+# The factors of queries and keys, of values or the first matrix, of the output, in layer l of 4.
+START = {
+    "post": lambda layer: (1, 1, 1),
+    "deepnorm": lambda layer: (1, 32**-0.25, 32**-0.25),
+    "ds-init": lambda layer: (layer**-0.5,) * 3,
+    "fixup": lambda layer: (8**-0.5, 8**-0.5, 0),
+    "gpt-2": lambda layer: (1, 1, 8**-0.5),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "factors"),
-    [
-        ("post", lambda number, depth: (1, 1, 1)),
-        ("deepnorm", lambda number, depth: (1, (8 * depth) ** -0.25, (8 * depth) ** -0.25)),
-        ("ds-init", lambda number, depth: (number**-0.5,) * 3),
-        ("fixup", lambda number, depth: ((2 * depth) ** -0.5, (2 * depth) ** -0.5, 0)),
-        ("gpt-2", lambda number, depth: (1, 1, (2 * depth) ** -0.5)),
-        # As the authors' code has it.
-        (wired_sorting.EXTRA["b2t-small"], lambda number, depth: (depth**-0.5,) * 3),
-    ],
-)
-def test_initial_weights_carry_the_factors_of_the_wiring(name, factors):
-    built = zip(weights_of(transformer("pre")), weights_of(transformer(name)), strict=True)
+@pytest.mark.parametrize("name", START)
+def test_initial_weights_carry_the_factors_of_the_wiring(name):
+    built = zip(transformer("pre").layers, transformer(name).layers, strict=True)
     for number, (plain, scaled) in enumerate(built, start=1):
-        for before, after in zip(plain, scaled, strict=True):
-            for factor, a, b in zip(factors(number, 4), before, after, strict=True):
-                assert b == pytest.approx([factor * value for value in a])
+        look, middle, last = START[name](number)
+        before, after = (each.attention.project_in.weight.detach() for each in (plain, scaled))
+        torch.testing.assert_close(after[:32], look * before[:32])
+        torch.testing.assert_close(after[32:], middle * before[32:])
+        for (_, a), (_, b) in zip(plain.steps(), scaled.steps(), strict=True):
+            for factor, old, new in zip(
+                (look, middle, last), a.weight_groups(), b.weight_groups(), strict=True
+            ):
+                for w, v in zip(old, new, strict=True):
+                    torch.testing.assert_close(v, factor * w)
 
 
-def test_query_and_key_keep_their_scale_in_deepnorm():
-    plain, deep = (
-        transformer(wiring, depth=2).layers[0].attention.project_in.weight
-        for wiring in ("pre", "deepnorm")
-    )
-    ratio = (deep / plain).detach()
-    torch.testing.assert_close(ratio[:32], torch.ones(32, 16))
-    torch.testing.assert_close(ratio[32:], torch.full((16, 16), 0.5))  # (8·2)^−¼
-
-
-@pytest.mark.parametrize("name", ["rezero", "fixup"])
-def test_a_branch_that_starts_at_zero_is_the_identity(name):
-    model = transformer(name)
-    tokens = torch.randint(20, (2, 6))
-    torch.testing.assert_close(model.hidden(tokens), model.embed(tokens), rtol=0, atol=0)
+@pytest.mark.parametrize("name", ["rezero", "fixup", "admin"])
+def test_where_learned_factors_start(name):
+    """A branch that starts at zero is the identity."""
+    step = wiring.ResidualStep(name, WIDTH, layer=LAYER, depth=DEPTH)
+    starts = {"admin": [1.0] * WIDTH, "rezero": 0.0, "fixup": 1.0}
+    assert getattr(step, step.wiring.learned).tolist() == starts[name]
+    if name != "admin":
+        model, tokens = transformer(name), torch.randint(20, (2, 6))
+        torch.testing.assert_close(model.hidden(tokens), model.embed(tokens), rtol=0, atol=0)
 
 
 def test_each_layer_may_have_its_own_wiring():

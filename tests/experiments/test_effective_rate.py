@@ -74,7 +74,7 @@ def settled(optimizer, rate, decay):
 def test_the_predictions_are_those_of_independent_gradients(optimizer, rate, decay):
     predicted = effective_rate.predicted_angle(optimizer, rate, decay)
     found, length = settled(optimizer, rate, decay)
-    condition = effective_rate.Condition("random", rate, decay=decay, optimizer=optimizer)
+    condition = effective_rate.condition("random", rate, decay=decay, optimizer=optimizer)
     gradients_of_size = {"name": "random", "late_gradient": 2000**0.5}
     run = {"seed": 0, "records": [gradients_of_size]}
     saved = experiments.Saved("random", {"width": 2000 / 64}, (run,))

@@ -46,23 +46,22 @@ def test_watch_records_the_running_averages_before_the_step():
     model = batch_norm_model()
     generator = torch.Generator().manual_seed(1)
     xs = torch.randn(2, 3, 6, 5, generator=generator, dtype=torch.float64)
-    mask = torch.rand(3, 6, generator=generator) < 0.7
     with power_statistics.watch(model) as records:
         for x in xs:
             norm = model[1]
             before = norm.running_mean.clone(), norm.running_var.clone()
             h = model[0](x)
-            y = norm(h, mask)
+            y = norm(h)
             upstream = torch.randn(y.shape, generator=generator, dtype=torch.float64)
             y.backward(upstream)
-            tokens = h.detach()[mask]
+            tokens = h.detach().flatten(0, 1)
     watched = records["1"]
-    assert watched.count == [mask.sum(), mask.sum()]
+    assert watched.count == [18, 18]
     spread, mean = torch.var_mean(tokens, dim=0)
     raw, free = power_statistics.forward_distances(mean, spread, *before)
     assert_allclose(watched.raw[1][:2], raw)
     assert_allclose(watched.free[1][:2], free)
-    g = upstream[mask]
+    g = upstream.flatten(0, 1)
     x_hat = (tokens - mean) / torch.sqrt(tokens.var(dim=0, correction=0) + 1e-5)
     assert_allclose(watched.raw[1][2:], power_statistics.backward_parts(g, x_hat)[0])
 
@@ -103,14 +102,3 @@ def test_digits_as_texts():
     assert batch.targets.min() >= 1
     assert batch.targets.max() <= 17
     assert any(torch.equal(levels[batch.targets[0] - 1], image) for image in images)
-
-
-def test_a_distance_that_follows_the_padding_is_found():
-    padding = np.random.default_rng(0).uniform(size=400)
-    average, distance = padding[0], []
-    for share in padding:
-        distance.append(abs(share - average))
-        average = 0.9 * average + 0.1 * share
-    assert power_statistics.follows_padding(padding, np.array(distance)) > 0.999
-    unrelated = np.random.default_rng(1).uniform(size=400)
-    assert abs(power_statistics.follows_padding(padding, unrelated)) < 0.3

@@ -1,20 +1,13 @@
 """The experiments on residual wiring: their instruments and their figures."""
 
-import math
-
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
 from normtutor_studies import plotting
-from normtutor_studies.experiments import (
-    remedies,
-    update_size,
-    wired_sorting,
-)
+from normtutor_studies.experiments import update_size, wired_sorting
 from normtutor_studies.experiments.wired_sorting import Task
 
-from normtutor.training import language_model_loss
 from normtutor.wiring import WIRINGS
 
 TASK = Task(width=8, heads=2, batch_size=4, test_sequences=8)
@@ -25,6 +18,8 @@ TASK = Task(width=8, heads=2, batch_size=4, test_sequences=8)
 
 def test_the_task_asks_for_the_sorted_digits():
     batch = wired_sorting.batch_of(TASK, 5, np.random.default_rng(0))
+    assert batch.mask.sum(dim=1).tolist() == [TASK.length] * 5
+    assert (batch.inputs[:, TASK.length] == TASK.symbols).all()
     asked = batch.targets[batch.mask].reshape(5, TASK.length)
     torch.testing.assert_close(asked, batch.inputs[:, : TASK.length].sort(dim=1).values)
 
@@ -43,17 +38,6 @@ def test_admin_is_profiled():
     model = wired_sorting.model_of(TASK, "admin", 4, 0)
     skips = [step.skip.mean().item() for layer in model.layers for step, _ in layer.steps()]
     assert skips[0] == 1 and skips == sorted(skips) and skips[-1] > 1.2
-
-
-def test_a_score_that_is_not_finite_is_none():
-    model = wired_sorting.model_of(TASK, "pre", 1, 0)
-    batch = wired_sorting.test_batch(TASK, 0)
-    assert wired_sorting.score(model, batch)["loss"] == pytest.approx(
-        language_model_loss(model, batch).item(), rel=1e-5
-    )
-    with torch.no_grad():
-        model.final_norm.weight.fill_(math.nan)
-    assert wired_sorting.score(model, batch) == {"loss": None, "accuracy": None}
 
 
 # --- the size of the update -----------------------------------------------------------------------
@@ -82,24 +66,11 @@ def test_likeness_is_the_mean_cosine_of_all_pairs():
 
 
 def test_a_trace_starts_at_the_untrained_model():
-    config = update_size.Config(trace_depth=2, task=TASK)
-    found = update_size.follow(config, update_size.Trace("pre", 0, 1e-3), 0, steps=4)
+    settings = vars(update_size.CONFIG) | {"trace_depth": 2, "trace_steps": 4, "task": TASK}
+    found = update_size.follow(update_size.Config(**settings), "pre", 0, 1e-3, 0)
     assert found["step"] == [0, 2, 4]
     assert found["change"][0] == 0 < found["change"][1]
     assert all(len(values) == 3 for values in found.values())
-
-
-# --- rates ----------------------------------------------------------------------------------------
-
-
-def test_a_seed_gets_the_rate_that_is_best_on_the_others():
-    losses = np.array([[0.1, 0.5], [0.9, 0.4], [0.9, 0.3], [np.nan, 0.2]])
-    found, chosen = remedies.at_best_rate(losses)
-    # Seed 0 would like the first rate, but the others speak against it.
-    assert chosen.tolist() == [1, 1, 1, 1]
-    assert found.tolist() == [0.5, 0.4, 0.3, 0.2]
-    found, chosen = remedies.at_best_rate(np.array([[0.1, 0.2], [0.1, 0.2], [np.nan, 0.2]]))
-    assert chosen.tolist() == [1, 1, 0] and np.isinf(found[2])
 
 
 # --- figures --------------------------------------------------------------------------------------

@@ -119,21 +119,6 @@ class Heard:
         return [*(f"outside the site: {address}" for address in outside), *self.complaints]
 
 
-READ_TO_THE_END = """async () => {
-  const frame = () => new Promise(done => requestAnimationFrame(() => setTimeout(done)));
-  await Promise.allSettled([...document.fonts].map(font => font.load()));
-  let before = -1;
-  while (scrollY > before) {  // sections get their height when they come near
-    before = scrollY;
-    scrollBy({ top: innerHeight, behavior: "instant" });
-    await frame();
-    await frame();
-  }
-  scrollTo({ top: 0, behavior: "instant" });
-  await frame();
-  await frame();
-}"""
-
 # A chapter has thousands of coloured words of code and hundreds of equations, and the reference has
 # thousands of arguments and names. Of those that look alike one is examined; the others become
 # plain text.
@@ -189,14 +174,6 @@ def eventually(found, condition: str, argument=None) -> None:
     )
 
 
-def read_to_the_end(page) -> None:
-    """Scroll down a page and up again, by twelve screens at a time, which are all seen."""
-    size = page.viewport_size
-    page.set_viewport_size({**size, "height": 12 * size["height"]})
-    page.evaluate(READ_TO_THE_END)
-    page.set_viewport_size(size)
-
-
 # What comes while one reads: sections are laid out, pictures and fonts are fetched, and boxes that
 # are near learn whether they can be scrolled. Unseen, because nothing looks at it.
 UNFOLD = """async () => {
@@ -226,68 +203,44 @@ def unfold(page) -> None:
 
 
 # Two rules ask for colours, and ask it of every text: nine tenths of what axe does on a long page.
-# So what they examine is marked. Texts with the same letters on the same grounds answer alike: of
-# these the three that say most are enough (axe does not judge a single letter), and on the next
-# page none. What lies in a figure is examined in full.
-MARK_LOOKS = """(examined) => {
-  const known = new Set(examined);
-  const plain = "rgba(0, 0, 0, 0) none 1 none normal";
+# So what they examine is marked: of texts with the same letters on the same grounds, which answer
+# alike, three (axe does not judge a single letter), and all that lies in a figure.
+MARK_LOOKS = """() => {
   const grounds = new Map([[null, ""]]);
   const ground = element => {
     if (!grounds.has(element)) {
-      const { backgroundColor, backgroundImage, opacity, filter, mixBlendMode } =
-        getComputedStyle(element);
-      const own = [backgroundColor, backgroundImage, opacity, filter, mixBlendMode].join(" ");
+      const { backgroundColor, backgroundImage, opacity, filter } = getComputedStyle(element);
+      const own = [backgroundColor, backgroundImage, opacity, filter].join(" ");
       const below = ground(element.parentElement);
-      grounds.set(element, own === plain ? below : `${below}>${own}`);
+      grounds.set(element, own === "rgba(0, 0, 0, 0) none 1 none" ? below : `${below}>${own}`);
     }
     return grounds.get(element);
   };
-  const looks = new Map();
-  const mark = element => element.toggleAttribute("data-examined", true);
-  for (const element of document.querySelectorAll("[data-examined]")) {
-    element.removeAttribute("data-examined");
-  }
-  const markAll = root => {
+  const times = new Map();
+  const mark = (root, all) => {
     for (const element of root.querySelectorAll("*")) {
-      mark(element);
-      if (element.shadowRoot) markAll(element.shadowRoot);
+      if (element.shadowRoot) mark(element.shadowRoot, true);
+      const parent = element.parentElement;
+      const words = [...element.childNodes]
+        .filter(node => node.nodeType === Node.TEXT_NODE).map(node => node.data.trim()).join("");
+      const link = element.matches("a[href]") && [
+        getComputedStyle(parent).color, parent?.textContent.length > element.textContent.length];
+      const shown = (link || words.length > 1 || element.matches("input, select, textarea"))
+        && element.checkVisibility({ visibilityProperty: true }) && element.clientWidth !== 1;
+      const { color, fontSize, fontWeight, textDecorationLine, borderBottom } =
+        getComputedStyle(element);
+      const look = [color, fontSize, fontWeight, textDecorationLine, borderBottom, element.type,
+        link, ground(element)].join("|");
+      const seen = times.get(look) ?? 0;
+      element.toggleAttribute("data-examined", all || (shown && seen < 3));
+      if (shown) times.set(look, seen + 1);
     }
   };
-  for (const element of document.body.querySelectorAll("*")) {
-    if (element.shadowRoot) markAll(element.shadowRoot);
-    const words = element.matches("input, select, textarea") ? `a field: ${element.type}`
-      : [...element.childNodes]
-        .filter(node => node.nodeType === Node.TEXT_NODE).map(node => node.data.trim()).join("");
-    const isLink = element.matches("a[href]");
-    if (!words && !isLink || !element.checkVisibility({ visibilityProperty: true })) continue;
-    // Words for a screen reader alone are shrunk to a point.
-    const { width, height } = element.getBoundingClientRect();
-    if (width <= 1 || height <= 1) continue;
-    const parent = element.parentElement;
-    const { color, fontSize, fontWeight, textShadow, textDecorationLine, borderBottom } =
-      getComputedStyle(element);
-    // What is large needs less contrast; a link is compared with the text around it.
-    const [size, bold] = [parseFloat(fontSize), fontWeight >= 700];
-    const letters = isLink ? `${fontSize} ${fontWeight}` : size >= 24 || (bold && size >= 18.66);
-    const look = [
-      color, letters, element.type, textShadow, textDecorationLine, borderBottom, ground(element),
-      isLink ? `in ${getComputedStyle(parent).color}` : "",
-    ].join("|");
-    if (known.has(look)) continue;
-    const said = isLink ? parent.textContent.length : words.length;
-    if (!looks.has(look)) looks.set(look, []);
-    looks.get(look).push([said, element]);
-  }
-  for (const alike of looks.values()) {
-    alike.sort(([a], [b]) => b - a);
-    alike.slice(0, 3).forEach(([, element]) => mark(element));
-  }
+  mark(document.body, false);
   axe.configure({ rules: [
     { id: "color-contrast", selector: "[data-examined]" },
     { id: "link-in-text-block", selector: "a[href][data-examined]" },
   ] });
-  return [...looks.keys()];
 }"""
 
 
@@ -302,26 +255,14 @@ def violations(page, where: str, **options) -> list[str]:
     ]
 
 
-def axe_problems(page, looks: set[str] | None = None) -> list[str]:
-    """List the violations of all of axe's rules on a page.
-
-    The colours of texts that look like one of `looks` are known; where they are in order, what the
-    page shows comes to be known, too.
-    """
+def axe_problems(page) -> list[str]:
+    """List the violations of all of axe's rules on a page."""
     # What is not on the screen must be laid out for axe, too.
     page.add_style_tag(content="* { content-visibility: visible !important; }")
     page.evaluate(THIN_OUT)
     page.evaluate(AXE_SCRIPT)
-    return marked_problems(page, looks)
-
-
-def marked_problems(page, looks: set[str] | None, **options) -> list[str]:
-    """Let axe examine a page, of its colours only those that are not known to be in order."""
-    new = page.evaluate(MARK_LOOKS, sorted(looks or ()))
-    found = violations(page, "document", **options)
-    if looks is not None and not found:
-        looks.update(new)
-    return found
+    page.evaluate(MARK_LOOKS)
+    return violations(page, "document")
 
 
 def in_theme(page, theme: str) -> None:
@@ -334,6 +275,7 @@ def in_theme(page, theme: str) -> None:
     page.locator(f"html[data-theme={theme}]").wait_for(state="attached")
 
 
-def colour_problems(page, looks: set[str] | None = None) -> list[str]:
+def colour_problems(page) -> list[str]:
     """List the violations of the rules that ask for colours, on a page that axe has seen."""
-    return marked_problems(page, looks, runOnly=["color-contrast", "link-in-text-block"])
+    page.evaluate(MARK_LOOKS)
+    return violations(page, "document", runOnly=["color-contrast", "link-in-text-block"])

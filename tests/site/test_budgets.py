@@ -112,14 +112,6 @@ def test_main_lines_keep_to_their_budgets(article):
     assert problems == []
 
 
-def test_a_main_line_and_its_depth_page_lead_to_each_other(article):
-    for pair in DEPTH.items():
-        for page, other in (pair, pair[::-1]):
-            links = article(page).find_all("a", href=True)
-            targets = {link["href"].split("#")[0].rsplit("/", 2)[-1] for link in links}
-            assert f"{other.rsplit('/', 1)[-1]}.html" in targets, page
-
-
 def test_the_whole_story_takes_fifteen_minutes(article):
     page = article("book/fifteen_minutes")
     found = measured(page)

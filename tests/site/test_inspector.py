@@ -1,14 +1,12 @@
 """The inspector: it draws what the package draws, and says what it does not know."""
 
 import json
-import re
 
 import pytest
 from browser import PHONE, needs_chromium
 from bs4 import BeautifulSoup
 from normtutor_studies import current_models
 from playwright.sync_api import expect
-from site_pages import SCRIPTS, parsed
 
 
 @pytest.fixture
@@ -90,11 +88,7 @@ def test_a_paste_by_keyboard_is_drawn_and_stays_in_the_page(inspector):
 
 WITHOUT_A_DRAWING = {
     '{"model_type": "llama",\n}': "Line 2, column 1: a name in double quotes must follow",
-    "{'model_type': 'llama'}": "Line 1, column 2: a name in double quotes must follow",
     '{"a": 1 "b": 2}': "Line 1, column 9: a comma or } must follow",
-    '{"a": None}': "Line 1, column 7: a value must follow",
-    '{"a": [1, 2': "Line 1, column 12: a comma or ] must follow; the text ends",
-    "model_type: llama": "Line 1, column 1: a config.json begins with {",
     "{}": "The configuration has no “model_type”",
     '{"model_type": "constructor"}': "no decoder of the type “constructor”",
     '{"model_type": "idefics", "architectures": ["IdeficsForVisionText2Text"]}': "pictures",
@@ -112,39 +106,31 @@ def test_what_cannot_be_drawn_gets_a_sentence(inspector):
         expect(page.locator("nt-inspector .na")).to_have_count(1)  # the other model's
 
 
-# What a file says, and below it parts of what the inspector finds: heads stand above the drawn
-# layers, and what nobody has tried is named. Which layers share keys and values, and so have fewer
-# norms, a number alone does not say; mamba and attention are names of older files.
-FOUND = r"""
-{"model_type": "llama", "rms_norm_eps": "1e-5", "attention_bias": "yes"}
-{"untried": ["attention_bias: \"yes\"", "rms_norm_eps: \"1e-5\""], "eps": {"rms_norm_eps": 1e-6}}
-{"model_type": "qwen3_next", "layer_types":["linear_attention", "full_attention", "full_attention"]}
-{"heads": ["1 layer: 0", "2 layers: 1–2"]}
-{"model_type": "qwen3_next", "layer_types":["linear_attention", "full_attention", "another"]}
-{"kinds": ["some of 3 layers"], "untried": ["layer_types: \"another\""]}
-{"model_type": "granitemoehybrid", "layer_types": ["mamba", "attention", "mamba"]}
-{"heads": ["2 layers: 0, 2", "1 layer: 1"]}
-{"model_type": "gemma4_text", "num_hidden_layers": 42, "num_kv_shared_layers": 18}
-{"kinds": ["some of 42 layers"]}
-{"model_type": "gemma4_text", "num_hidden_layers": 42, "num_kv_shared_layers": 0}
-{"heads": ["42 layers"]}
-{"model_type": "jamba", "attn_layer_period": 4}
-{"untried": ["attn_layer_period: 4"]}
-{"model_type": "jamba", "attn_layer_period": 8}
-{"untried": []}
-{"model_type": "gemma3n", "text_config": {"altup_num_inputs": 2}}
-{"streams": 2}
-{"model_type": "qwen2_5_omni", "thinker_config": {"text_config": {"rms_norm_eps": 3e-6}}}
-{"eps": {"rms_norm_eps": 3e-6}}
-"""
+# What a file says, and parts of what the inspector finds. Which layers share keys and values, and
+# so have fewer norms, a number alone does not say.
+FOUND = [
+    (
+        {"model_type": "llama", "rms_norm_eps": "1e-5"},
+        {"untried": ['rms_norm_eps: "1e-5"'], "eps": {"rms_norm_eps": 1e-6}},
+    ),
+    (
+        {"model_type": "granitemoehybrid", "layer_types": ["mamba", "attention", "mamba"]},
+        {"heads": ["2 layers: 0, 2", "1 layer: 1"]},
+    ),
+    (
+        {"model_type": "gemma4_text", "num_hidden_layers": 42, "num_kv_shared_layers": 18},
+        {"heads": ["some of 42 layers"] * 2},
+    ),
+    ({"model_type": "jamba", "attn_layer_period": 4}, {"untried": ["attn_layer_period: 4"]}),
+    ({"model_type": "gemma3n", "text_config": {"altup_num_inputs": 2}}, {"streams": 2}),
+]
 
 
 @needs_chromium
 def test_what_nobody_has_tried_is_named_and_not_drawn(inspector):
-    lines = [json.loads(line) for line in FOUND.strip().splitlines()]
     given = [
         one | {"num_hidden_layers": len(one["layer_types"])} if "layer_types" in one else one
-        for one in lines[::2]
+        for one, _ in FOUND
     ]
     answers = inspector().evaluate(
         """async (configs) => {
@@ -153,13 +139,12 @@ def test_what_nobody_has_tried_is_named_and_not_drawn(inspector):
           return configs.map((config) => {
             const found = resolve(census, config);
             const heads = [...draw(found).querySelectorAll(".block > p")].map((p) => p.textContent);
-            const kinds = [...new Set(heads.map((head) => head.split(";")[0]))];
-            return { ...found, untried: found.untried.sort(), heads, kinds };
+            return { ...found, heads: heads.map((head) => head.split(";")[0]) };
           });
         }""",
         given,
     )
-    for config, expected, found in zip(given, lines[1::2], answers, strict=True):
+    for (config, expected), found in zip(FOUND, answers, strict=True):
         assert {key: found[key] for key in expected} == expected, config
 
 
@@ -171,11 +156,6 @@ def test_two_models_are_compared_and_can_change_places(inspector):
     names = "all => all.map(e => e.dataset.name).sort()"
     assert first.locator(".na .differs").evaluate_all(names) == only_here
     expect(second.locator(".na .differs")).to_have_count(0)
-    # Where both have a norm they differ in what they store of γ, in the drawing and in the table.
-    marks = "all => [...new Set(all.map(e => e.textContent))]"
-    assert second.locator("mark").evaluate_all(marks) == ["γ"]
-    expect(second.locator(".na mark")).to_have_count(5)
-    expect(second.locator("td mark")).to_have_count(5)
     page.get_by_role("button", name="swap the two").click()
     expect(first.get_by_role("heading", level=3)).to_have_text("Qwen3 8B")
     assert second.locator(".na .differs").evaluate_all(names) == only_here
@@ -193,12 +173,3 @@ def test_on_a_phone_the_largest_drawings_stay_in_the_page(inspector):
     for box in page.locator("nt-inspector .na .norm").all():
         place = box.bounding_box()
         assert place["x"] >= 0 and place["x"] + place["width"] <= 390
-
-
-def test_its_links_lead_to_sections(site):
-    links = re.findall(
-        r'"([\w/]+\.html)#([\w-]+)"', (SCRIPTS / "inspector.js").read_text(encoding="utf-8")
-    )
-    assert len(links) > 15
-    for name, section in links:
-        assert parsed(site / "book" / name).find(id=section), f"{name}#{section}"

@@ -117,7 +117,7 @@ FIGURES_BEGIN = """() => [...document.querySelectorAll("article.bd-article *")]
   .map((tag) => tag.getBoundingClientRect().top + scrollY)"""
 
 
-def page_problems(page, address: str, name: str, looks: set[str]) -> list[str]:
+def page_problems(page, address: str, name: str) -> list[str]:
     """Open a page, let all of it come near, and list what is wrong with it."""
     heard = Heard(page)
     page.add_init_script(WATCH_SHIFTS)
@@ -129,7 +129,7 @@ def page_problems(page, address: str, name: str, looks: set[str]) -> list[str]:
     unfold(page)
     for looked_for in (TOO_WIDE, CUT_EQUATIONS, MISSET):
         found += page.evaluate(looked_for)
-    found += axe_problems(page, looks=looks)
+    found += axe_problems(page)
     return heard.problems(address) + found
 
 
@@ -160,23 +160,19 @@ def try_keys(page, figure: str) -> None:
     expect(status).not_to_have_text(said)
 
 
-# Of each theme, the looks of texts whose colours are in order.
-LIGHT_LOOKS, DARK_LOOKS = set(), set()
-
-
 # Two classes, so that two processes share the work. A drawing is the same in both themes but for
 # its colours (test_site.py); what a figure draws by itself is examined in both.
 class TestOnADesk:
     @pytest.mark.parametrize("name", PAGES)
     def test_a_page_is_in_order(self, open_page, site, address, name):
         page = open_page(**DESKTOP, **LIGHT)
-        found = page_problems(page, address, name, LIGHT_LOOKS)
+        found = page_problems(page, address, name)
         found += letter_problems(page, site, address)
         assert page.locator("html").get_attribute("data-theme") == "light"
         if figures := FIGURES.get(name):
             heard = Heard(page)  # what goes wrong from now on
             in_theme(page, "dark")
-            found += colour_problems(page, DARK_LOOKS)
+            found += colour_problems(page)
             for figure in figures:
                 try_keys(page, figure)
             found += heard.problems(address)
@@ -187,42 +183,7 @@ class TestOnAPhone:
     @pytest.mark.parametrize("name", PAGES)
     def test_a_page_is_in_order(self, open_page, site, address, name):
         page = open_page(**PHONE, **DARK)
-        found = page_problems(page, address, name, DARK_LOOKS)
+        found = page_problems(page, address, name)
         found += letter_problems(page, site, address)
         assert page.locator("html").get_attribute("data-theme") == "dark"
         assert found == []
-
-
-# What would be wrong with one page, by the words for it: none of these looks for nothing.
-DEFECTS = {
-    "outside the site: http://127.0.0.1:9/": '<img src="http://127.0.0.1:9/" alt="A">',
-    "status 404": '<script src="gone.js"></script>',
-    "warning: odd": "<script>console.warn('odd')</script>",
-    "uncaught": "<script>gone.there()</script>",
-    "the layout shifts by": "<p id='late'></p><p style='height: 700px'>x</p><script>"
-    "onload = () => requestAnimationFrame(() => requestAnimationFrame(() => {"
-    " late.style.height = '600px'; }))</script>",
-    "wider than the window: p cut off": '<div style="overflow: hidden"><p class="cut off" '
-    'style="width: 1400px">wide</p></div>',
-    "out of reach of the keyboard: div box": '<div class="box" style="overflow: auto">'
-    '<p style="width: 1400px">wide</p></div>',
-    "an equation is cut off: x = 1": '<div class="katex-display" tabindex="0" '
-    'style="overflow: auto"><p style="width: 1400px">x</p>'
-    "<math><semantics><mi>x</mi><annotation>x = 1</annotation></semantics></math></div>",
-    "a caption is hidden: A": '<figcaption style="display: none">A</figcaption>',
-    "is broken: normalization": '<h2 style="width: 3em; word-break: break-all">normalization</h2>',
-    "button-name": "<button></button>",
-    "color-contrast": "<p>clear</p>" * 9 + '<p style="color: #999">faint</p>',
-    "link-in-text-block": "<style>a { color: #025; text-decoration: none }</style>"
-    + '<p>See <a href="#b" style="text-decoration: underline">this</a>, where more is said.</p>' * 9
-    + '<p>See <a href="#a">here</a> or there.</p>',
-}
-BAD = """<!doctype html><html lang="en"><head><title>T</title><link rel="icon" href="data:,">
-<meta name="viewport" content="width=device-width"></head><body><main><article><h1>T</h1>{}
-<svg viewBox="0 0 9 9"></svg></article></main></body></html>"""
-
-
-def test_defects_are_noticed(open_page, serve, tmp_path):
-    (tmp_path / "bad.html").write_text(BAD.format("\n".join(DEFECTS.values())))
-    problems = page_problems(open_page(**DESKTOP), serve(tmp_path), "bad", set())
-    assert [m for m in DEFECTS if not any(one.startswith(m) for one in problems)] == [], problems

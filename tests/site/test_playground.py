@@ -173,6 +173,8 @@ def test_a_setting_shows_what_is_said_of_it(address):
     found = on_seeds(address)
     promise = SAID_BY_CHAPTERS.get(address, found["promise"])
     assert any(promise.values())
+    preset = PRESETS[address.split("&")[0].removeprefix("preset=")]
+    assert preset["question"].endswith("?") and 0 <= preset["right"] < len(preset["guesses"])
     for a, b in zip(*found["accuracies"], strict=True):
         for value, bounds in ((a, promise["a"]), (b, promise["b"])):
             assert bounds.get("below", 2) > value > bounds.get("above", -1), (a, b)
@@ -189,46 +191,23 @@ def test_a_setting_shows_what_is_said_of_it(address):
         assert max(late) < 0.3 and min(evaluated / late) > 1.25
 
 
-def test_with_more_steps_layer_norm_catches_up_on_the_spiral_on_most_seeds():
-    accuracies, _ = by_node(RUN_ON_SEEDS, "preset=spiral", SEEDS, 5)["accuracies"]
-    assert sum(accuracy > 0.96 for accuracy in accuracies) > SEEDS / 2
-
-
-def test_each_question_has_an_answer_among_its_guesses():
-    for name, preset in PRESETS.items():
-        assert preset["question"].endswith("?"), name
-        assert 0 <= preset["right"] < len(preset["guesses"]) > 1, name
-
-
 def test_what_the_answers_say_about_the_layers():
     found = by_node("""
-      const at = (name, steps) => presets.pair(presets.stateOf(name)).map(settings => {
-        const data = dataset(settings.data, 0, digits);
-        const { network, batches } = build(settings, data);
+      const at = (name) => presets.pair(presets.stateOf(name)).map(settings => {
+        const { network, batches } = build(settings, dataset(settings.data, 0, digits));
         const batch = batches.next();
         network.gradients(batch.x, batch.labels, batch.size);
-        const first = network.profile();
-        for (let i = 0; i < steps; i += 1) network.step(batches.next());
-        return { first, last: network.profile() };
+        return network.profile();
       });
-      const text = (_, v) => Number.isNaN(v) ? "NaN" : v;
-      console.log(JSON.stringify({
-        small: at("small-weights", 0), high: at("high-rate", 400),
-        large: at("large-weights", 0), power: at("power", 200),
-      }, text));
+      console.log(JSON.stringify({ small: at("small-weights"), large: at("large-weights") }));
     """)
     # The signal falls by about half a layer; under BatchNorm it stays.
-    plain, normed = (np.array(one["first"]["spread"]) for one in found["small"])
+    plain, normed = (np.array(one["spread"]) for one in found["small"])
     assert plain[10] < plain[0] * 0.6**10
     assert 0.5 < normed.min() and normed.max() < 1
-    assert found["high"][0]["last"]["spread"][-1] == 0  # all units of the last layer are dead
-    one, ten = (np.array(part["first"]["gradient"]) for part in found["large"])
+    one, ten = (np.array(part["gradient"]) for part in found["large"])
     assert_allclose(one[1:] / ten[1:], 10, rtol=0.02)
-    assert_allclose(*(np.array(part["first"]["spread"]) for part in found["large"]), rtol=1e-3)
-    # Out of range, as it would be in torch, and nothing that looks like a signal of size 0.
-    for key in ("gradient", "spread"):
-        assert set(found["power"][0]["last"][key]) == {"NaN"}
-    assert max(found["power"][1]["last"]["spread"]) < 2
+    assert_allclose(*(np.array(part["spread"]) for part in found["large"]), rtol=1e-3)
 
 
 def test_an_address_holds_the_whole_setting():
@@ -288,12 +267,6 @@ def playground(probe):
     return start
 
 
-def run_to_the_end(page, steps: int) -> str:
-    page.get_by_role("button", name="Play").click()
-    expect(page.get_by_role("status")).to_contain_text(f"Step {steps}. ", timeout=300_000)
-    return page.get_by_role("status").text_content()
-
-
 @needs_chromium
 def test_an_experiment_in_the_page(playground):
     page = playground("#preset=one-class")
@@ -301,14 +274,14 @@ def test_an_experiment_in_the_page(playground):
         "aria-pressed", "true"
     )
     page.get_by_role("button", name="no, both learn").click()
-    said = run_to_the_end(page, 400)
+    page.get_by_role("button", name="Play").click()
+    expect(page.get_by_role("status")).to_contain_text("Step 400. ", timeout=300_000)
+    said = page.get_by_role("status").text_content()
     a, b = (int(value) for value in re.findall(r"accuracy (\d+)%", said))
     # The worker trains as the test above does.
     expected = on_seeds("preset=one-class")["accuracies"]
     assert [a, b] == [round(100 * side[0]) for side in expected]
     expect(page.get_by_text("You said: no, both learn. Not this time.")).to_be_visible()
-    expect(page.locator("canvas").first).to_have_attribute("aria-label", re.compile("Accuracy"))
-    assert page.locator("svg[aria-label*='by layer']").count() == 2
     page.locator("details").evaluate("e => { e.open = true; }")
     page.get_by_role("button", name="Run 5 seeds").click()
     expect(page.get_by_role("status")).to_contain_text("Over 5 seeds: A ", timeout=300_000)
@@ -319,13 +292,10 @@ def test_an_experiment_in_the_page(playground):
 def test_the_playground_by_keyboard_and_its_address(playground):
     page = playground()
     page.keyboard.press("Tab")
-    expect(page.get_by_role("button", name="1 Small weights")).to_be_focused()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_function("location.hash === '#preset=high-rate'")
-    step = page.get_by_role("button", name="Step", exact=True)
-    step.focus()
-    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Step", exact=True).press("Enter")
     expect(page.get_by_role("status")).to_contain_text("Step 1. A (no norm)")
     page.locator("details").evaluate("e => { e.open = true; }")
     page.get_by_role("combobox", name="learning rate").select_option("0.5")
@@ -340,22 +310,6 @@ def test_the_playground_by_keyboard_and_its_address(playground):
     expect(page.get_by_role("button", name="1 Small weights")).to_have_attribute(
         "aria-pressed", "true"
     )
-
-
-@needs_chromium
-def test_it_pauses_when_nobody_can_see_it(playground):
-    page = playground()
-    page.locator("details").evaluate("e => { e.open = true; }")
-    page.get_by_role("combobox", name="speed").select_option("slow")
-    page.get_by_role("button", name="Play").click()
-    expect(page.get_by_role("button", name="Pause")).to_be_visible()
-    page.evaluate(
-        """() => {
-          Object.defineProperty(document, "hidden", { get: () => true });
-          document.dispatchEvent(new Event("visibilitychange"));
-        }"""
-    )
-    expect(page.get_by_role("button", name="Play")).to_be_visible()
 
 
 @needs_chromium

@@ -82,14 +82,16 @@ def test_every_section_that_should_be_found_exists(page):
 
 @needs_chromium
 def test_a_title_finds_its_section_first(page):
-    """The guide once came eighth for its own title."""
-    titles = sorted({re.sub(r"^[\d.]+ ", "", title) for title in page.evaluate(TITLES)})
+    """The guide once came eighth for its own title, "What is RMSNorm" behind an error of ONNX."""
+    titles = {re.sub(r"^[\d.]+ ", "", title) for title in page.evaluate(TITLES)}
+    begun = {re.split(r"[,:] | \(", title)[0] for title in titles if title.startswith("What is ")}
+    titles = sorted(titles | begun)
     assert len(titles) > 400
     first = [results[0][1] if results else "" for results in page.evaluate(ASK, titles)]
     lost = [
         f"{title}: {found}"
         for title, found in zip(titles, first, strict=True)
-        if not re.match(rf"([\d.]+ )?{re.escape(title.removesuffix('s'))}s?( |$)", found)
+        if not re.match(rf"([\d.]+ )?{re.escape(title.removesuffix('s'))}s?([ ,:]|$)", found)
     ]
     assert lost == []
 

@@ -17,7 +17,7 @@ import pytest
 from bs4 import BeautifulSoup, Comment, Tag
 from fontTools.ttLib import TTFont
 from normtutor_studies import claims
-from site_pages import BASE, CHAPTERS, CONTENT, SCRIPTED, chosen, elements_of, parsed
+from site_pages import BASE, CONTENT, SCRIPTED, chosen, elements_of, parsed
 
 import normtutor
 
@@ -46,12 +46,7 @@ def in_order(pages: dict[str, BeautifulSoup], problems_of) -> None:
 
 # --- links ----------------------------------------------------------------------------------------
 
-LINKS = {"a": "href", "link": "href", "img": "src", "script": "src"}
-# What Lighthouse takes for a link that does not say where it leads.
-SAYS_NOTHING = {
-    *("click here", "go", "here", "information", "learn more", "more", "more info"),
-    *("more information", "read more", "right here", "see more", "start", "this"),
-}
+LINKS = {"a": "href", "link": "href", "img": "src", "script": "src", "source": "srcset"}
 
 
 def targets_of(page: BeautifulSoup) -> set[str]:
@@ -97,7 +92,7 @@ def test_no_link_is_broken(site, pages):
 
 # The theme gives the search page a second field.
 REPEATED_BY_OTHERS = {"search-input"}
-MARKUP = re.compile(r"\{[a-z]+(?::[a-z]+)?\}`|(?<!:):[a-z]+:`|```|\[\?\]|\?\?\?")
+MARKUP = re.compile(r"NBVAL|\{[a-z]+(?::[a-z]+)?\}`|(?<!:):[a-z]+:`|```|\[\?\]|\?\?\?")
 
 
 def image_problems(page: BeautifulSoup):
@@ -156,9 +151,6 @@ def page_problems(page: BeautifulSoup):
     for name, times in repeated.items():
         if times > 1 and name not in REPEATED_BY_OTHERS:
             yield f"the id {name} is used {times} times"
-    for link in page.find_all("a"):
-        if link.get_text().strip().lower() in SAYS_NOTHING:
-            yield f"the link {link.get('href')} does not say where it leads"
 
 
 def test_every_page_is_in_order(pages):
@@ -209,27 +201,12 @@ def test_every_icon_is_in_the_fonts_that_are_left(site, book):
         assert code and any(int(code[1], 16) in font for font in fonts), kind
 
 
-# How many parts these elements of MathML have; Firefox refuses to show others. KaTeX writes a wrong
-# one for an operator such as \min in an index: \mathrm{min} is right.
-PARTS = {"mfrac": 2, "mroot": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2}
-PARTS |= {"msubsup": 3, "munderover": 3}
-
-
-def equation_problems(page: BeautifulSoup):
-    for equation in chosen(page, "span.math", "div.math"):
-        latex = equation.find("annotation")
-        if latex is None:
-            yield f"not set: {equation.get_text()[:80]}"
-            continue
-        for part in (part for math in equation.find_all("math") for part in math.find_all(True)):
-            number = len(part.find_all(recursive=False))
-            if PARTS.get(part.name, number) != number:
-                yield latex.text
-
-
-def test_equations_are_set_and_can_be_read_aloud(site, book):
-    assert sum(len(chosen(page, "span.math")) for page in book.values()) > 1000
-    in_order(book, equation_problems)
+def test_equations_are_set(site, book):
+    equations = [
+        (name, one) for name in book for one in chosen(book[name], "span.math", "div.math")
+    ]
+    assert len(equations) > 1000
+    assert [(name, one.text[:80]) for name, one in equations if not one.find("annotation")] == []
     fonts = site / "_static" / "katex"
     text = (fonts / "katex.min.css").read_text(encoding="utf-8")
     needed = set(re.findall(r"fonts/[\w-]+\.woff2", text))
@@ -250,16 +227,6 @@ def test_a_drawing_is_the_same_in_both_themes_but_for_its_colours(site):
         drawing = path.read_text(encoding="utf-8")
         assert drawing != light, path.name
         assert without_colours(drawing) == without_colours(light), path.name
-
-
-def test_chapters_show_what_they_computed(book):
-    for name in CHAPTERS:
-        # The first page and the short tour show figures alone.
-        shown = chosen(book[name], ".cell_output pre", ".cell_output table")
-        assert shown or name.endswith(("index", "fifteen_minutes")), name
-        # A reference may do without pictures.
-        assert chosen(book[name], ".cell_output img") or re.search("in_depth|recipes$", name), name
-        assert "NBVAL" not in book[name].get_text(), name  # a note to the tests, not to the reader
 
 
 def test_every_figure_stands_on_a_page_with_words_for_readers_without_scripts(book):
@@ -289,15 +256,6 @@ def test_the_reference_says_what_every_public_name_does(book):
     described = {name for name in modules if f"{name}." in page.get_text()}
     described |= {name for name in modules if page.find(id=f"module-{name}")}
     assert modules - described <= {"normtutor.tracing", "normtutor.validation"}  # of no use there
-
-
-def test_the_favicon_and_the_preview_are_there(site, book):
-    page = book["book/index"]
-    assert (site / "book" / page.find("link", rel="icon")["href"]).resolve().is_file()
-    image = page.find("meta", property="og:image")["content"]
-    data = (site / image.removeprefix(BASE)).read_bytes()
-    assert data[:8] == b"\x89PNG\r\n\x1a\n"
-    assert [int.from_bytes(data[at : at + 4], "big") for at in (16, 20)] == [1200, 630]
 
 
 def test_the_sitemap_names_every_page(site):

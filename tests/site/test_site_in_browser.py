@@ -3,8 +3,7 @@
 import re
 from urllib.parse import unquote
 
-import pytest
-from browser import DARK, DESKTOP, LIGHT, PHONE, eventually, needs_chromium, read_to_the_end
+from browser import DARK, LIGHT, PHONE, eventually, needs_chromium
 from playwright.sync_api import expect
 
 pytestmark = needs_chromium
@@ -21,17 +20,9 @@ def test_the_search_finds_a_chapter(visit):
     fetched = page.evaluate("performance.getEntriesByType('resource').map((one) => one.name)")
     assert fetched and not [name for name in fetched if "/search/" in name]
     field = page.locator("input[type=search]:focus")
-    link = page.locator("article section > p > a:not(.headerlink)").first
-    link.focus()
-    page.keyboard.press("Control+k")
-    expect(field).to_be_in_viewport()
-    page.keyboard.press("Escape")
-    expect(field).to_have_count(0)
-    expect(link).to_be_focused()
     page.keyboard.press("Control+k")
     box = page.locator(".search-results").filter(visible=True)
     expect(box.locator("[role=status]")).to_contain_text("begin here")
-    assert "Which norm should I use?" in box.locator("a").all_inner_texts()
     page.keyboard.type("padding")
     results = page.locator(".search-results a").filter(visible=True)
     expect(box.locator("[role=status]")).to_contain_text("The best 12 places")
@@ -41,35 +32,8 @@ def test_the_search_finds_a_chapter(visit):
     expect(field).to_be_focused()
     page.keyboard.press("Enter")
     page.wait_for_url("**/search.html?q=padding*")
-    link = page.locator(f".search-results a[href*='{CHAPTER}.html']").first
-    expect(link).to_be_visible()
-    link.click()
+    page.locator(f".search-results a[href*='{CHAPTER}.html']").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("BatchNorm vs LayerNorm")
-
-
-def test_an_arrow_pressed_at_once_keeps_its_place(visit):
-    """The key comes before the results do, on a busy machine or under quick fingers."""
-    page = visit(CHAPTER)
-    page.keyboard.press("Control+k")
-    page.keyboard.type("batch")
-    results = page.locator(".search-results a").filter(visible=True)
-    expect(results.first).to_be_visible()
-    page.evaluate(
-        """() => {
-          const field = document.activeElement;
-          field.value = "padding";
-          field.dispatchEvent(new Event("input", { bubbles: true }));
-          field.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown", bubbles: true }));
-        }"""
-    )
-    expect(results.first).to_contain_text(re.compile("padding", re.IGNORECASE))
-    expect(results.first).to_be_focused()
-    page.keyboard.press("ArrowUp")
-    page.keyboard.type("zzzzqqqq")
-    box = page.locator(".search-results").filter(visible=True)
-    expect(box.locator("[role=status]")).to_contain_text("Nothing was found")
-    box.get_by_role("link", name="Questions people ask").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Questions people ask")
 
 
 # What is asked, a heading among the results, and what is quoted below it: prose before code, from
@@ -163,20 +127,6 @@ def test_a_chapter_can_be_printed(visit):
     assert pdf.startswith(b"%PDF") and pdf.count(b"/Type /Page\n") > 3
 
 
-def test_the_guide_prints_on_two_pages(visit):
-    page = visit("book/which_norm")
-    for paper in ("A4", "Letter"):
-        assert page.pdf(format=paper).count(b"/Type /Page\n") in (1, 2), paper
-
-
-@pytest.mark.parametrize("name", ["book/04_invariance", IN_DEPTH])
-def test_a_chapter_can_be_read_without_scripts(visit, name):
-    page = visit(name, java_script_enabled=False)
-    expect(page.get_by_role("heading", level=1)).to_be_visible()
-    inside = "nt-triangle figcaption" if name != IN_DEPTH else ".solution p:not(.admonition-title)"
-    expect(page.locator(inside).first).to_be_visible()
-
-
 def test_a_page_opened_as_a_file_says_how_to_see_its_figures(open_page, site):
     page = open_page()
     page.goto((site / "book" / "02_family_of_norms.html").as_uri())
@@ -193,36 +143,23 @@ def test_a_solution_is_folded_and_opens(visit):
     answer = solution.locator(".solution-content, section, p:not(.admonition-title)").first
     expect(handle).to_have_accessible_name(re.compile(r"\w"))
     expect(answer).to_be_hidden()
-    # A link in its title leads away, and does not open it.
-    solution.locator(".admonition-title a").dispatch_event("click")
-    expect(answer).to_be_hidden()
     handle.click()
     expect(answer).to_be_visible()
-    handle.focus()
-    page.keyboard.press("Enter")
+    handle.press("Enter")
     expect(answer).to_be_hidden()
-    page.keyboard.press("Space")
-    expect(answer).to_be_visible()
 
 
 def test_folded_code_opens_alone_or_with_all_of_this_page_and_the_next(visit):
     page = visit("book/in_depth/01_internal_covariate_shift")
     switch, codes = page.locator(".code-switch button"), page.locator("details.hide")
-    handle, code = codes.first.locator("summary"), codes.first.locator("pre").first
-    expect(code).to_be_hidden()
-    handle.click()
-    expect(code).to_be_visible()
-    handle.focus()
-    page.keyboard.press("Enter")
-    expect(code).to_be_hidden()
-    expect(switch).to_have_attribute("aria-pressed", "false")
+    expect(codes.first.locator("pre").first).to_be_hidden()
+    codes.first.locator("summary").press("Enter")
+    expect(codes.first.locator("pre").first).to_be_visible()
     switch.click()
     assert codes.count() > 1 and codes.evaluate_all("all => all.every((one) => one.open)")
     page.goto(page.url.replace("01_internal_covariate_shift", "02_family_of_norms"))
     expect(switch).to_have_attribute("aria-pressed", "true")
     assert codes.evaluate_all("all => all.every((one) => one.open)")
-    switch.press("Enter")
-    assert codes.evaluate_all("all => all.every((one) => !one.open)")
 
 
 def test_code_fits_between_the_menus_and_can_be_copied(visit):
@@ -240,33 +177,6 @@ def test_code_fits_between_the_menus_and_can_be_copied(visit):
     wide = "all => all.filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)"
     code = page.locator("article > section > section > .cell .cell_input pre")
     assert code.count() > 10 and code.evaluate_all(wide) == []  # lines of a hundred letters
-
-
-def test_an_edge_shows_that_code_goes_on_behind_it(visit):
-    page = visit(IN_DEPTH, **PHONE)
-    page.locator(".cell_input pre").first.scroll_into_view_if_needed()
-    page.locator("pre.more").first.evaluate("element => { element.id = 'wide'; }")
-    code, end = page.locator("#wide"), "getComputedStyle(wide).getPropertyValue('--{}')"
-    hidden = code.evaluate("element => element.scrollWidth - element.clientWidth")
-    assert hidden > 100
-    for left, before, after in ((0, 0, 32), (60, 32, 32), (hidden, 32, 0)):
-        code.evaluate("(element, left) => { element.scrollLeft = left; }", left)
-        page.wait_for_function(f"{end.format('before')} === '{before}px'")
-        page.wait_for_function(f"{end.format('after')} === '{after}px'")
-        expect(code).to_have_css("mask-image", re.compile("gradient"))
-    page.emulate_media(media="print")
-    expect(code).to_have_css("mask-image", "none")
-
-
-def test_a_table_that_goes_on_beyond_its_edge_says_which_columns_follow(visit):
-    page = visit("book/08_after_2020", **PHONE)
-    box = page.locator(".models-box")
-    box.scroll_into_view_if_needed()
-    note = page.locator(".models-box").locator("xpath=preceding-sibling::p[1]")
-    expect(note).to_contain_text("To the right:")
-    expect(note).to_contain_text("QK-norm")
-    box.evaluate("box => (box.scrollLeft = box.scrollWidth)")
-    expect(note).to_have_text("")
 
 
 # --- menus, contents, the first page --------------------------------------------------------------
@@ -287,24 +197,16 @@ def test_the_menu_of_chapters_on_a_phone(visit):
     page.wait_for_url("**/04_invariance.html")
 
 
-@pytest.mark.parametrize("width", [1024, 1440])
-def test_the_menu_of_chapters_can_be_folded_away_for_good(visit, width):
-    page = visit("book/notation", viewport={"width": width, "height": 900})
+def test_the_menu_of_chapters_can_be_folded_away_for_good(visit):
+    page = visit("book/notation")
     button = page.locator("button.primary-toggle").filter(visible=True)
-    menu, words = page.locator(".bd-sidebar-primary"), page.locator("article p").first
-    button.focus()
-    page.keyboard.press("Enter")
+    menu = page.locator(".bd-sidebar-primary")
+    button.press("Enter")
     expect(menu).to_be_hidden()
     page.wait_for_function("localStorage.getItem('menu') === 'folded'")
-    expect(button).to_be_focused()
-    for seen in (words, button):
-        eventually(seen, "element => element.getBoundingClientRect().left >= 0")
     page.reload()
     expect(menu).to_be_hidden()
     button.click()
-    expect(menu).to_be_visible()
-    page.wait_for_function("localStorage.getItem('menu') === 'open'")
-    page.reload()
     expect(menu).to_be_visible()
 
 
@@ -322,29 +224,9 @@ def test_a_menu_opens_by_keyboard(visit):
         for link in links:
             found = page.locator(f".dropdown-menu a[href*='{link}']").filter(visible=True)
             expect(found.first).to_be_visible()
-        page.keyboard.press("ArrowDown")
-        inside = ".dropdown-menu.show a:focus, .dropdown-menu.show button:focus"
-        expect(page.locator(inside)).to_have_count(1)
         page.keyboard.press("Escape")
         expect(button).to_have_attribute("aria-expanded", "false")
         expect(button).to_be_focused()
-
-
-HAS_A_RING = """element => {
-  const { outlineStyle, outlineWidth } = getComputedStyle(element);
-  return outlineStyle !== "none" && parseFloat(outlineWidth) >= 2;
-}"""
-
-
-def test_what_has_the_focus_can_be_seen(visit):
-    page = visit(CHAPTER)
-    seen = set()
-    for _ in range(25):
-        page.keyboard.press("Tab")
-        focused = page.locator(":focus")
-        eventually(focused, HAS_A_RING)
-        seen.add(focused.evaluate("element => element.outerHTML"))
-    assert len(seen) > 4
 
 
 def test_very_long_contents_show_their_groups_and_open_the_one_that_is_read(visit):
@@ -364,16 +246,6 @@ def test_very_long_contents_show_their_groups_and_open_the_one_that_is_read(visi
     # A chapter's contents are short: nothing is folded.
     page.goto(page.url.replace("questions", CHAPTER.removeprefix("book/")))
     expect(page.locator(".bd-toc-nav")).not_to_have_class(re.compile("grouped"))
-
-
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desk", "phone"])
-def test_the_first_page_keeps_its_height(visit, size):
-    page = visit("book/index", **size)
-    height = "document.documentElement.scrollHeight"
-    page.wait_for_function("document.fonts.status === 'loaded'")
-    before = page.evaluate(height)
-    read_to_the_end(page)
-    assert abs(page.evaluate(height) - before) <= 2  # rounding
 
 
 def test_the_first_screen_of_a_phone_has_all_ways_into_the_book_and_one_out_of_trouble(visit):

@@ -30,7 +30,7 @@ const TIMES = ["before training", "after training"];
 class WiringFigure extends InteractiveFigure {
   static title = "Signal and gradient through depth";
 
-  static hint = ["the other wirings, and the network before training.",
+  static hint = ["the other wirings, and the network after training.",
     "in which of them the stream grows with depth, and in which the gradient is uneven."];
 
   static redraws = true;
@@ -60,7 +60,7 @@ class WiringFigure extends InteractiveFigure {
     this.wiring = buttons("wiring", titles, () => this.update());
     this.wiring.show("Pre-LN");
     this.when = buttons("when", TIMES, () => this.update());
-    this.when.show("after training");
+    this.when.show("before training");
     this.formula = make("p", { class: "formula" });
     this.panels = Object.fromEntries(Object.entries(PANELS).map(([key, label]) => [
       key, make("svg", { class: "panel", role: "img",

@@ -159,12 +159,14 @@
     });
   }
 
-  /* Best first. Sections of just this title come before all, entries of the reference apart; who matches
-     more of the question's words comes before who repeats one of them. */
+  /* Best first. Sections of just this title, or whose title begins so ("What is RMSNorm" begins "What is
+     RMSNorm, and how does it differ from LayerNorm?"), come before all, entries of the reference apart; who
+     matches more of the question's words comes before who repeats one of them. */
   function search(index, asked) {
     const question = mended(index, asked);
     const [{ size }, title] = [new Set(tokens(question)), inFull(question)];
-    const exact = (one) => one.kind !== "api" && inFull(one.title) === title;
+    const begins = ([first, ...more]) => more.length > 0 && inFull(first) === title && title.split(" ").length > 2;
+    const exact = (one) => one.kind !== "api" && (inFull(one.title) === title || begins(one.title.split(/[,:] | \(/)));
     const score = (one) => one.score * (0.25 + new Set(one.queryTerms).size / size);
     // All words of "What to do" say nothing; a title it is all the same.
     const found = size ? index.search(question, SEARCH) : index.search(index.constructor.wildcard).filter(exact);

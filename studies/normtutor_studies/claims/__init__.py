@@ -5,7 +5,7 @@ that explain them. Calling the function ``evidence`` of a claim returns its find
 :func:`~normtutor_studies.claims.ledger.verdict_of` the verdict that follows from them:
 
 >>> from normtutor_studies import claims
->>> claims.verdict_of(claims.named("covariance-shift").evidence())
+>>> claims.verdict_of(claims.named("standard-normal").evidence())
 'false'
 """
 

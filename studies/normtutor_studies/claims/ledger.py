@@ -21,7 +21,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,14 +50,15 @@ class Interval(NamedTuple):
 
 
 class Range(NamedTuple):
-    """From ``low`` to ``high``, both included."""
+    """From ``low`` to ``high``, both included, and why the claim says so."""
 
     low: float
     high: float
+    why: str
 
     def in_words(self, form: str = ".4g") -> str:
         """The range as a reader's words; ``form`` is how its ends are printed."""
-        low, high = (printed(end, form) for end in self)
+        low, high = printed(self.low, form), printed(self.high, form)
         if self.low == -math.inf:
             return f"at most {high}"
         if self.high == math.inf:
@@ -64,19 +66,31 @@ class Range(NamedTuple):
         return low if low == high else f"{low} to {high}"
 
 
-def above(low: float) -> Range:
+def above(low: float, why: str) -> Range:
     """Every number from ``low`` on."""
-    return Range(low, math.inf)
+    return Range(low, math.inf, why)
 
 
-def below(high: float) -> Range:
+def below(high: float, why: str) -> Range:
     """Every number up to ``high``."""
-    return Range(-math.inf, high)
+    return Range(-math.inf, high, why)
 
 
-def near(value: float, tolerance: float) -> Range:
+def near(value: float, tolerance: float, why: str) -> Range:
     """The numbers that differ from ``value`` by at most ``tolerance``."""
-    return Range(value - tolerance, value + tolerance)
+    return Range(value - tolerance, value + tolerance, why)
+
+
+def usual_form(estimate: Interval) -> str:
+    """How a number is printed: three digits, or two of its interval and no more than four places.
+
+    >>> usual_form(Interval(0.1234, 0.0567)), usual_form(Interval(2e-16, 0.0))
+    ('.3f', '.0e')
+    """
+    mean, half_width = estimate
+    if half_width:
+        return f".{min(4, max(0, 1 - math.floor(math.log10(half_width))))}f"
+    return ".0e" if abs(mean) < 1e-4 else ".3g"
 
 
 def over_seeds(values: ArrayLike) -> Interval:
@@ -90,6 +104,11 @@ def over_seeds(values: ArrayLike) -> Interval:
     return Interval(float(mean), float(half_width))
 
 
+def apart(first: Any, second: Any) -> float:
+    """The largest difference between two arrays or tensors."""
+    return float(abs(first - second).max())
+
+
 @dataclass(frozen=True)
 class Finding:
     """One number, and the range in which the claim would have it.
@@ -98,34 +117,38 @@ class Finding:
     ----------
     what : str
         What was measured, or reported, in words. MyST markdown.
-    value : float or Interval
+    value : float, array or Interval
+        One number, one per seed, or their mean with its interval.
     claimed : Range, optional
-        Where the number must lie if the claim holds. Without it the finding is told for context.
-    why : str
-        Why the claim says so, and why the range ends where it does.
-    form : str
-        How the number is printed: a format specification of Python.
+        Where the number must lie if the claim holds, and why the range ends where it does. Without
+        it the finding is told for context.
+    form : str, optional
+        How the number is printed, a format specification of Python; :func:`usual_form` without it.
     reported : str
         Keys of the bibliography if the number is not ours.
     """
 
     what: str
-    value: float | Interval
+    value: ArrayLike
     claimed: Range | None = None
-    why: str = ""
-    form: str = ".3g"
+    form: str = ""
     reported: str = ""
 
-    def __post_init__(self) -> None:
-        if (self.claimed is None) != (self.why == ""):
-            raise ValueError(f"a judged finding, and no other, says why: {self.what!r}.")
+    @cached_property
+    def estimate(self) -> Interval:
+        """The number with its interval, which has no width if the number is one alone."""
+        if isinstance(self.value, Interval):
+            return self.value
+        if np.ndim(self.value) == 0:
+            return Interval(float(np.asarray(self.value)), 0.0)
+        return over_seeds(self.value)
 
     @property
     def agrees(self) -> bool | None:
         """Whether the number is as claimed; None if its interval reaches over an end."""
         if self.claimed is None:
             raise ValueError(f"this finding is not judged: {self.what!r}.")
-        mean, half_width = self.value if isinstance(self.value, Interval) else (self.value, 0.0)
+        mean, half_width = self.estimate
         if math.isnan(mean):
             raise ValueError(f"not a number: {self.what!r}.")
         low, high = mean - half_width, mean + half_width
@@ -136,17 +159,15 @@ class Finding:
     @property
     def prediction(self) -> str:
         """Where the number must lie by the claim, in words."""
-        return (
-            self.claimed.in_words(".4g" if "%" not in self.form else self.form)
-            if self.claimed
-            else ""
-        )
+        form = self.form if "%" in self.form else ".4g"
+        return self.claimed.in_words(form) if self.claimed else ""
 
     @property
     def number(self) -> str:
         """The value as it is printed."""
-        values = self.value if isinstance(self.value, Interval) else (self.value,)
-        return " ± ".join(printed(value, self.form) for value in values)
+        form = self.form or usual_form(self.estimate)
+        shown = self.estimate[: 1 + np.ndim(self.value)]
+        return " ± ".join(printed(value, form) for value in shown)
 
 
 @dataclass(frozen=True)
@@ -171,7 +192,7 @@ def verdict_of(evidence: Iterable[Finding | Unsettled]) -> str:
     if not answers:
         raise ValueError(
             "evidence needs a judged finding, or something unsettled: give a Finding the range "
-            "that the claim implies (claimed=near(...), above(...) or below(...)) and its why."
+            "that the claim implies: near(...), above(...) or below(...), with its why."
         )
     if {True, False} <= answers:
         return PARTLY
@@ -220,10 +241,10 @@ class Claim:
     answer : str
         What to believe, in a sentence that can be quoted behind the verdict, as in "True of
         unmasked batches; a mask removes it." Plain text.
-    condition : str
-        Why, in a few more words. MyST markdown.
     evidence : function
         Returns the findings.
+    condition : str
+        Why, in a few more words, if the answer leaves that open. MyST markdown.
     scope : str
         What the page says after the verdict if the evidence reaches no further, as in "at our
         scale".
@@ -235,8 +256,8 @@ class Claim:
     place: Place
     recorded: str
     answer: str
-    condition: str
     evidence: Callable[[], Evidence]
+    condition: str = ""
     scope: str = ""
 
 
@@ -247,7 +268,7 @@ def claim(
     place: Place,
     recorded: str,
     answer: str,
-    condition: str,
+    condition: str = "",
     scope: str = "",
 ) -> Callable[[Callable[[], Evidence]], Claim]:
     """Turn a function that returns evidence into the claim that it judges."""
@@ -256,7 +277,7 @@ def claim(
 
     def decorate(evidence: Callable[[], Evidence]) -> Claim:
         name = evidence.__name__.replace("_", "-")
-        return Claim(name, words, met, place, recorded, answer, condition, evidence, scope)
+        return Claim(name, words, met, place, recorded, answer, evidence, condition, scope)
 
     return decorate
 
@@ -265,12 +286,3 @@ def tally(claims: Iterable[Claim]) -> dict[str, int]:
     """How many claims have each verdict on record."""
     counts = Counter(claim.recorded for claim in claims)
     return {verdict: counts[verdict] for verdict in VERDICTS}
-
-
-# Where readers have met several of the claims.
-EXPLANATION = "a popular explanation of why Transformers use LayerNorm"
-ASSISTANT = "a chat assistant's answer about LayerNorm that is passed around as a tutorial"
-GUIDE = "the quick guide of {cite:t}`vu2023` and its translations"
-NOTES = "study notes on normalization that are copied from site to site"
-REVIEW = "a popular review of the PowerNorm paper"
-TUTORIALS = "many tutorials"

@@ -105,7 +105,7 @@ def _item(item: Finding | Unsettled) -> str:
     if item.claimed is None:
         return f"{line}."
     answer = ANSWERS[item.agrees].capitalize()
-    return f"{line}. By the claim: {item.prediction}. {item.why} *{answer}.*"
+    return f"{line}. By the claim: {item.prediction}. {item.claimed.why} *{answer}.*"
 
 
 def would_decide(evidence: Evidence) -> str:
@@ -139,8 +139,7 @@ def entry(judged: Judged, on_site: bool = True) -> str:
             f'<span class="claim-words">{escape(claim.words)}</span><br>'
             f'<span class="claim-answer">{escape(claim.answer)}</span></summary>',
             "",
-            claim.condition,
-            "",
+            *([claim.condition, ""] if claim.condition else []),
             f"**{'So far' if verdict == OPEN else 'The number that decides'}:** "
             f"{escape(deciding(evidence), quote=False)}.",
             "",

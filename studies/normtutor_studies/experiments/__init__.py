@@ -1,6 +1,6 @@
-"""Experiments that take longer than a page may: run beforehand, saved, loaded and drawn.
+"""Experiments that take longer than a page may: run beforehand, saved and loaded.
 
-The command line lists, runs and draws them:
+The command line lists and runs them, and shows what came out as a table:
 
 .. code-block:: sh
 
@@ -8,25 +8,20 @@ The command line lists, runs and draws them:
     python -m normtutor_studies.experiments run company                               # into ./runs
     python -m normtutor_studies.experiments show company --directory runs
 
-An interrupted run continues where it stopped. ``show`` without ``--directory`` draws the book's own
+An interrupted run continues where it stopped. ``show`` without ``--directory`` shows the book's own
 record in ``studies/normtutor_studies/results``.
 
-**Controls.** :func:`~normtutor_studies.experiments.records.control` gives, for each
-experiment, what else could explain its result, what was checked and what was not; ``show NAME``
-prints it.
+**To write an experiment.** Each is one module, recognized by its ``SEEDS``. It has
 
-**To write an experiment.** Each is one module, recognized by its ``FINDING``. It has
+- a docstring with one paragraph that begins with "Control:": what else could explain the result,
+  what was checked and what was not;
+- ``CHAPTER`` and ``SEEDS``, and the ``CONFIG`` that the book reports;
+- ``measure(config, seed, **cell)``, called for each of ``CONFIG.conditions``, or
+  ``run(config, seed)``, which returns a list of records;
+- ``rows(saved)``, the numbers that its figure is about, one per seed.
 
-- a docstring with one paragraph that begins with "Control:", for
-  :func:`~normtutor_studies.experiments.records.control`;
-- ``CHAPTER``, ``FIGURE``, ``FINDING`` and ``SEEDS``;
-- a frozen dataclass ``Config``, and the one ``CONFIG`` that the book reports;
-- ``run(config, seed)``, which returns a list of records;
-- ``rows(saved)`` with ``XLABEL``, what its figure shows.
-
-Where it needs them: ``fingerprint(config)``, which identifies data that differ between machines;
-``REDUCED``, values of fields for a run of seconds in the tests;
-``TUNING``, the seeds on which ``best_rates(saved)`` chooses learning rates; ``ALONE = True`` for what measures time; ``REFERENCE``, where the line of "no difference" stands.
+Where it needs them: ``TEXT``, options of the corpus that it reads; ``TUNING``, the seeds on which
+``best_rates(saved)`` chooses learning rates; ``REDUCED``, settings for a run of seconds.
 """
 
 from normtutor_studies.experiments.records import (

@@ -10,7 +10,6 @@ cannot see the company and must give the same probability twice. Not checked: lo
 """
 
 import itertools
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,53 +17,25 @@ import numpy as np
 
 from normtutor.data import Sentence, epochs, pad, sentence_stream
 from normtutor.models import TransformerLM
-from normtutor.training import (
-    evaluation_mode,
-    language_model_loss,
-    mean_token_loss,
-    start,
-    train,
-)
+from normtutor.training import evaluation_mode, language_model_loss, mean_token_loss, start, train
 from normtutor_studies.corpus import END, load_corpus
-from normtutor_studies.experiments.records import Saved
+from normtutor_studies.experiments.records import Config, Record, Saved
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
-FIGURE = "fig-seq-company"
-FINDING = (
-    "among short sentences BatchNorm's model expects the end of a long one many times as often"
-)
-XLABEL = "end expected among short sentences, as a multiple of among equal ones"
-REFERENCE = 1.0
 SEEDS = tuple(range(10, 15))
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment."""
-
-    norms: tuple[str, ...] = ("layer", "batch")
-    lengths: tuple[int, int] = (20, 10)  # of the sentences asked about, and of short company
-    asked: tuple[int, int] = (9, 15)  # from the 10th to the 15th token
-    sentences: int = 31
-    batch_size: int = 16
-    longest: int = 40
-    test_batches: int = 64
-    steps: int = 200
-    learning_rate: float = 4e-3
-    warmup: int = 30
-
-
-CONFIG = Config()
-
-
-def fingerprint(config: Config) -> dict[str, str]:
-    """The text differs between versions of the packages: its SHA-256."""
-    return {"text_sha256": corpus_of(config).sha256}
-
-
-def corpus_of(config: Config) -> Any:
-    """The text."""
-    return load_corpus(longest=config.longest)
+TEXT: dict[str, Any] = {"longest": 40}
+CONFIG = Config(
+    norms=("layer", "batch"),
+    lengths=(20, 10),  # of the sentences asked about, and of short company
+    asked=(9, 15),  # from the 10th to the 15th token
+    sentences=31,
+    batch_size=16,
+    longest=40,
+    test_batches=64,
+    steps=200,
+    learning_rate=4e-3,
+    warmup=30,
+)
 
 
 def nearest(sentences: list[Sentence], length: int, number: int) -> list[Sentence]:
@@ -82,47 +53,38 @@ def end_probability(
     return float(scores.softmax(dim=-1)[:, END].mean())
 
 
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
+def run(config: Config, seed: int) -> list[Record]:
     """Train one model for each norm and ask it in both kinds of company."""
-    corpus = corpus_of(config)
+    corpus, size = load_corpus(**TEXT), config.batch_size
     held_out = [s for document in (*corpus.validation, *corpus.test) for s in document]
-    stream = sentence_stream(corpus.test, config.batch_size, "length", np.random.default_rng(seed))
+    stream = sentence_stream(corpus.test, size, "length", np.random.default_rng(seed))
     tested = [*itertools.islice(stream, config.test_batches)]
+    asked = nearest(held_out, config.lengths[0], config.sentences)
     records = []
     for norm in config.norms:
         order = start(seed)
         model = TransformerLM(
-            len(corpus.vocabulary),
-            max_length=config.longest + 1,
-            norm=norm,
-            dropout=0.0,
+            len(corpus.vocabulary), max_length=config.longest + 1, norm=norm, dropout=0.0
         )
-        history = train(
+        train(
             model,
-            epochs(partial(sentence_stream, corpus.train, config.batch_size, "length", order)),
+            epochs(partial(sentence_stream, corpus.train, size, "length", order)),
             language_model_loss,
             steps=config.steps,
             learning_rate=config.learning_rate,
             warmup=config.warmup,
         )
-        asked = nearest(held_out, config.lengths[0], config.sentences)
-        record: dict[str, Any] = {
+        record: Record = {
             "norm": norm,
-            "diverged": history.diverged,
             "loss_by_batch": mean_token_loss(model, tested, batch_statistics=True),
             "loss_in_evaluation": mean_token_loss(model, tested),
         }
         for name, length in zip(("equal", "short"), config.lengths, strict=True):
             company = nearest(held_out, length, config.sentences)
-            chances = [
-                end_probability(
-                    model,
-                    sentence,
-                    [one for one in company if one is not sentence][: config.batch_size - 1],
-                    config.asked,
-                )
-                for sentence in asked
-            ]
+            chances = []
+            for sentence in asked:
+                others = [one for one in company if one is not sentence][: size - 1]
+                chances.append(end_probability(model, sentence, others, config.asked))
             record[f"end_among_{name}"] = float(np.mean(chances))
         records.append(record)
     return records
@@ -130,9 +92,8 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:
     """How many times as likely the end is among short sentences, by norm."""
-    names = {"layer": "LayerNorm", "batch": "BatchNorm"}
     return {
-        names[norm]: saved.values("end_among_short", norm=norm)
+        title: saved.values("end_among_short", norm=norm)
         / saved.values("end_among_equal", norm=norm)
-        for norm in saved.config["norms"]
+        for norm, title in {"layer": "LayerNorm", "batch": "BatchNorm"}.items()
     }

@@ -9,9 +9,6 @@ stream is recorded beside it. The four wirings share the rate, the warm-up and t
 checked: a rate tuned for each wiring, and other tasks than sorting.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -19,41 +16,23 @@ from normtutor.data import TokenBatch
 from normtutor.models import TransformerLM
 from normtutor.training import language_model_loss, train
 from normtutor.wiring import normalize
-from normtutor_studies.experiments.records import Saved
-from normtutor_studies.experiments.wired_sorting import (
-    Task,
-    model_of,
-    score,
-    short,
-    stream_of,
-    test_batch,
-)
+from normtutor_studies.experiments.records import Config, Record, Saved, short
+from normtutor_studies.experiments.wired_sorting import Task, model_of, stream_of, test_batch
 
 CHAPTER = "07_pre_ln_and_post_ln"
-FIGURE = "fig-wiring-profiles"
-FINDING = "after training the gradient falls towards the top in all four wirings"
-XLABEL = "stream's size after the last layer over that after the first, after training"
-REFERENCE = 1.0  # a stream that keeps its size
 SEEDS = tuple(range(10, 15))
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment."""
-
-    wirings: tuple[str, ...] = ("post", "pre", "peri", "deepnorm")
-    depth: int = 12
-    steps: int = 200
-    warmup: int = 60
-    learning_rate: float = 2e-3
-    task: Task = field(default_factory=Task)
-
-
-CONFIG = Config()
+CONFIG = Config(
+    wirings=("post", "pre", "peri", "deepnorm"),
+    depth=12,
+    steps=200,
+    warmup=60,
+    learning_rate=2e-3,
+    task=Task(),
+)
 REDUCED = {"steps": 5, "warmup": 2, "depth": 3}
 
 
-def profile(model: TransformerLM, batch: TokenBatch) -> dict[str, list[float | None]]:
+def profile(model: TransformerLM, batch: TokenBatch) -> Record:
     """Root mean square of the stream, and the norm of the loss's gradient with respect to it.
 
     One entry for the embedding and one for each layer.
@@ -66,40 +45,33 @@ def profile(model: TransformerLM, batch: TokenBatch) -> dict[str, list[float | N
     loss = torch.nn.functional.cross_entropy(scores, batch.targets[batch.mask])
     gradients = torch.autograd.grad(loss, stream)
     return {
-        "signal": [short(x.square().mean().sqrt().item()) for x in stream],
-        "gradient": [short(gradient.norm().item()) for gradient in gradients],
+        "signal": [short(x.square().mean().sqrt().item(), 5) for x in stream],
+        "gradient": [short(gradient.norm().item(), 5) for gradient in gradients],
     }
 
 
-def run_wiring(config: Config, wiring: str, seed: int) -> list[dict[str, Any]]:
-    """Measure one model before and after training."""
-    model = model_of(config.task, wiring, config.depth, seed)
-    test = test_batch(config.task, seed)
-    untrained = {"loss": short(score(model, test)["loss"]), **profile(model, test)}
-    train(
-        model,
-        stream_of(config.task, np.random.default_rng(seed)),
-        language_model_loss,
-        steps=config.steps,
-        learning_rate=config.learning_rate,
-        warmup=config.warmup,
-    )
-    trained = {"loss": short(score(model, test)["loss"]), **profile(model, test)}
-    return [
-        {"wiring": wiring, "when": "untrained", **untrained},
-        {"wiring": wiring, "when": "trained", **trained},
-    ]
-
-
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
-    """Measure every wiring with this seed."""
-    return [record for wiring in config.wirings for record in run_wiring(config, wiring, seed)]
+def run(config: Config, seed: int) -> list[Record]:
+    """Measure every wiring before and after training."""
+    records = []
+    for wiring in config.wirings:
+        model, test = (
+            model_of(config.task, wiring, config.depth, seed),
+            test_batch(config.task, seed),
+        )
+        records.append({"wiring": wiring, "when": "untrained", **profile(model, test)})
+        train(
+            model,
+            stream_of(config.task, np.random.default_rng(seed)),
+            language_model_loss,
+            steps=config.steps,
+            learning_rate=config.learning_rate,
+            warmup=config.warmup,
+        )
+        records.append({"wiring": wiring, "when": "trained", **profile(model, test)})
+    return records
 
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:
-    """How much larger the trained stream is after the last layer than after the first."""
-    signals = {
-        wiring: saved.values("signal", wiring=wiring, when="trained")
-        for wiring in saved.config["wirings"]
-    }
+    """The trained stream's size after the last layer over that after the first."""
+    signals = {w: saved.values("signal", wiring=w, when="trained") for w in saved.config["wirings"]}
     return {wiring: signal[:, -1] / signal[:, 1] for wiring, signal in signals.items()}

@@ -1,7 +1,4 @@
-"""Plain gradient descent with a constant rate, for the experiments that look at single steps.
-
-Besides: the initial weights that an activation calls for.
-"""
+"""Plain gradient descent with a constant rate, and the initial weights that an activation needs."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -15,47 +12,33 @@ from normtutor.training import classification_loss
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def _linear(model: nn.Module) -> list[nn.Linear]:
-    return [module for module in model.modules() if isinstance(module, nn.Linear)]
+def initialise(model: Model, activation: str, scale: float = 1.0) -> Model:
+    """Draw initial weights that suit the activation: He's for "relu", Xavier's for any other.
+
+    Biases become zero, and ``scale`` multiplies all weights. A sigmoid's slope is at most 1/4, so
+    ``scale=4`` is what keeps a signal's size through many sigmoids.
+    """
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            if activation == "relu":
+                nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
+            else:
+                nn.init.xavier_normal_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+            with torch.no_grad():
+                module.weight.mul_(scale)
+    return model
 
 
 def xavier(model: Model) -> Model:
     """Draw the weights anew as Glorot and Bengio advise, and set the biases to zero."""
-    for module in _linear(model):
-        nn.init.xavier_normal_(module.weight)
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)
-    return model
+    return initialise(model, "tanh")
 
 
 def he(model: Model) -> Model:
-    """Draw the weights anew as He and others advise for ReLU, and set the biases to zero.
-
-    Their variance is 2 over the number of inputs.
-    """
-    for module in _linear(model):
-        nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
-        if module.bias is not None:
-            nn.init.zeros_(module.bias)
-    return model
-
-
-def initialise(model: Model, activation: str, scale: float = 1.0) -> Model:
-    """Draw initial weights that suit the activation: He's for "relu", Xavier's for any other.
-
-    ``scale`` multiplies all weights. A sigmoid's slope is at most 1/4, so ``scale=4`` is what
-    keeps a signal's size through many sigmoids.
-    """
-    (he if activation == "relu" else xavier)(model)
-    with torch.no_grad():
-        for module in _linear(model):
-            module.weight.mul_(scale)
-    return model
-
-
-def finite(value: float) -> float | None:
-    """The value, or None in a saved file where there is no finite number."""
-    return value if math.isfinite(value) else None
+    """Draw the weights anew as He and others advise for ReLU, and set the biases to zero."""
+    return initialise(model, "relu")
 
 
 def descend(

@@ -16,7 +16,6 @@ layers, and other products of rate and decay.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,16 +23,9 @@ import torch
 
 from normtutor import norms
 from normtutor.data import load_digits
-from normtutor_studies.experiments.records import Saved
+from normtutor_studies.experiments.records import Config, Record, Saved, short
 
 CHAPTER = "04_invariance"
-FIGURE = "fig-inv-angle"
-XLABEL = "measured angle per step over the predicted one"
-FINDING = (
-    "with weight decay and one hidden layer the weights turn by the angle that rate and decay "
-    "predict, to about 2%"
-)
-REFERENCE = 1.0
 SEEDS = tuple(range(5))
 BLOCK = 10  # steps averaged into one point of a curve
 REDUCED = {"steps": 20}
@@ -66,57 +58,40 @@ EXACT: dict[str, tuple[Forward, Callable[..., Any]]] = {
 }
 
 
-@dataclass(frozen=True)
-class Condition:
-    """One run: its norm, its optimizer, and what scales the steps of the normalized layers."""
+def condition(name: str, rate: float, **settings: Any) -> Record:
+    """One run: its norm, its optimizer, and what scales the steps of the normalized layers.
 
-    name: str
-    rate: float
-    norm: str = "LayerNorm"
-    times: float = 1.0  # factor on the initial weights
-    decay: float = 0.0
-    noise: float = 0.5  # share of labels drawn at random, anew at every step
-    hidden: int = 1
-    optimizer: str = "sgd"
+    ``times`` is a factor on the initial weights, ``noise`` the share of labels drawn at random.
+    """
+    usual = {"norm": "LayerNorm", "times": 1.0, "decay": 0.0, "noise": 0.5, "hidden": 1}
+    return {"name": name, "rate": rate, **usual, "optimizer": "sgd", **settings}
 
 
-EQUILIBRIUM = (
-    Condition("start × 1/3", 0.5, times=1 / 3, decay=0.01),
-    Condition("start × 1", 0.5, decay=0.01),
-    Condition("start × 3", 0.5, times=3.0, decay=0.01),
-    Condition("half the rate, twice the decay", 0.25, decay=0.02),
-    Condition("BatchNorm", 0.5, norm="BatchNorm", decay=0.01),
-    Condition("RMSNorm", 0.5, norm="RMSNorm", decay=0.01),
-    Condition("momentum 0.9", 0.1, decay=0.05, optimizer="momentum"),
-    Condition("AdamW", 0.005, decay=1.0, optimizer="adamw"),
-    Condition("correct labels", 0.5, decay=0.01, noise=0.0),
-)
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment."""
-
-    conditions: tuple[Condition, ...] = (
-        *(
-            Condition(f"{label}, {norm}", rate, norm=norm, times=times, noise=0.0, hidden=2)
-            for norm in ("LayerNorm", "none")
-            for label, rate, times in (
-                ("reference", 0.3, 1.0),
-                ("init × 10, same rate", 0.3, 10.0),
-                ("init × 10, rate × 100", 30.0, 10.0),
-            )
-        ),
-        Condition("growth", 1.0),
+EQUILIBRIUM = [
+    condition("start × 1/3", 0.5, times=1 / 3, decay=0.01),
+    condition("start × 1", 0.5, decay=0.01),
+    condition("start × 3", 0.5, times=3.0, decay=0.01),
+    condition("half the rate, twice the decay", 0.25, decay=0.02),
+    condition("BatchNorm", 0.5, norm="BatchNorm", decay=0.01),
+    condition("RMSNorm", 0.5, norm="RMSNorm", decay=0.01),
+    condition("momentum 0.9", 0.1, decay=0.05, optimizer="momentum"),
+    condition("AdamW", 0.005, decay=1.0, optimizer="adamw"),
+    condition("correct labels", 0.5, decay=0.01, noise=0.0),
+]
+CONFIG = Config(
+    conditions=[
+        condition("reference, LayerNorm", 0.3, noise=0.0, hidden=2),
+        condition("init × 10, same rate, LayerNorm", 0.3, times=10.0, noise=0.0, hidden=2),
+        condition("init × 10, rate × 100, LayerNorm", 30.0, times=10.0, noise=0.0, hidden=2),
+        condition("init × 10, same rate, none", 0.3, norm="none", times=10.0, noise=0.0, hidden=2),
+        condition("growth", 1.0),
         *EQUILIBRIUM,
-    )
-    steps: int = 2000
-    batch_size: int = 32
-    width: int = 32
-    output_rate: float = 0.1
-
-
-CONFIG = Config()
+    ],
+    steps=2000,
+    batch_size=32,
+    width=32,
+    output_rate=0.1,
+)
 MOMENTUM = 0.9
 BETAS = (0.9, 0.999)
 
@@ -268,73 +243,54 @@ def predicted_angle(optimizer: str, rate: float, decay: float) -> float:
     return float(np.sqrt(2 * rate * decay * factor))
 
 
-def _plain(values: Array) -> list[float | None]:
-    return [float(f"{v:.6g}") if np.isfinite(v) else None for v in np.atleast_1d(values)]
-
-
-def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, Any]:
+def measure(config: Config, seed: int, name: str, **settings: Any) -> Record:
     """One run: curves of its first layer in blocks of steps, and the second half in numbers."""
     history = train(
-        condition.norm,
-        seed,
+        seed=seed,
         steps=config.steps,
-        rate=condition.rate,
-        times=condition.times,
-        decay=condition.decay,
-        noise=condition.noise,
-        optimizer=condition.optimizer,
         batch=config.batch_size,
         width=config.width,
-        hidden=condition.hidden,
         output_rate=config.output_rate,
+        **settings,
     )
     w2, g2, angle = history["w2"][:-1, 0], history["g2"][:, 0], history["angle"][:, 0]
-    with np.errstate(all="ignore"):
-        on_sphere = w2 * g2  # |∇f(u)|², the gradient at the direction
-        late = slice(config.steps // 2, config.steps)
+    on_sphere = w2 * g2  # |∇f(u)|², the gradient at the direction
+    late = slice(config.steps // 2, config.steps)
+
+    def blocks(values: Array, of: Callable[[Array], Array] = np.asarray) -> list[float]:
+        return [short(v, 6) for v in of(values.reshape(-1, BLOCK).mean(axis=1))]
+
+    with np.errstate(all="ignore"):  # a dead network has no gradient
         return {
-            "name": condition.name,
-            "rate": condition.rate,
-            "norm": condition.norm,
-            "times": condition.times,
-            "decay": condition.decay,
-            "noise": condition.noise,
-            "hidden": condition.hidden,
-            "optimizer": condition.optimizer,
-            "loss": _plain(history["loss"].reshape(-1, BLOCK).mean(axis=1)),
-            "length": _plain(np.sqrt(w2.reshape(-1, BLOCK).mean(axis=1))),
-            "gradient": _plain(np.sqrt(on_sphere.reshape(-1, BLOCK).mean(axis=1))),
-            "late_length": _plain(np.mean(w2[late] ** 2) ** 0.25)[0],
-            "late_gradient": _plain(np.sqrt(on_sphere[late].mean()))[0],
-            "late_angle": _plain(np.sqrt(np.mean(angle[late] ** 2)))[0],
-            "late_peak": _plain(on_sphere[late].max() / np.median(on_sphere[late]))[0],
+            "loss": blocks(history["loss"]),
+            "length": blocks(w2, np.sqrt),
+            "gradient": blocks(on_sphere, np.sqrt),
+            "late_length": short(np.mean(w2[late] ** 2) ** 0.25, 6),
+            "late_gradient": short(np.sqrt(on_sphere[late].mean()), 6),
+            "late_angle": short(np.sqrt(np.mean(angle[late] ** 2)), 6),
+            "late_peak": short(on_sphere[late].max() / np.median(on_sphere[late]), 6),
         }
 
 
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
-    """Train every condition with this seed."""
-    return [run_condition(config, condition, seed) for condition in config.conditions]
-
-
-def predicted_length(saved: Saved, condition: Condition) -> Array:
+def predicted_length(saved: Saved, condition: Record) -> Array:
     r"""Length at equilibrium by seed, for independent gradients.
 
     Under SGD and momentum it needs the gradients of the second half of the run. Under AdamW, whose
     steps do not depend on the size of the gradients, the number of weights takes their place.
     """
-    rate, decay = condition.rate, condition.decay
-    gradient = saved.values("late_gradient", name=condition.name)
-    if condition.optimizer == "adamw":
+    rate, decay, optimizer = (condition[key] for key in ("rate", "decay", "optimizer"))
+    gradient = saved.values("late_gradient", name=condition["name"])
+    if optimizer == "adamw":
         weights = saved.config["width"] * 64
         return np.full(len(gradient), (rate * weights / (2 * decay)) ** 0.5)
-    memory = MOMENTUM if condition.optimizer == "momentum" else 0.0
+    memory = MOMENTUM if optimizer == "momentum" else 0.0
     return (rate * gradient**2 / (decay * (2 - rate * decay) * (1 - memory))) ** 0.25
 
 
 def rows(saved: Saved) -> dict[str, Array]:
     """Each condition with weight decay: its angle per step over the predicted one, by seed."""
     return {
-        condition.name: saved.values("late_angle", name=condition.name)
-        / predicted_angle(condition.optimizer, condition.rate, condition.decay)
-        for condition in EQUILIBRIUM
+        c["name"]: saved.values("late_angle", name=c["name"])
+        / predicted_angle(c["optimizer"], c["rate"], c["decay"])
+        for c in EQUILIBRIUM
     }

@@ -15,8 +15,6 @@ suit them better.
 """
 
 import copy
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,21 +23,12 @@ from torch.optim.swa_utils import update_bn
 
 from normtutor.data import Split, load_digits
 from normtutor.training import start
-from normtutor_studies.experiments import modes_disagree
+from normtutor_studies.engine import grid
 from normtutor_studies.experiments.modes_disagree import Network, error, fit, loader_of
-from normtutor_studies.experiments.records import Saved
-
-__all__ = ["CONFIG", "SEEDS", "rows", "run"]
+from normtutor_studies.experiments.records import Config, Record, Saved
 
 CHAPTER = "09_norms_at_work"
-FIGURE = "fig-work-fine-tuning"
-FINDING = (
-    "statistics recomputed on sixty images, without a label, take the error from four fifths to "
-    "two fifths; fifteen steps in training mode leave a fifth of the old ones"
-)
 SEEDS = tuple(range(10, 15))
-XLABEL = "error of the way minus error with statistics recomputed and frozen (percentage points)"
-
 WAYS = (
     "training mode",
     "requires_grad_(False) alone",
@@ -49,29 +38,16 @@ WAYS = (
 )
 
 
-@dataclass(frozen=True)
-class Condition:
-    """One way, at one size of the batches."""
-
-    way: str
-    batch_size: int
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment."""
-
-    conditions: tuple[Condition, ...] = tuple(
-        Condition(way, size) for size in (2, 16) for way in WAYS
-    )
-    steps: int = 180
-    images: int = 60
-    epochs: int = 5
-    learning_rates: tuple[float, ...] = (0.0001, 0.0003, 0.001, 0.003, 0.01)
-    noise: float = 0.3
-
-
-CONFIG = Config()
+CONFIG = Config(
+    conditions=[
+        {"way": c["way"], "batch_size": c["size"]} for c in grid(size=[2, 16], way=[*WAYS])
+    ],
+    steps=180,
+    images=60,
+    epochs=5,
+    learning_rates=(0.0001, 0.0003, 0.001, 0.003, 0.01),
+    noise=0.3,
+)
 REDUCED = {"images": 32, "epochs": 1, "learning_rates": (0.001, 0.01)}
 
 
@@ -83,28 +59,23 @@ def new_look(split: Split, noise: float) -> Split:
 
 
 def tuned(
-    pretrained: nn.Module,
-    images: Split,
-    condition: Condition,
-    config: Config,
-    seed: int,
-    rate: float,
+    pretrained: nn.Module, images: Split, way: str, size: int, epochs: int, seed: int, rate: float
 ) -> nn.Module:
     """Fine-tune a copy with the norms treated in one way."""
     model = copy.deepcopy(pretrained)
     norms = [m for m in model.modules() if isinstance(m, nn.BatchNorm2d)]
-    if condition.way == "eval(), recomputed":
+    if way == "eval(), recomputed":
         update_bn(loader_of(images, len(images.labels)), model)
     for norm in norms:
-        norm.requires_grad_(condition.way.startswith("training mode"))
+        norm.requires_grad_(way.startswith("training mode"))
     start(seed)
-    loader = loader_of(images, condition.batch_size, shuffle=True, drop_last=True)
+    loader = loader_of(images, size, shuffle=True, drop_last=True)
     optimizer = torch.optim.SGD(
         [p for p in model.parameters() if p.requires_grad], lr=rate, momentum=0.9
     )
-    for _ in range(config.epochs):
+    for _ in range(epochs):
         model.train()
-        if condition.way.startswith("eval"):
+        if way.startswith("eval"):
             for norm in norms:
                 norm.eval()
         for x, labels in loader:
@@ -112,57 +83,46 @@ def tuned(
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    if condition.way == "training mode, then recomputed":
+    if way == "training mode, then recomputed":
         update_bn(loader_of(images, len(images.labels)), model)
     return model
 
 
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
+def run(config: Config, seed: int) -> list[Record]:
     """Train once, then fine-tune in every way; report on the test images of the new look."""
     digits = load_digits()
     start(seed)
-    settings = modes_disagree.Config(steps=config.steps)
-    pretrained = fit(Network(), loader_of(digits.train, 32, shuffle=True, drop_last=True), settings)
+    loader = loader_of(digits.train, 32, shuffle=True, drop_last=True)
+    pretrained = fit(Network(), loader, config.steps)
     test = loader_of(new_look(digits.test, config.noise), 100)
-    order = np.random.default_rng(seed).permutation(len(digits.validation.labels))
-    chosen = torch.from_numpy(order)
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(len(digits.validation.labels)))
     images, others = (
-        new_look(
-            Split(digits.validation.images[part], digits.validation.labels[part]), config.noise
-        )
-        for part in (chosen[: config.images], chosen[config.images :])
+        new_look(Split(*(each[part] for each in digits.validation)), config.noise)
+        for part in (order[: config.images], order[config.images :])
     )
     choose_on = loader_of(others, 100)
     recomputed = copy.deepcopy(pretrained)
     update_bn(loader_of(images, len(images.labels)), recomputed)
     before = {"before": error(pretrained, test), "before_recomputed": error(recomputed, test)}
     records = []
-    for condition in config.conditions:
+    for cell in config.conditions:
         models = {
-            rate: tuned(pretrained, images, condition, config, seed, rate)
+            rate: tuned(
+                pretrained, images, cell["way"], cell["batch_size"], config.epochs, seed, rate
+            )
             for rate in config.learning_rates
         }
         best = min(models, key=lambda rate: error(models[rate], choose_on))
-        records.append(
-            {
-                "way": condition.way,
-                "batch_size": condition.batch_size,
-                "learning_rate": best,
-                "error": error(models[best], test),
-                **before,
-            }
-        )
+        found = {"learning_rate": best, "error": error(models[best], test)}
+        records.append(cell | found | before)
     return records
 
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:
-    """Each way's error minus that with recomputed, frozen statistics, paired by seed."""
-    found = {}
-    for record in saved.runs[0]["records"]:
-        way, size = record["way"], record["batch_size"]
-        best = saved.values("error", way=WAYS[-1], batch_size=size)
-        if way != WAYS[-1]:
-            found[f"batches of {size}, {way}"] = 100 * (
-                saved.values("error", way=way, batch_size=size) - best
-            )
-    return found
+    """Each way's error minus that with recomputed, frozen statistics, in percentage points."""
+    return {
+        f"batches of {cell['batch_size']}, {cell['way']}": 100
+        * (saved.values("error", **cell) - saved.values("error", **{**cell, "way": WAYS[-1]}))
+        for cell in saved.config["conditions"]
+        if cell["way"] != WAYS[-1]
+    }

@@ -18,8 +18,7 @@ LayerNorm at 0.03 and at all three larger ones. Not checked: more than 300 steps
 at which a sixteenth of the entries is another number.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -31,66 +30,30 @@ from normtutor import layers
 from normtutor.data import TokenBatch
 from normtutor.models import GRU, NormFactory
 from normtutor.training import evaluation_mode, start, train
-from normtutor_studies.corpus import Corpus, load_corpus
+from normtutor_studies.corpus import load_corpus
 from normtutor_studies.corpus.chunks import cut_chunks, shuffled_chunks
-from normtutor_studies.experiments.rates import smallest, split
-from normtutor_studies.experiments.records import Saved
+from normtutor_studies.experiments.rates import best_rate, split
+from normtutor_studies.experiments.records import Config, Record, Saved
 
 CHAPTER = "05_rms_norm"
-FIGURE = "fig-gru"
-FINDING = (
-    "after 300 steps RMSNorm is ahead of LayerNorm, and no norm behind all three; LayerNorm and "
-    "RMSNorm hold the spread, pRMSNorm in part; LayerNorm also evens out the means"
-)
-XLABEL = "test loss minus LayerNorm's (nats/character)"
 TUNING = (0, 1)
 SEEDS = (*TUNING, *range(10, 16))
-NORMS = ("none", "layer", "rms", "partial")
-
-
-@dataclass(frozen=True)
-class Condition:
-    """One model: its norm and its learning rate."""
-
-    norm: str
-    learning_rate: float
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment."""
-
-    conditions: tuple[Condition, ...] = ()
-    rates: tuple[float, ...] = (1e-2, 3e-2, 6e-2, 1.2e-1, 2.4e-1)  # tried on the seeds of TUNING
-    eps: float = 1e-5
-    p: float = 1 / 16
-    embedding: int = 32
-    width: int = 64
-    length: int = 32
-    batch_size: int = 16
-    steps: int = 300
-    warmup: int = 30
-    held_out_chunks: int = 256
-
-
+TEXT: dict[str, Any] = {"level": "character", "shortest": 20, "longest": 400}
+RATES = {"none": 3e-2, "layer": 6e-2, "rms": 6e-2, "partial": 6e-2}  # the best of each
 CONFIG = Config(
-    conditions=(
-        Condition("none", 3e-2),
-        Condition("layer", 6e-2),
-        Condition("rms", 6e-2),
-        Condition("partial", 6e-2),
-    )
+    conditions=[{"norm": norm, "learning_rate": rate} for norm, rate in RATES.items()],
+    rates=(1e-2, 3e-2, 6e-2, 1.2e-1, 2.4e-1),  # tried on the seeds of TUNING
+    eps=1e-5,
+    p=1 / 16,
+    embedding=32,
+    width=64,
+    length=32,
+    batch_size=16,
+    steps=300,
+    warmup=30,
+    held_out_chunks=256,
 )
 REDUCED = {"steps": 3, "warmup": 1, "length": 8, "held_out_chunks": 64}
-
-
-def _corpus() -> Corpus:
-    return load_corpus(level="character", shortest=20, longest=400)
-
-
-def fingerprint(config: Config) -> dict[str, str]:
-    """The text differs between versions of the packages: its SHA-256."""
-    return {"text_sha256": _corpus().sha256}
 
 
 class CharacterModel(nn.Module):
@@ -122,99 +85,59 @@ def loss(model: nn.Module, batch: TokenBatch) -> Tensor:
     return F.cross_entropy(model(batch.inputs).flatten(0, 1), batch.targets.flatten())
 
 
-def state_statistics(model: CharacterModel, batches: Iterable[TokenBatch]) -> dict[str, list[Any]]:
-    """Three numbers for each position, before and after the norm of the gates' state part."""
-    seen: dict[str, list[list[Tensor]]] = {"before": [], "after": []}
-
-    def record(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        seen["before"][-1].append(inputs[0])
-        seen["after"][-1].append(output)
-
-    handle = model.gru.state_norms[0].register_forward_hook(record)
-    try:
-        with evaluation_mode(model):
-            for batch in batches:
-                for calls in seen.values():
-                    calls.append([])
-                model(batch.inputs)
-    finally:
-        handle.remove()
-    found: dict[str, list[Any]] = {}
-    for place, calls in seen.items():
-        x = torch.cat([torch.stack(steps) for steps in calls], dim=1)  # (L, sequences, 2H)
-        token_means = x.mean(dim=-1)
-        found[f"{place}_mean"] = token_means.mean(dim=1).tolist()
-        found[f"{place}_mean_varies"] = token_means.std(dim=1).tolist()
-        found[f"{place}_spread"] = x.std(dim=-1, correction=0).mean(dim=1).tolist()
-    return found
-
-
-def train_norm(
-    config: Config, norm: str, runs: Sequence[tuple[int, float]]
-) -> list[tuple[CharacterModel, bool]]:
-    """Train one model for each pair of a seed and a learning rate; say too whether it diverged."""
-    corpus = _corpus()
-    chunks = cut_chunks(corpus.train, config.length)
-    trained = []
-    for seed, rate in runs:
-        order = start(seed)
-        model = CharacterModel(len(corpus.vocabulary), config, norm_factory(norm, config))
-        history = train(
-            model,
-            shuffled_chunks(chunks, config.batch_size, order),
-            loss,
-            steps=config.steps,
-            learning_rate=rate,
-            warmup=config.warmup,
-        )
-        trained.append((model, history.diverged))
-    return trained
-
-
-def held_out(config: Config, part: str) -> list[TokenBatch]:
-    """Chunks of the "validation" or the "test" part, the same for every model of every seed."""
-    chunks = cut_chunks(getattr(_corpus(), part), config.length)
-    stream = shuffled_chunks(chunks, 64, np.random.default_rng(0))
-    return [next(stream) for _ in range(config.held_out_chunks // 64)]
-
-
-def mean_loss(model: CharacterModel, batches: Iterable[TokenBatch]) -> float:
-    """Cross entropy over all ``batches``, in evaluation mode."""
+def state_statistics(model: CharacterModel, batches: Iterable[TokenBatch]) -> Record:
+    """Three numbers for each position, after the norm of the gates' state part."""
+    seen: list[list[Tensor]] = []
+    handle = model.gru.state_norms[0].register_forward_hook(lambda *call: seen[-1].append(call[2]))
     with evaluation_mode(model):
-        return float(np.mean([loss(model, batch).item() for batch in batches]))
+        for batch in batches:
+            seen.append([])
+            model(batch.inputs)
+    handle.remove()
+    x = torch.cat([torch.stack(steps) for steps in seen], dim=1)  # (L, sequences, 2H)
+    token_means = x.mean(dim=-1)
+    return {
+        "after_mean": token_means.mean(dim=1).tolist(),
+        "after_mean_varies": token_means.std(dim=1).tolist(),
+        "after_spread": x.std(dim=-1, correction=0).mean(dim=1).tolist(),
+    }
 
 
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
+def run(config: Config, seed: int) -> list[Record]:
     """Train the four networks with this seed, and describe their states on the test part.
 
     A seed of ``TUNING`` tries every rate, and measures the loss on the validation part.
     """
-    tuning = seed in TUNING
-    batches = held_out(config, "validation" if tuning else "test")
+    corpus, tuning = load_corpus(**TEXT), seed in TUNING
+    chunks = cut_chunks(corpus.train, config.length)
+    held_out = cut_chunks(corpus.validation if tuning else corpus.test, config.length)
+    stream = shuffled_chunks(held_out, 64, np.random.default_rng(0))  # the same for every model
+    batches = [next(stream) for _ in range(config.held_out_chunks // 64)]
     records = []
-    for condition in config.conditions:
-        norm = condition.norm
-        rates = config.rates if tuning else (condition.learning_rate,)
-        trained = train_norm(config, norm, [(seed, rate) for rate in rates])
-        for rate, (model, diverged) in zip(rates, trained, strict=True):
-            record = {"norm": norm, "learning_rate": rate, "diverged": diverged}
-            record |= {"loss": mean_loss(model, batches)}
+    for cell in config.conditions:
+        for rate in config.rates if tuning else (cell["learning_rate"],):
+            order = start(seed)
+            norm = norm_factory(cell["norm"], config)
+            model = CharacterModel(len(corpus.vocabulary), config, norm)
+            train(
+                model,
+                shuffled_chunks(chunks, config.batch_size, order),
+                loss,
+                steps=config.steps,
+                learning_rate=rate,
+                warmup=config.warmup,
+            )
+            with evaluation_mode(model):
+                mean = float(np.mean([loss(model, batch).item() for batch in batches]))
+            record: Record = {"norm": cell["norm"], "learning_rate": rate, "loss": mean}
             records.append(record if tuning else record | state_statistics(model, batches))
     return records
 
 
-def best_rates(saved: Saved) -> dict[tuple[str], float]:
+def best_rates(saved: Saved) -> dict[str, float]:
     """The rate of each norm with the smallest mean loss over the seeds of ``TUNING``."""
-    tuning, _ = split(saved, TUNING)
-    found = {}
-    for norm in NORMS:
-        losses = {
-            rate: tuning.values("loss", norm=norm, learning_rate=rate)
-            for rate in saved.config["rates"]
-        }
-        if (rate := smallest(losses)) is not None:
-            found[norm,] = rate
-    return found
+    rates = saved.config["rates"]
+    return {norm: best_rate(saved, TUNING, rates, norm=norm) for norm in RATES}
 
 
 def reported(saved: Saved) -> Saved:

@@ -17,7 +17,6 @@ of two images here. One rate for all, not tuned.
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,53 +28,30 @@ from torch.utils.data import DataLoader, Sampler, TensorDataset
 from normtutor.data import Split, load_digits
 from normtutor.diagnosis import diagnose
 from normtutor.training import start
-from normtutor_studies.experiments.records import Saved
-
-__all__ = ["CONFIG", "SEEDS", "rows", "run"]
+from normtutor_studies.experiments.records import Config, Record, Saved
 
 CHAPTER = "09_norms_at_work"
-FIGURE = "fig-work-bugs"
-FINDING = (
-    "on every seed the remedy lowers the error in evaluation after six of seven mistakes, on four "
-    "of five after a last batch of one; with other preprocessing to twice the healthy error; the "
-    "diagnosis names the mistake in 34 of 35 networks"
-)
 SEEDS = tuple(range(10, 15))
-XLABEL = "error in evaluation with the mistake minus after its remedy (percentage points)"
-
 Loader = Iterable[tuple[Tensor, Tensor]]
 
 
-@dataclass(frozen=True)
-class Condition:
-    """One mistake."""
-
-    mistake: str
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment."""
-
-    conditions: tuple[Condition, ...] = tuple(
-        Condition(name)
-        for name in (
-            "none",
-            "momentum too small",
-            "three classes a batch",
-            "last batch of one",
-            "no running statistics",
-            "one norm used twice",
-            "other preprocessing",
-            "frozen by requires_grad",
-        )
-    )
-    steps: int = 150
-    learning_rate: float = 0.02
-    batch_size: int = 32
-
-
-CONFIG = Config()
+RATE = 0.02
+MISTAKES = (
+    "none",
+    "momentum too small",
+    "three classes a batch",
+    "last batch of one",
+    "no running statistics",
+    "one norm used twice",
+    "other preprocessing",
+    "frozen by requires_grad",
+)
+CONFIG = Config(
+    conditions=[{"mistake": mistake} for mistake in MISTAKES],
+    steps=150,
+    learning_rate=RATE,
+    batch_size=32,
+)
 
 
 class Network(nn.Module):
@@ -96,16 +72,16 @@ class Network(nn.Module):
         return self.classify(x.mean((2, 3)))
 
 
-def fit(model: nn.Module, loader: Loader, config: Config, steps: int | None = None) -> nn.Module:
+def fit(model: nn.Module, loader: Loader, steps: int) -> nn.Module:
     """Plain SGD with momentum on those parameters that want a gradient."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = torch.optim.SGD(parameters, lr=config.learning_rate, momentum=0.9)
+    optimizer = torch.optim.SGD(parameters, lr=RATE, momentum=0.9)
     model.train()
-    step, wanted = 0, config.steps if steps is None else steps
-    while step < wanted:
+    step = 0
+    while step < steps:
         for images, labels in loader:
             # The rate falls to zero, so that the averages have time to settle.
-            optimizer.param_groups[0]["lr"] = config.learning_rate * max(0.0, 1 - step / wanted)
+            optimizer.param_groups[0]["lr"] = RATE * max(0.0, 1 - step / steps)
             loss = nn.functional.cross_entropy(model(images), labels)
             optimizer.zero_grad()
             loss.backward()
@@ -157,87 +133,60 @@ def other_look(split: Split) -> Split:
 
 
 def planted(mistake: str, config: Config) -> tuple[nn.Module, Loader, Loader, Callable[[], Any]]:
-    """A network with one mistake, its two loaders, and what makes it right again."""
-    digits = load_digits()
-    size = config.batch_size
-    one_left = Split(*(part[: 36 * size + 1] for part in digits.train))  # 1153 images
-    train, test = loader_of(digits.train, size, shuffle=True, drop_last=True), None
-    test = loader_of(digits.test, 100)
-    model: Any = Network()
-
-    def again(new: nn.Module, loader: Loader = train) -> nn.Module:
-        return fit(new, loader, config)
-
+    """A network with one mistake, its two loaders, and what makes another of it, or mends it."""
+    digits, size = load_digits(), config.batch_size
+    train: Any = loader_of(digits.train, size, shuffle=True, drop_last=True)
+    test, healthy = loader_of(digits.test, 100), train
+    options: dict[str, Any] = {}
     if mistake == "momentum too small":
-        model = again(Network(momentum=0.001))
-        return model, train, test, lambda: update_bn(train, model)
+        options["momentum"] = 0.001
     if mistake == "three classes a batch":
         sampler = FewClasses(digits.train.labels, size)
-        ordered = DataLoader(TensorDataset(*digits.train), batch_sampler=sampler)
-        return again(model, ordered), ordered, test, lambda: again(Network())
+        train = DataLoader(TensorDataset(*digits.train), batch_sampler=sampler)
     if mistake == "last batch of one":
-        odd = loader_of(one_left, size, shuffle=True)
-        even = loader_of(one_left, size, shuffle=True, drop_last=True)
-        return again(model, odd), odd, test, lambda: again(Network(), even)
+        one_left = Split(*(part[: 36 * size + 1] for part in digits.train))  # 1153 images
+        train = loader_of(one_left, size, shuffle=True)
+        healthy = loader_of(one_left, size, shuffle=True, drop_last=True)
     if mistake == "no running statistics":
         test = loader_of(digits.test, 2)
-        return (
-            again(Network(track_running_stats=False)),
-            train,
-            test,
-            lambda: again(Network()),
-        )
+        options["track_running_stats"] = False
     if mistake == "one norm used twice":
-        return again(Network(shared=True)), train, test, lambda: again(Network())
+        options["shared"] = True
+    usual = Network()
+    model = fit(Network(**options) if options else usual, train, config.steps)
     if mistake == "other preprocessing":
-        strange = loader_of(other_look(digits.test), 100)
-        theirs = loader_of(other_look(digits.validation), size)
-        return again(model), train, strange, lambda: update_bn(theirs, model)
+        test = loader_of(other_look(digits.test), 100)
+        healthy = loader_of(other_look(digits.validation), size)
     if mistake == "frozen by requires_grad":
         # A new classifier on other images; the network's old task is to stay as it was.
-        again(model)
-        before = copy.deepcopy(model)
+        before: Any = copy.deepcopy(model)
         for name, parameter in model.named_parameters():
             parameter.requires_grad_(name.startswith("classify"))
-        old = copy.deepcopy(model.classify.state_dict())
-        fit(model, loader_of(other_look(digits.validation), size, shuffle=True), config, steps=30)
-        model.classify.load_state_dict(old)
-
-        def frozen() -> nn.Module:
-            return before  # what eval() on the norms would have left: not one statistic moves
-
-        return model, train, test, frozen
-    again(model)
-    return model, train, test, lambda: update_bn(train, model)
+        fit(model, loader_of(other_look(digits.validation), size, shuffle=True), 30)
+        model.classify.load_state_dict(before.classify.state_dict())  # type: ignore[union-attr]
+        # What eval() on the norms would have left: not one statistic moves.
+        return model, train, test, lambda: before
+    if mistake in ("none", "momentum too small", "other preprocessing"):
+        return model, train, test, lambda: update_bn(healthy, model)
+    return model, train, test, lambda: fit(Network(), healthy, config.steps)
 
 
-def run_condition(config: Config, condition: Condition, seed: int) -> dict[str, Any]:
+def measure(config: Config, seed: int, mistake: str) -> Record:
     """Plant a mistake, look at the network in both modes, diagnose it, mend it."""
     start(seed)
-    model, train, test, mend = planted(condition.mistake, config)
-    record: dict[str, Any] = {
-        "mistake": condition.mistake,
+    model, train, test, mend = planted(mistake, config)
+    found = {
         "training_mode": error(model, train, training=True),
         "evaluation": error(model, test),
         "causes": diagnose(model.train(), train, test).causes,
     }
-    mended = mend()
-    record["mended"] = error(mended if isinstance(mended, nn.Module) else model, test)
-    return record
-
-
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
-    """Train every condition with this seed; report on the test images."""
-    return [run_condition(config, condition, seed) for condition in config.conditions]
+    return found | {"mended": error(mend() or model, test)}
 
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:
     """The error in evaluation that each mistake costs, in percentage points, by seed."""
     return {
-        condition["mistake"]: 100
-        * (
-            saved.values("evaluation", mistake=condition["mistake"])
-            - saved.values("mended", mistake=condition["mistake"])
-        )
-        for condition in saved.runs[0]["records"]
+        mistake: 100
+        * (saved.values("evaluation", mistake=mistake) - saved.values("mended", mistake=mistake))
+        for mistake in MISTAKES
     }

@@ -1,9 +1,9 @@
 """How long LayerNorm and RMSNorm take: as formulas, compiled, and as torch's own functions.
 
-Three things are timed: the norm's forward pass, its forward and backward pass, and a whole training
-step of a small model around it. All contestants of a comparison take turns inside every round, in a
-new random order, so that a machine that slows down for a while slows them all; a ratio is taken
-within a round. Times are CPU times of one thread. No test depends on any of them.
+Two things are timed: a norm's forward and backward pass, and a whole training step of a small model
+around it. All contestants of a comparison take turns inside every round, in a new random order, so
+that a machine that slows down for a while slows them all; a ratio is taken within a round. Times
+are CPU times of one thread. No test depends on any of them.
 
 Control: a ratio could come from the machine, so the contestants take turns in random order and
 ratios are taken within a round; or from the implementation, so formulas are compared with formulas,
@@ -14,8 +14,6 @@ several threads, or reduced precision, any of which may change the order.
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,69 +22,44 @@ from torch.nn import functional as F
 
 from normtutor import layers, norms
 from normtutor.models import NormFactory, TransformerLM
-from normtutor_studies.experiments.gru_statistics import CharacterModel
-from normtutor_studies.experiments.gru_statistics import Config as GRUConfig
-from normtutor_studies.experiments.records import Saved
+from normtutor_studies.engine import grid
+from normtutor_studies.experiments import gru_statistics
+from normtutor_studies.experiments.records import Config, Record, Saved
 
 CHAPTER = "05_rms_norm"
-FIGURE = "fig-speed"
-FINDING = (
-    "on a CPU RMSNorm saves time as an eager formula, less compiled, and loses against a fused "
-    "kernel"
+SEEDS = (0, 1, 2)  # they shuffle the order of the contestants
+P = 1 / 16
+CONFIG = Config(
+    shapes=((64, 64), (512, 512), (4096, 768)),  # (tokens, features)
+    rounds=21,
+    slice_seconds=0.004,  # each contestant runs at least this long in a round
+    settling_numbers=7_500_000,
+    p=P,
+    model_width=64,
+    model_depth=3,
+    model_batch=16,
+    model_length=32,
+    characters=100,
 )
-XLABEL = "RMSNorm's time divided by LayerNorm's"
-REFERENCE = 1.0  # equally fast
-SEEDS = (0, 1, 2)
-ALONE = True  # it measures time: its seeds run one after the other
+REDUCED = {"shapes": ((16, 16),), "rounds": 2, "slice_seconds": 1e-4}
 
-Work = Callable[[], Any]
+Work = Callable[[], object]
+Function = Callable[[Tensor, Tensor, Tensor], Tensor]  # of x, weight and bias
 
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment. A shape is (tokens, features)."""
-
-    shapes: tuple[tuple[int, int], ...] = ((64, 64), (512, 512), (4096, 768))
-    rounds: int = 21
-    slice_seconds: float = 0.004  # each contestant runs at least this long in a round
-    settling_numbers: int = 7_500_000
-    p: float = 1 / 16
-    model_width: int = 64
-    model_depth: int = 3
-    model_batch: int = 16
-    model_length: int = 32
-    characters: int = 100
-
-
-CONFIG = Config()
-
-
-# --- what is timed --------------------------------------------------------------------------------
-
-
-def formula_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """LayerNorm as the package has it."""
-    return norms.layer_norm(x, weight, bias)[0]
-
-
-def formula_rms(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """RMSNorm as the package has it; it has no β, so ``bias`` is ignored."""
-    return norms.rms_norm(x, weight)[0]
-
-
-def formula_partial(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """pRMSNorm as the package has it, from a sixteenth of the entries."""
-    return norms.partial_rms_norm(x, weight, p=CONFIG.p)[0]
-
-
-def torch_layer(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """torch's LayerNorm."""
-    return F.layer_norm(x, weight.shape, weight, bias)
-
-
-def torch_rms(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """torch's RMSNorm."""
-    return F.rms_norm(x, weight.shape, weight)
+# RMSNorm has no β, so the bias is ignored.
+FORMULAS: dict[str, Function] = {
+    "layer": lambda x, weight, bias: norms.layer_norm(x, weight, bias)[0],
+    "rms": lambda x, weight, bias: norms.rms_norm(x, weight)[0],
+    "partial": lambda x, weight, bias: norms.partial_rms_norm(x, weight, p=P)[0],
+}
+MODEL_NORMS: dict[str, str | NormFactory] = {
+    "no norm": "none",
+    "formula layer": layers.LayerNorm,
+    "formula rms": layers.RMSNorm,
+    "formula partial": lambda features: layers.PartialRMSNorm(features, P),
+    "torch layer": nn.LayerNorm,
+    "torch rms": nn.RMSNorm,
+}
 
 
 def compiler_found() -> bool:
@@ -94,43 +67,23 @@ def compiler_found() -> bool:
     return any(shutil.which(name) for name in ("g++", "clang++", "c++", "cl"))
 
 
-def contestants(*, compiled: bool) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
-    """Name -> function of x, weight and bias; the name is "way norm"."""
-    formulas = {"layer": formula_layer, "rms": formula_rms, "partial": formula_partial}
-    found: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
-        **{f"formula {norm}": function for norm, function in formulas.items()},
-        "torch layer": torch_layer,
-        "torch rms": torch_rms,
-    }
+def contestants(*, compiled: bool) -> dict[str, Function]:
+    """The functions by name; the name is "way norm"."""
+    found: dict[str, Function] = {f"formula {norm}": f for norm, f in FORMULAS.items()}
+    found["torch layer"] = lambda x, weight, bias: F.layer_norm(x, weight.shape, weight, bias)
+    found["torch rms"] = lambda x, weight, bias: F.rms_norm(x, weight.shape, weight)
     if compiled and compiler_found():
-        for norm, function in formulas.items():
+        for norm, function in FORMULAS.items():
             found[f"compiled {norm}"] = torch.compile(function, dynamic=False)
     return found
 
 
-def norm_work(
-    function: Callable[[Tensor, Tensor, Tensor], Tensor], shape: tuple[int, int], backward: bool
-) -> Work:
-    """One call of a norm on random numbers, with or without its backward pass."""
+def norm_work(function: Function, shape: tuple[int, int]) -> Work:
+    """One call of a norm on random numbers, forward and backward."""
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(shape, generator=generator)
-    weight, bias = torch.ones(shape[1]), torch.zeros(shape[1])
-    if not backward:
-
-        def forward() -> Tensor:
-            with torch.no_grad():
-                return function(x, weight, bias)
-
-        return forward
-
-    inputs = [t.requires_grad_() for t in (x, weight, bias)]
-    grad_y = torch.randn(shape, generator=generator)
-
-    def both() -> Any:
-        y = function(*inputs)
-        return torch.autograd.grad(y, inputs, grad_y, allow_unused=True)
-
-    return both
+    x, grad_y = (torch.randn(shape, generator=generator) for _ in range(2))
+    inputs = [t.requires_grad_() for t in (x, torch.ones(shape[1]), torch.zeros(shape[1]))]
+    return lambda: torch.autograd.grad(function(*inputs), inputs, grad_y, allow_unused=True)
 
 
 def model_work(config: Config, model: str, norm: str | NormFactory) -> Work:
@@ -148,7 +101,8 @@ def model_work(config: Config, model: str, norm: str | NormFactory) -> Work:
             dropout=0.0,
         )
     else:
-        network = CharacterModel(config.characters, GRUConfig(width=config.model_width), norm)
+        shape = Config(embedding=gru_statistics.CONFIG.embedding, width=config.model_width)
+        network = gru_statistics.CharacterModel(config.characters, shape, norm)
     tokens = torch.randint(config.characters, (config.model_batch, config.model_length + 1))
 
     def step() -> None:
@@ -157,21 +111,6 @@ def model_work(config: Config, model: str, norm: str | NormFactory) -> Work:
         F.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten()).backward()
 
     return step
-
-
-def model_norms(config: Config) -> dict[str, str | NormFactory]:
-    """Name -> norm for the whole models; the name is "way norm"."""
-    return {
-        "no norm": "none",
-        "formula layer": layers.LayerNorm,
-        "formula rms": layers.RMSNorm,
-        "formula partial": lambda features: layers.PartialRMSNorm(features, config.p),
-        "torch layer": nn.LayerNorm,
-        "torch rms": nn.RMSNorm,
-    }
-
-
-# --- the clock ------------------------------------------------------------------------------------
 
 
 def race(
@@ -199,12 +138,12 @@ def race(
     return {name: np.array(seconds) for name, seconds in times.items()}
 
 
-def summary(times: dict[str, np.ndarray]) -> list[dict[str, Any]]:
+def summary(times: dict[str, np.ndarray]) -> list[Record]:
     """Median and quartiles of each contestant's time and of its ratio to LayerNorm and to torch."""
     records = []
     for name, seconds in times.items():
         way, _, norm = name.partition(" ")
-        record: dict[str, Any] = {"way": way, "norm": norm}
+        record: Record = {"way": way, "norm": norm}
         record["microseconds"] = [float(q) for q in np.quantile(seconds * 1e6, [0.25, 0.5, 0.75])]
         for key, other in (("to_layer", f"{way} layer"), ("to_torch_layer", "torch layer")):
             if other in times:
@@ -214,33 +153,29 @@ def summary(times: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     return records
 
 
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
-    """Run every race once; the seed shuffles the order of the contestants."""
+def run(config: Config, seed: int) -> list[Record]:
+    """Run every race once."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    races: list[Record] = [
+        {"what": "forward and backward", "shape": [*shape]} for shape in config.shapes
+    ]
+    races += [{"what": f"{model} step", "shape": None} for model in ("transformer", "gru")]
     records = []
-    clock = {"rounds": config.rounds, "slice_seconds": config.slice_seconds, "seed": seed}
     try:
         # Freeing a large block teaches glibc to keep freed memory. Before that, formulas with
         # many intermediate results spend most of their time on fresh pages, or not, by chance.
         torch.ones(config.settling_numbers)
-        for shape in config.shapes:
-            for what in ("forward", "forward and backward"):
+        for one in races:
+            if shape := one["shape"]:
                 # Else a function compiled for many cases would look for its case at each call.
                 torch.compiler.reset()
-                functions = contestants(compiled=True)
-                work = {
-                    name: norm_work(function, shape, backward=what != "forward")
-                    for name, function in functions.items()
-                }
-                for record in summary(race(work, **clock)):  # type: ignore[arg-type]
-                    records.append({"what": what, "shape": list(shape), **record})
-        for model in ("transformer", "gru"):
-            work = {
-                name: model_work(config, model, norm) for name, norm in model_norms(config).items()
-            }
-            for record in summary(race(work, **clock)):  # type: ignore[arg-type]
-                records.append({"what": f"{model} step", "shape": None, **record})
+                work = {n: norm_work(f, shape) for n, f in contestants(compiled=True).items()}
+            else:
+                model = one["what"].removesuffix(" step")
+                work = {n: model_work(config, model, norm) for n, norm in MODEL_NORMS.items()}
+            times = race(work, rounds=config.rounds, slice_seconds=config.slice_seconds, seed=seed)
+            records += [{**one, **record} for record in summary(times)]
     finally:
         torch.set_num_threads(threads)
     return records
@@ -249,9 +184,8 @@ def run(config: Config, seed: int) -> list[dict[str, Any]]:
 def rows(saved: Saved) -> dict[str, np.ndarray]:
     """RMSNorm's time over LayerNorm's, forward and backward, each way and shape."""
     return {
-        f"{way}, {shape[0]} x {shape[1]}": saved.values(
-            "to_layer", what="forward and backward", shape=shape, way=way, norm="rms"
+        f"{cell['way']}, {cell['shape'][0]} x {cell['shape'][1]}": saved.values(
+            "to_layer", what="forward and backward", norm="rms", **cell
         )[:, 1]
-        for way in ("formula", "compiled", "torch")
-        for shape in saved.config["shapes"]
+        for cell in grid(way=["formula", "compiled", "torch"], shape=saved.config["shapes"])
     }

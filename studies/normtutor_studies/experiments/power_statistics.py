@@ -2,22 +2,21 @@ r"""Four quantities of every BatchNorm, measured at every step while real models
 
 The distance of the batch's mean and variance from their running averages, and the two parts of the
 gradient that come from the mean and from the variance, for a small ResNet on digits and for
-Transformers: on text with three kinds of batches, on the digits read pixel by pixel, on padded
-sentences with padding in and out of the statistics. Each quantity is recorded raw, as in Shen et
-al. (2020), and scale-free. The models' batches are such that each first norm pools about as many
-values; a ResNet on more images pools more, and so do sentences whose padding counts.
+Transformers: on text in shuffled and in neighbouring chunks, and on the digits read pixel by pixel.
+Each quantity is recorded raw, as in Shen et al. (2020), and scale-free. The models' batches are
+such that each first norm pools as many values; a ResNet on more images pools more.
 
 Control: a larger value on text could come from the number of values that each batch pools, so the
 batches are sized to make each first norm pool about as many; from the scale of the activations, so
 every quantity is also given scale-free; from the model, so a Transformer also reads the digits,
-pixel by pixel; or from who shares a batch, so the same text comes shuffled and in document order,
-with padding and without. Not checked: models and batches of the paper's size.
+pixel by pixel; or from who shares a batch, so the same text comes shuffled and in document order.
+Not checked: models and batches of the paper's size.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,82 +24,42 @@ import torch
 from torch import Tensor, nn
 
 from normtutor import layers
-from normtutor.data import (
-    Digits,
-    Order,
-    TokenBatch,
-    epochs,
-    image_batches,
-    load_digits,
-    sentence_stream,
-)
+from normtutor.data import Order, TokenBatch, epochs, image_batches, load_digits
 from normtutor.models import ResNet, TransformerLM
 from normtutor.training import classification_loss, language_model_loss, start, train
 from normtutor_studies.corpus import load_corpus
 from normtutor_studies.corpus.chunks import chunk_batches
-from normtutor_studies.experiments.records import Saved
+from normtutor_studies.experiments.records import Config, Record, Saved, short
 
 CHAPTER = "06_power_norm"
-FIGURE = "fig-pn-four"
-FINDING = (
-    "in the first norm the contrast between shuffled text and images is unit, sample count, "
-    "model and task"
-)
-XLABEL = "n times the squared fluctuation"
-REFERENCE = 1.0  # independent values
 SEEDS = tuple(range(10, 15))
 
-# name -> what it is; each first norm pools about 1024 values a feature, the last 4096.
-CONDITIONS = {
-    "images": "ResNet, 16 digits",
-    "pixels": "Transformer, 16 digits, pixel by pixel",
-    "shuffled": "Transformer, 32 chunks of text, shuffled",
-    "document": "Transformer, 32 chunks of text, neighbours",
-    "masked": "Transformer, 48 padded sentences, padding out",
-    "padded": "the same sentences, padding in",
-    "power-v": "Transformer with PN-V, shuffled chunks",
-    "many images": "ResNet, 64 digits",
-}
-# The same where there is little room; what reads text is the Transformer.
+TEXT: dict[str, Any] = {"longest": 40}
+# The models with BatchNorm where there is little room; what reads text is the Transformer.
 SHORT = {
-    "many images": "ResNet, 64 digits",
     "images": "ResNet, 16 digits",
     "pixels": "Transformer, digits",
     "shuffled": "text, shuffled",
     "document": "text, neighbours",
-    "masked": "text, padding out",
-    "padded": "text, padding in",
+    "many images": "ResNet, 64 digits",
 }
-# The four quantities: name -> (raw, scale-free)
 QUANTITIES = ("mean", "variance", "g_mu", "g_sigma")
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment."""
-
-    conditions: tuple[str, ...] = tuple(CONDITIONS)
-    images: int = 16
-    many_images: int = 64
-    chunks: int = 32
-    length: int = 32
-    sentences: int = 48
-    longest: int = 40
-    width: int = 64
-    depth: int = 2
-    heads: int = 4
-    steps: int = 200
-    warmup: int = 20
-    learning_rate: float = 4e-3
-    block: int = 10  # steps summed up in one point of the curves
-
-
-CONFIG = Config()
-
-
-def fingerprint(config: Config) -> dict[str, str]:
-    """The text differs between versions of the packages: its SHA-256."""
-    return {"text_sha256": load_corpus(longest=config.longest).sha256}
+CONFIG = Config(
+    # The last is the Transformer with PN-V on shuffled chunks.
+    conditions=[{"condition": name} for name in (*SHORT, "power-v")],
+    images=16,
+    many_images=64,
+    chunks=32,
+    length=32,
+    width=64,
+    depth=2,
+    heads=4,
+    steps=200,
+    warmup=20,
+    learning_rate=4e-3,
+    block=10,  # steps summed up in one point of the curves
+)
+REDUCED = {"many_images": 32, "chunks": 8, "block": 2}
 
 
 # --- recording ------------------------------------------------------------------------------------
@@ -111,7 +70,6 @@ class Watch:
     """What one norm showed: a row a training step."""
 
     count: list[float] = field(default_factory=list)  # pooled values a feature
-    padding: list[float] = field(default_factory=list)  # share of padding in the batch
     raw: list[list[float]] = field(default_factory=list)  # (steps, four quantities)
     free: list[list[float]] = field(default_factory=list)  # scale-free
 
@@ -148,10 +106,7 @@ def watch(model: nn.Module) -> Iterator[dict[str, Watch]]:
             if not module.training:
                 return
             x = args[0].detach()
-            given = args[1] if len(args) > 1 else kwargs.get("mask")
-            tokens = x.movedim(module.feature_axis, -1)  # (..., H)
-            keep = torch.ones(tokens.shape[:-1], dtype=torch.bool) if given is None else given
-            tokens = tokens[keep]  # (n, H)
+            tokens = x.movedim(module.feature_axis, -1).flatten(0, -2)  # (n, H)
             centred = not isinstance(module, layers.PowerNorm)
             mean, square = running[name]
             shift = tokens.mean(dim=0) if centred else torch.zeros_like(mean)
@@ -164,7 +119,8 @@ def watch(model: nn.Module) -> Iterator[dict[str, Watch]]:
             x_hat = (tokens - shift) / torch.sqrt(spread + module.eps)
 
             def backward(gradient: Tensor) -> None:
-                g = gradient.detach().movedim(module.feature_axis, -1)[keep] * module.weight
+                g = gradient.detach().movedim(module.feature_axis, -1).flatten(0, -2)
+                g = g * module.weight
                 more_raw, more_free = backward_parts(g, x_hat, centred=centred)
                 record.raw.append([*raw, *more_raw])
                 record.free.append([*free, *more_free])
@@ -221,17 +177,12 @@ def backward_parts(
 # --- models and their batches ---------------------------------------------------------------------
 
 
-@cache
-def _digits() -> Digits:
-    return load_digits()
-
-
 def pixel_batches(batch_size: int, rng: np.random.Generator) -> Iterator[TokenBatch]:
     """Digits as texts: the 64 grey levels of an image, row by row, are its tokens.
 
     Token 0 starts every image, so that the first pixel is predicted, too.
     """
-    train_part = _digits().train
+    train_part = load_digits().train
     levels, tokens = torch.unique(train_part.images.flatten(1), return_inverse=True)
     assert len(levels) == 17  # scikit-learn's digits have the levels 0 to 16
     numbers = torch.cat([torch.zeros(len(tokens), 1, dtype=torch.int64), tokens + 1], dim=1)
@@ -248,10 +199,9 @@ def setting(config: Config, name: str, seed: int) -> tuple[nn.Module, Iterable[A
     order = start(seed)
     if name in ("images", "many images"):
         size = config.images if name == "images" else config.many_images
-        batches = image_batches(_digits().train, size, order)
+        batches = image_batches(load_digits().train, size, order)
         return ResNet(norm="batch"), batches, classification_loss
-    corpus = load_corpus(longest=config.longest)
-    pixels = name == "pixels"
+    corpus, pixels = load_corpus(**TEXT), name == "pixels"
     model = TransformerLM(
         18 if pixels else len(corpus.vocabulary),
         width=config.width,
@@ -260,28 +210,22 @@ def setting(config: Config, name: str, seed: int) -> tuple[nn.Module, Iterable[A
         max_length=64,
         norm="power-v" if name == "power-v" else "batch",
         dropout=0.0,
-        mask_norms=name != "padded",
     )
     if pixels:
         return model, pixel_batches(config.images, order), language_model_loss
-    epoch: Callable[[], Iterable[TokenBatch]]
-    if name in ("masked", "padded"):
-        epoch = partial(sentence_stream, corpus.train, config.sentences, "shuffled", order)
-    else:
-        how: Order = "document" if name == "document" else "shuffled"
-        epoch = partial(chunk_batches, corpus.train, config.chunks, config.length, how, order)
+    how: Order = "document" if name == "document" else "shuffled"
+    epoch = partial(chunk_batches, corpus.train, config.chunks, config.length, how, order)
     return model, epochs(epoch), language_model_loss
 
 
 # --- running and summing up -----------------------------------------------------------------------
 
 
-def _short(values: np.ndarray) -> Any:
-    """Five significant digits are enough for a figure, and keep the file small."""
-    return [float(f"{value:.4g}") for value in np.ravel(values)]
+def _short(values: np.ndarray) -> list[float]:
+    return [short(value) for value in np.ravel(values)]
 
 
-def summary(config: Config, watched: Watch) -> dict[str, Any]:
+def summary(watched: Watch) -> Record:
     """One norm over the second half of the training: medians, largest values, and counts."""
     half = len(watched.raw) // 2
     raw, free = np.array(watched.raw)[half:], np.array(watched.free)[half:]
@@ -298,88 +242,42 @@ def summary(config: Config, watched: Watch) -> dict[str, Any]:
     }
 
 
-def run_condition(config: Config, name: str, seed: int) -> dict[str, Any]:
-    """Train one model and sum up what its norms showed."""
-    model, batches, loss = setting(config, name, seed)
-    padding: list[float] = []
-
-    def counted() -> Iterator[Any]:
-        for batch in batches:
-            if isinstance(batch, TokenBatch):
-                padding.append(1 - batch.mask.float().mean().item())
-            yield batch
-
+def measure(config: Config, seed: int, condition: str) -> Record:
+    """Train one model and sum up what its norms showed, from the input up."""
+    model, batches, loss = setting(config, condition, seed)
     with watch(model) as records:
-        history = train(
+        train(
             model,
-            counted(),
+            batches,
             loss,
             steps=config.steps,
             learning_rate=config.learning_rate,
             warmup=config.warmup,
         )
-    norms = {norm: summary(config, watched) for norm, watched in records.items()}
-    first = next(iter(records.values()))
-    raw, free = np.array(first.raw), np.sqrt(np.array(first.free))
-    blocks = range(0, config.steps - config.block + 1, config.block)
-
-    def over_blocks(rows: np.ndarray, what: Any) -> list[list[float]]:
-        return [_short(what(rows[i : i + config.block], axis=0)) for i in blocks]
-
-    record = {
-        "condition": name,
-        "diverged": history.diverged,
-        "loss": float(np.mean(history.loss[-config.block :])),
-        "first": next(iter(norms.values())),
-        "norms": list(norms.values()),
-        "medians": over_blocks(raw, np.median),  # of the first norm, raw, by blocks of steps
-        "largest": over_blocks(raw, np.max),
+    raw = np.array(next(iter(records.values())).raw)
+    blocks = raw[: len(raw) // config.block * config.block].reshape(-1, config.block, 4)
+    return {
+        "norms": [summary(watched) for watched in records.values()],
+        # Of the first norm, raw, by blocks of steps.
+        "medians": [*map(_short, np.median(blocks, axis=1))],
+        "largest": [*map(_short, blocks.max(axis=1))],
     }
-    if name in ("masked", "padded"):
-        record["padding"] = float(np.mean(padding))
-        record["follows_padding"] = follows_padding(np.array(padding), free[:, 0])
-    return record
-
-
-def follows_padding(padding: np.ndarray, distance: np.ndarray) -> float:
-    """Correlation of a distance with how far the share of padding is from its running average.
-
-    Over the second half of the training, with the running average of BatchNorm's momentum.
-    """
-    average, unusual = padding[0], []
-    for share in padding[: len(distance)]:
-        unusual.append(abs(share - average))
-        average = 0.9 * average + 0.1 * share
-    half = len(distance) // 2
-    return float(np.corrcoef(unusual[half:], distance[half:])[0, 1])
-
-
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
-    """Train every model with this seed."""
-    return [run_condition(config, name, seed) for name in config.conditions]
 
 
 def first_norm(saved: Saved, condition: str, key: str, quantity: str) -> np.ndarray:
     """A number of the first norm, for each seed."""
     position = QUANTITIES.index(quantity)
-    return np.array(
-        [
-            next(r for r in run["records"] if r["condition"] == condition)["first"][key][position]
-            for run in saved.runs
-        ]
-    )
+    found = saved.records(condition=condition)
+    return np.array([record["norms"][0][key][position] for record in found])
 
 
 def effect(saved: Saved, condition: str, quantity: str) -> np.ndarray:
     """n times the squared scale-free fluctuation, (seeds, norms), from the input up."""
     position = QUANTITIES.index(quantity)
-    found = [
-        next(r for r in run["records"] if r["condition"] == condition)["norms"]
-        for run in saved.runs
-    ]
-    return np.array([[norm["effect"][position] for norm in norms] for norms in found])
+    found = saved.records(condition=condition)
+    return np.array([[norm["effect"][position] for norm in r["norms"]] for r in found])
 
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:
-    """What the summary figure shows: n times the squared distance of the mean, first norm."""
+    """n times the squared distance of the mean from its running average, first norm."""
     return {title: first_norm(saved, name, "effect", "mean") for name, title in SHORT.items()}

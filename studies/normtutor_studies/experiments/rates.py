@@ -1,8 +1,9 @@
 """The choice of a learning rate, in one place for all experiments."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from normtutor_studies.experiments.records import Saved
 
@@ -14,39 +15,36 @@ def split(saved: Saved, tuning: Sequence[int]) -> tuple[Saved, Saved]:
     return Saved(saved.name, saved.config, chosen), Saved(saved.name, saved.config, others)
 
 
-def smallest(losses: Mapping[float, Iterable[float | None]]) -> float | None:
-    """The rate with the smallest mean loss over the seeds; of two that are equal, the smaller.
+def best_rate(saved: Saved, tuning: Sequence[int], rates: Sequence[float], **where: Any) -> float:
+    """The rate with the smallest mean loss over the seeds of ``tuning``.
 
-    A rate at which some seed diverged, so that a loss is missing or not finite, is never chosen;
-    where every rate diverged, none is.
-
-    >>> smallest({0.1: [0.7, 0.8], 0.2: [0.6, 0.7], 0.4: [0.1, None]})
-    0.2
-    """
-    means = {}
-    for rate, found in losses.items():
-        values = [math.nan if loss is None else float(loss) for loss in found]
-        if values and all(map(math.isfinite, values)):
-            means[rate] = math.fsum(values) / len(values)
-    return min(means, key=lambda rate: (means[rate], rate), default=None)
-
-
-def best_rate(
-    saved: Saved,
-    tuning: Sequence[int],
-    rates: Sequence[float],
-    key: str = "validation_loss",
-    **where: Any,
-) -> float:
-    """The rate with the smallest mean of ``key`` over the seeds of ``tuning``.
+    A rate at which some seed diverged is never chosen.
 
     Raises
     ------
     ValueError
         If a seed diverged at every rate.
     """
-    runs, _ = split(saved, tuning)
-    rate = smallest({rate: runs.values(key, rate=rate, **where) for rate in rates})
-    if rate is None:
+    losses = losses_by_rate(split(saved, tuning)[0], rates, **where)
+    mean = np.where(np.isfinite(losses), losses, np.inf).mean(axis=0)
+    if not np.isfinite(mean).any():
         raise ValueError(f"of the rates {tuple(rates)} every one diverged, for {where}.")
-    return rate
+    return rates[int(mean.argmin())]
+
+
+def losses_by_rate(saved: Saved, rates: Sequence[float] | None = None, **where: Any) -> np.ndarray:
+    """Losses of one cell, (seeds, rates)."""
+    rates = saved.config["rates"] if rates is None else rates
+    return np.stack([saved.values("loss", learning_rate=r, **where) for r in rates], axis=1)
+
+
+def at_best_rate(losses: np.ndarray) -> np.ndarray:
+    """Losses (seeds, rates) of each seed at the rate that is best on average over the *others*.
+
+    Choosing a rate on the seeds that are reported would make every model look better, and most so
+    the one whose losses scatter most. A run that diverged (NaN) counts as infinitely bad.
+    """
+    losses = np.where(np.isfinite(losses), losses, np.inf)
+    seeds = np.arange(len(losses))
+    chosen = [np.delete(losses, seed, axis=0).mean(0).argmin() for seed in seeds]
+    return losses[seeds, chosen]

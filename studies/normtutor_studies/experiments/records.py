@@ -5,8 +5,6 @@ seed the records, the wall and CPU time, the versions of Python and the packages
 the fingerprint of the data. It names no machine and no path.
 """
 
-import dataclasses
-import functools
 import importlib
 import inspect
 import json
@@ -15,18 +13,26 @@ import os
 import platform
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from normtutor_studies.store import _processor
+
 Record = dict[str, Any]
+Config = SimpleNamespace  # all settings of an experiment, by name
+
+# The book's saved runs, which come with the package.
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+#: Where runs of one's own are saved, below the working directory.
+RUNS = Path("runs")
 
 
 def short(value: float, digits: int = 4) -> float:
@@ -38,37 +44,30 @@ def short(value: float, digits: int = 4) -> float:
     return float(f"{value:.{digits}g}")
 
 
-@functools.cache
+@cache
 def names() -> tuple[str, ...]:
-    """Name the experiments: the modules of this package that state a ``FINDING``.
+    """Name the experiments: the modules of this package that state their ``SEEDS``.
 
-    Only a call for the list imports them all: a chapter that loads one run depends on one.
+    Only what is asked for is imported: a chapter that loads one run depends on one.
     """
     modules = sorted(Path(__file__).parent.glob("[a-z]*.py"))
-    return tuple(
-        path.stem for path in modules if re.search(r"^FINDING\b", path.read_text("utf-8"), re.M)
-    )
+    return tuple(p.stem for p in modules if re.search(r"^SEEDS = ", p.read_text("utf-8"), re.M))
 
 
 def module_of(name: str) -> ModuleType:
     """Import the experiment called ``name``."""
-    if is_experiment(name):
-        return importlib.import_module(f"normtutor_studies.experiments.{name}")
-    if Path(__file__).with_name(f"{name}.py").exists():
-        raise ValueError(f"{name}.py states no FINDING, by which an experiment is recognized.")
-    raise ValueError(f"there is no experiment {name!r}; there are {', '.join(names())}.")
+    if name not in names():
+        raise ValueError(f"there is no experiment {name!r}; there are {', '.join(names())}.")
+    return importlib.import_module(f"normtutor_studies.experiments.{name}")
 
 
-def is_experiment(name: str) -> bool:
-    """Say whether there is an experiment called ``name``."""
-    if not name.isidentifier() or not Path(__file__).with_name(f"{name}.py").exists():
-        return False
-    return hasattr(importlib.import_module(f"normtutor_studies.experiments.{name}"), "FINDING")
-
-
-def fingerprint_of(module: Any, config: Any) -> dict[str, str]:
+def fingerprint_of(module: Any) -> dict[str, str]:
     """What identifies the data; nothing where they are drawn, or come with scikit-learn."""
-    return module.fingerprint(config) if hasattr(module, "fingerprint") else {}
+    if not hasattr(module, "TEXT"):
+        return {}
+    from normtutor_studies.corpus import load_corpus  # differs between versions of the packages
+
+    return {"text_sha256": load_corpus(**module.TEXT).sha256}
 
 
 def control(name: str) -> str:
@@ -79,67 +78,24 @@ def control(name: str) -> str:
     >>> control("gradient_parts").split(":")[0]
     'a share could be chance'
     """
-    return control_in(inspect.getdoc(module_of(name)) or "")
-
-
-def control_in(docstring: str) -> str:
-    """The one paragraph of a docstring that begins with "Control:", as one line of plain text."""
-    paragraphs = (" ".join(paragraph.split()) for paragraph in docstring.split("\n\n"))
-    found = [text for text in paragraphs if text.startswith("Control: ")]
-    if len(found) != 1:
-        raise ValueError(
-            "an experiment's docstring has one paragraph that begins with 'Control:' and says what "
-            f"else could explain the result and what was checked; there are {len(found)}."
-        )
-    text = re.sub(r":\w+:`(?:normtutor_studies\.experiments\.)?([^`]+)`", r"\1", found[0])
-    return text.removeprefix("Control: ").replace("``", "")
+    paragraphs = (inspect.getdoc(module_of(name)) or "").split("\n\n")
+    (found,) = (text for text in paragraphs if text.startswith("Control: "))
+    return " ".join(found.split()).removeprefix("Control: ")
 
 
 def controls(chapter: str) -> str:
     """The controls of a chapter's experiments as a list in Markdown, in the order of their names.
 
-    >>> controls("04_invariance").splitlines()[-1].split(":")[0]
+    >>> controls("04_invariance").split(":")[0]
     '- `effective_rate`'
     """
     found = [name for name in names() if module_of(name).CHAPTER == chapter]
-    return "\n".join(f"- `{name}`: {in_code_style(lowered(control(name)))}" for name in found)
-
-
-def lowered(text: str) -> str:
-    """Begin a sentence with a small letter, unless it begins with a name, such as RMSNorm.
-
-    >>> lowered("A share could be chance."), lowered("SGD trains.")
-    ('a share could be chance.', 'SGD trains.')
-    """
-    first = text.split(" ", 1)[0]
-    is_name = any(letter.isupper() for letter in first[1:])
-    return text if is_name else text[0].lower() + text[1:]
-
-
-def in_code_style(text: str) -> str:
-    """Set the names of other experiments, such as warmup_map, apart from words.
-
-    >>> in_code_style("In warmup_map it is tuned.")
-    'In `warmup_map` it is tuned.'
-    """
-    return re.sub(r"\b[a-z]+_\w+\b", r"`\g<0>`", text)
-
-
-#: Where runs of one's own are saved, below the working directory.
-RUNS = Path("runs")
-
-
-def results_directory() -> Path:
-    """Where the book's saved runs are: they come with the package."""
-    return Path(__file__).resolve().parents[1] / "results"
+    return "\n".join(f"- `{name}`: {control(name)}" for name in found)
 
 
 def as_plain(config: Any) -> Any:
-    """A configuration as JSON will give it back: tuples become lists, dataclasses dicts."""
-    return json.loads(json.dumps(dataclasses.asdict(config)))
-
-
-# --- what a saved file holds ----------------------------------------------------------------------
+    """A configuration as JSON will give it back: tuples become lists, and objects dicts."""
+    return json.loads(json.dumps(config, default=vars))
 
 
 @dataclass(frozen=True)
@@ -154,6 +110,19 @@ class Saved:
     def seeds(self) -> list[int]:
         return [run["seed"] for run in self.runs]
 
+    def records(self, **where: Any) -> list[Record]:
+        """The one record of each seed that matches ``where``."""
+        found = []
+        for run in self.runs:
+            matching = [r for r in run["records"] if where.items() <= r.items()]
+            if len(matching) != 1:
+                raise ValueError(
+                    f"exactly one record of each seed must match {where}; {len(matching)} do in "
+                    f"seed {run['seed']} of {self.name!r}. Name more, or other, entries."
+                )
+            found.append(matching[0])
+        return found
+
     def values(self, key: str, **where: Any) -> np.ndarray:
         """Entry ``key`` of the one record of each seed that matches ``where``, stacked over seeds.
 
@@ -164,96 +133,26 @@ class Saved:
         >>> Saved("example", {}, (run,)).values("loss", norm="layer")
         array([2.])
         """
-        rows = []
-        for run in self.runs:
-            matching = [
-                record
-                for record in run["records"]
-                if all(record.get(name) == value for name, value in where.items())
-            ]
-            if len(matching) != 1:
-                raise ValueError(
-                    f"exactly one record of each seed must match {where}; {len(matching)} do in "
-                    f"seed {run['seed']} of {self.name!r}. Name more, or other, entries."
-                )
-            rows.append(matching[0][key])
-        return np.array(rows, dtype=np.float64)
-
-    def provenance(self) -> str:
-        """What was run, on what, how long, and the command that runs it again, as plain text."""
-        data = self.runs[0]["environment"]["data"]
-        places = dict.fromkeys(_place(run["environment"]) for run in self.runs)
-        minutes = sum(run["cpu_seconds"] for run in self.runs) / 60
-        lines = [
-            f"Saved run {self.name}: {len(self.runs)} seeds "
-            f"({', '.join(map(str, self.seeds))}), {minutes:.0f} CPU minutes",
-            *places,
-            *(f"{k} {v[:16]}" for k, v in data.items()),
-            f"Rerun: python -m normtutor_studies.experiments run {self.name}",
-        ]
-        return "\n".join(lines)
-
-
-def _place(environment: dict[str, Any]) -> str:
-    """On what a seed was run, as a line."""
-    versions = ", ".join(f"{k} {v}" for k, v in environment["versions"].items())
-    return f"on {environment['processor']}; {versions}"
-
-
-def environment(fingerprint: dict[str, str]) -> dict[str, Any]:
-    """Versions, processor and data of this run; nothing that tells whose machine it was."""
-    packages = ("torch", "numpy", "scikit-learn")
-    return {
-        "versions": {
-            "Python": platform.python_version(),
-            **{package: metadata.version(package) for package in packages},
-        },
-        "processor": _processor(),
-        "data": fingerprint,
-    }
-
-
-def _processor() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        return np.array([record[key] for record in self.records(**where)], dtype=np.float64)
 
 
 # --- save and load --------------------------------------------------------------------------------
 
 
-def _one_record_per_line(saved: Saved) -> str:
-    """JSON in which a changed record is one changed line."""
-
-    def text(value: Any) -> str:
-        return json.dumps(value, allow_nan=False)
-
+def save(saved: Saved, directory: Path) -> Path:
+    """Write the file completely or not at all. A changed record is one changed line."""
     runs = []
     for run in saved.runs:
-        about = text({key: value for key, value in run.items() if key != "records"})
-        lines = ",\n".join(map(text, run["records"]))
+        about = json.dumps({key: value for key, value in run.items() if key != "records"})
+        lines = ",\n".join(json.dumps(record, allow_nan=False) for record in run["records"])
         runs.append(f'{about[:-1]}, "records": [\n{lines}\n]}}')
-    head, tail = text({"experiment": saved.name, "config": saved.config}), ",\n".join(runs)
-    return f'{head[:-1]}, "runs": [\n{tail}\n]}}\n'
-
-
-def save(saved: Saved, directory: Path) -> Path:
-    """Write the file completely or not at all: first under another name, then moved."""
+    head = json.dumps({"experiment": saved.name, "config": saved.config})
+    text = f'{head[:-1]}, "runs": [\n' + ",\n".join(runs) + "\n]}\n"
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{saved.name}.json"
-    handle, temporary = tempfile.mkstemp(dir=directory, prefix=f".{saved.name}.", suffix=".json")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(_one_record_per_line(saved))
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    part = directory / f".{saved.name}.{os.getpid()}.json"
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
     return path
 
 
@@ -262,46 +161,14 @@ def read(name: str, directory: Path) -> Saved:
     path = directory / f"{name}.json"
     if not path.is_file():
         raise FileNotFoundError(
-            f"no saved run of {name!r} in {str(directory)!r}. Make one: {_command(name, directory)}"
+            f"no saved run of {name!r} in {str(directory)!r}. Make one: "
+            f"python -m normtutor_studies.experiments run {name} --directory {directory}"
         )
     try:
-        return _sound(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, KeyError, TypeError) as error:
-        own = directory.resolve() != results_directory()
-        mend = (
-            _command(name, directory, "--restart")
-            if own
-            else "restore it, or install normtutor-studies anew"
-        )
-        raise ValueError(
-            f"the saved run {str(path)!r} is damaged: {error!r}. Mend: {mend}"
-        ) from error
-
-
-def _sound(content: Any) -> Saved:
-    """What a file holds; an error if it lacks what every saved file has."""
-    for run in content["runs"]:
-        environment = run["environment"]
-        for value, kind in (
-            (run["seed"], int),
-            (run["cpu_seconds"], int | float),
-            (environment["versions"], dict),
-            (environment["data"], dict),
-            *((record, dict) for record in run["records"]),
-        ):
-            if not isinstance(value, kind):
-                raise TypeError(f"unexpected {value!r:.60}")
-    if not content["runs"]:
-        raise ValueError("it holds no runs")
-    return Saved(content["experiment"], content["config"], tuple(content["runs"]))
-
-
-def _command(name: str, directory: Path, option: str = "") -> str:
-    """What runs an experiment into a directory, or, in place of the book's record, into RUNS."""
-    words = ["python -m normtutor_studies.experiments run", name]
-    if directory.resolve() != results_directory():
-        words += [f"--directory {directory}", option]
-    return " ".join(words).rstrip()
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Saved(content["experiment"], content["config"], tuple(content["runs"]))
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{str(path)!r} is damaged ({error!r}). Delete it.") from error
 
 
 def load(name: str, directory: str | Path | None = None) -> Saved:
@@ -322,32 +189,17 @@ def load(name: str, directory: str | Path | None = None) -> Saved:
         If the file was made with another configuration than the code has now.
     """
     config = as_plain(module_of(name).CONFIG)
-    directory = results_directory() if directory is None else Path(directory)
-    saved = read(name, directory)
-    _refuse_other_config(saved, config, directory)
+    saved = read(name, RESULTS if directory is None else Path(directory))
+    _refuse_other_config(saved, config)
     return saved
 
 
-def _refuse_other_config(saved: Saved, config: dict[str, Any], directory: Path) -> None:
-    differing = sorted(
-        key
-        for key in config.keys() | saved.config.keys()
-        if config.get(key) != saved.config.get(key)
-    )
-    if differing:
+def _refuse_other_config(saved: Saved, config: dict[str, Any]) -> None:
+    keys = config.keys() | saved.config.keys()
+    if differing := sorted(key for key in keys if config.get(key) != saved.config.get(key)):
         raise ValueError(
             f"the saved run of {saved.name!r} was made with another configuration: "
-            f"{', '.join(differing)} differ from the code's. Run it again: "
-            f"{_command(saved.name, directory, '--restart')}"
-        )
-
-
-def _refuse_other_data(saved: Saved, fingerprint: dict[str, str]) -> None:
-    if any(run["environment"]["data"] != fingerprint for run in saved.runs):
-        raise ValueError(
-            f"the saved seeds of {saved.name!r} were run on other data than this run would be; "
-            "seeds of both in one file could not be compared. Name another place with "
-            "--directory, or forget the saved seeds with --restart."
+            f"{', '.join(differing)} differ from the code's. Run it again with --restart."
         )
 
 
@@ -359,14 +211,13 @@ def run_experiment(
     *,
     seeds: Iterable[int] | None = None,
     config: Any = None,
-    jobs: int = 1,
-    directory: str | Path | None = None,
+    directory: str | Path = RUNS,
     restart: bool = False,
     progress: bool = True,
 ) -> Saved:
     """Run the seeds that are not saved yet, and save each as soon as it is finished.
 
-    An interrupted run continues where it stopped: finished seeds are neither lost nor repeated.
+    An interrupted run continues where it stopped. Several processes may run different seeds.
 
     Parameters
     ----------
@@ -374,9 +225,6 @@ def run_experiment(
         One of :func:`names`.
     seeds, config : optional
         By default the ``SEEDS`` and the ``CONFIG`` of the experiment.
-    jobs : int
-        Seeds that run at the same time, -1 for one per core. An experiment that measures time runs
-        one after the other.
     directory : path, optional
         By default ``runs`` in the working directory; the book's own record stays as it is.
     restart : bool
@@ -390,65 +238,65 @@ def run_experiment(
     ValueError
         If what is saved must not be mixed with this run.
     """
-    from joblib import Parallel, delayed
     from tqdm import tqdm
 
     module = module_of(name)
     config = module.CONFIG if config is None else config
-    wanted = list(module.SEEDS if seeds is None else seeds)
-    plain, fingerprint = as_plain(config), fingerprint_of(module, config)
-    directory = RUNS if directory is None else Path(directory)
+    plain, fingerprint, directory = as_plain(config), fingerprint_of(module), Path(directory)
     done: dict[int, dict[str, Any]] = {}
 
     def take_in_what_is_saved() -> None:
         if (directory / f"{name}.json").is_file():
             saved = read(name, directory)
-            _refuse_other_config(saved, plain, directory)
-            _refuse_other_data(saved, fingerprint)
+            _refuse_other_config(saved, plain)
+            if any(run["environment"]["data"] != fingerprint for run in saved.runs):
+                raise ValueError(
+                    f"the saved seeds of {name!r} were run on other data than this run would be. "
+                    "Name another place with --directory, or forget them with --restart."
+                )
             done.update({run["seed"]: run for run in saved.runs})
 
     if not restart:
         take_in_what_is_saved()
-    missing = [seed for seed in wanted if seed not in done]
+    missing = [seed for seed in (module.SEEDS if seeds is None else seeds) if seed not in done]
     if not missing and progress:
-        print(
-            f"All seeds are saved in {directory / name}.json already. To run them again: "
-            "--directory ELSEWHERE, or --restart to replace them.",
-            file=sys.stderr,
-        )
-    alone = getattr(module, "ALONE", False) or len(missing) == 1
-    parallel = Parallel(n_jobs=1 if alone else jobs, return_as="generator_unordered")
-    calls = (delayed(_run_seed)(name, config, seed) for seed in missing)
-    for run in tqdm(parallel(calls), name, len(missing), unit="seed", disable=not progress):
+        print(f"All seeds are saved in {directory}. --restart replaces them.", file=sys.stderr)
+    for seed in tqdm(missing, name, unit="seed", disable=not progress):
+        run = _run_seed(module, config, seed, fingerprint)
         if not restart:
-            take_in_what_is_saved()  # another process may run other seeds meanwhile
+            take_in_what_is_saved()  # another process may have run other seeds meanwhile
         restart = False
-        done[run["seed"]] = run
+        done[seed] = run
         save(Saved(name, plain, tuple(done[seed] for seed in sorted(done))), directory)
     return Saved(name, plain, tuple(done[seed] for seed in sorted(done)))
+
+
+def run_seed(module: Any, config: Any, seed: int) -> list[Record]:
+    """What ``run(config, seed)`` returns, or ``measure`` for each of the configuration's cells."""
+    if hasattr(module, "run"):
+        return module.run(config, seed)
+    return [cell | module.measure(config, seed, **cell) for cell in config.conditions]
+
+
+def _run_seed(module: Any, config: Any, seed: int, data: dict[str, str]) -> dict[str, Any]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = run_seed(module, config, seed)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    packages = ("torch", "numpy", "scikit-learn")
+    versions = {"Python": platform.python_version()} | {p: metadata.version(p) for p in packages}
+    return {
+        "seed": seed,
+        "wall_seconds": round(wall, 1),
+        "cpu_seconds": short(max(cpu, 1e-3), 3),  # the shortest experiments take hundredths
+        "environment": {"versions": versions, "processor": _processor(), "data": data},
+        "records": _without_nan(found),
+    }
 
 
 def _without_nan(value: Any) -> Any:
     """JSON knows no NaN and no infinity: what a diverged run measured becomes null."""
     if isinstance(value, dict):
         return {key: _without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_without_nan(entry) for entry in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
-
-
-def _run_seed(name: str, config: Any, seed: int) -> dict[str, Any]:
-    module = module_of(name)
-    wall, cpu = time.perf_counter(), time.process_time()
-    found = module.run(config, seed)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    return {
-        "seed": seed,
-        "wall_seconds": round(wall, 1),
-        # The shortest experiments take hundredths.
-        "cpu_seconds": float(f"{max(cpu, 1e-3):.3g}"),
-        "environment": environment(fingerprint_of(module, config)),
-        "records": _without_nan(found),
-    }
+    return None if isinstance(value, float) and not math.isfinite(value) else value

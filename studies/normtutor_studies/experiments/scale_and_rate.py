@@ -9,29 +9,20 @@ rate of a grid of five. Without a norm 1.4 times He's scale overflows at all of 
 are normal, with biases of zero.
 """
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from normtutor.data import Digits, image_batches, load_digits
+from normtutor.data import image_batches, load_digits
 from normtutor.models import MLP
 from normtutor.training import image_scores, start
-from normtutor.wiring import NormFactory
-from normtutor_studies.experiments.descent import descend, finite, initialise
-from normtutor_studies.experiments.records import Saved
+from normtutor_studies.engine import grid
+from normtutor_studies.experiments.descent import descend, initialise
+from normtutor_studies.experiments.records import Config, Record, Saved
 
 CHAPTER = "01_internal_covariate_shift"
-FIGURE = "fig-ics-map"
-XLABEL = "cells of the map, of 25, in which the network trains"
-REFERENCE = 0.0
-FINDING = (
-    "in 150 steps of plain gradient descent without a norm one initial scale in five trains; with "
-    "BatchNorm or LayerNorm all five do"
-)
 SEEDS = tuple(range(5))
 NORMS = ("none", "batch", "layer")
 SCALES = (0.4082, 0.7071, 1.0, 1.4142, 2.4495)
@@ -39,44 +30,24 @@ TORCH = SCALES[0]  # the scale of torch's own initial weights
 RATES = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
-@dataclass(frozen=True)
-class Condition:
-    """One network."""
-
-    norm: str
-    scale: float
-    rate: float
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment."""
-
-    conditions: tuple[Condition, ...] = tuple(
-        Condition(norm, scale, rate) for norm in NORMS for scale in SCALES for rate in RATES
-    )
-    width: int = 64
-    hidden: int = 16
-    batch_size: int = 64
-    steps: int = 150
-    fixed_batch: int = 300
-
-
-CONFIG = Config()
+CONFIG = Config(
+    conditions=grid(norm=[*NORMS], scale=[*SCALES], rate=[*RATES]),
+    width=64,
+    hidden=16,
+    batch_size=64,
+    steps=150,
+    fixed_batch=300,
+)
 REDUCED = {"hidden": 3}
 BLOCK = 5  # steps averaged into one point of a training curve
 
 
-def build(config: Any, condition: Condition) -> MLP:
+def build(config: Config, norm: str, scale: float) -> MLP:
     """A deep network on digits with its initial weights scaled."""
     # torch's own layers, three times as fast; a test of the package holds ours equal to them.
-    makers: dict[str, str | NormFactory] = {
-        "batch": nn.BatchNorm1d,
-        "layer": nn.LayerNorm,
-        "none": "none",
-    }
+    makers: dict[str, Any] = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
     widths = (64, *(config.width,) * config.hidden, 10)
-    return initialise(MLP(widths, norm=makers[condition.norm]), "relu", condition.scale)
+    return initialise(MLP(widths, norm=makers.get(norm, norm)), "relu", scale)
 
 
 def spreads(model: MLP, images: torch.Tensor) -> list[float]:
@@ -94,53 +65,25 @@ def spreads(model: MLP, images: torch.Tensor) -> list[float]:
     return found
 
 
-def run_condition(
-    config: Config, condition: Condition, digits: Digits, seed: int
-) -> dict[str, Any]:
-    """Train one network; return its training curve, its scores and its spreads at the start."""
-    order = start(seed)
-    model = build(config, condition)
-    still = digits.train.images[: config.fixed_batch]
-    at_start = spreads(model.train(), still)
+def measure(config: Config, seed: int, norm: str, scale: float, rate: float) -> Record:
+    """Train one network; return its training curve, its test error and its spreads at the start."""
+    order, digits = start(seed), load_digits()
+    model = build(config, norm, scale)
+    at_start = spreads(model.train(), digits.train.images[: config.fixed_batch])
     stream = image_batches(digits.train, config.batch_size, order)
-    losses = descend(model, stream, steps=config.steps, rate=condition.rate)
+    losses = descend(model, stream, steps=config.steps, rate=rate)
     curve = np.array(losses).reshape(-1, BLOCK).mean(axis=1)
-    test = image_scores(model, [digits.test])
-    return {
-        "norm": condition.norm,
-        "scale": condition.scale,
-        "rate": condition.rate,
-        "diverged": not math.isfinite(losses[-1]),
-        "loss": finite(float(np.mean(losses[-10:]))),
-        "test_error": test["error"],
-        "curve": [finite(float(v)) for v in curve],
-        "spreads": [finite(v) for v in at_start],
-    }
-
-
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
-    """Train every network with this seed."""
-    digits = load_digits()
-    return [run_condition(config, condition, digits, seed) for condition in config.conditions]
+    error = image_scores(model, [digits.test])["error"]
+    return {"test_error": error, "curve": curve.tolist(), "spreads": at_start}
 
 
 def trained(saved: Saved, norm: str) -> np.ndarray:
     """Share of test images right, (seeds, scales, rates)."""
-    return np.stack(
-        [
-            np.stack(
-                [
-                    1 - saved.values("test_error", norm=norm, scale=scale, rate=rate)
-                    for rate in RATES
-                ],
-                axis=1,
-            )
-            for scale in SCALES
-        ],
-        axis=1,
-    )
+    cells = grid(norm=norm, scale=[*SCALES], rate=[*RATES])
+    right = np.stack([1 - saved.values("test_error", **cell) for cell in cells], axis=1)
+    return right.reshape(-1, len(SCALES), len(RATES))
 
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:
-    """In how many cells of the map each network gets at least 60% of the test images right."""
+    """In how many cells of the map, of 25, each network gets 60% of the test images right."""
     return {norm: (trained(saved, norm) >= 0.6).sum(axis=(1, 2)).astype(float) for norm in NORMS}

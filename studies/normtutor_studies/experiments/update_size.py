@@ -13,7 +13,6 @@ the rate or the warm-up alone. At larger rates the output no longer moves in pro
 checked: plain SGD, and other tasks than sorting.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,59 +20,42 @@ import torch
 
 from normtutor.models import TransformerLM
 from normtutor.training import language_model_loss, warmup_cosine
-from normtutor_studies.experiments.records import Saved
+from normtutor_studies.engine import grid
+from normtutor_studies.experiments.records import Config, Record, Saved, short
 from normtutor_studies.experiments.wired_sorting import (
     Task,
     batch_of,
     gradient_norms,
     model_of,
-    short,
     stream_of,
     test_batch,
 )
 
 CHAPTER = "07_pre_ln_and_post_ln"
-FIGURE = "fig-wiring-trace"
-FINDING = (
-    "in the Post-LN run that fails, all tokens become alike and stay so, and the lowest gradient "
-    "vanishes"
-)
-XLABEL = "exponent of depth in the size of the first update"
 SEEDS = tuple(range(10, 15))
 
 
-@dataclass(frozen=True)
-class Trace:
-    """One model that is followed for its first steps."""
-
-    wiring: str
-    warmup: int
-    learning_rate: float
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of this experiment."""
-
-    wirings: tuple[str, ...] = ("post", "pre", "post-small", "deepnorm", "peri")
-    depths: tuple[int, ...] = (4, 8, 16, 32)
-    small_rate: float = 1e-6
-    traces: tuple[Trace, ...] = (
-        Trace("post", 0, 1e-3),
-        Trace("post", 0, 4e-3),
-        Trace("post", 60, 4e-3),
-        Trace("post-small", 0, 4e-3),
-        Trace("pre", 0, 4e-3),
-        Trace("pre", 0, 16e-3),
-    )
-    trace_depth: int = 12
-    trace_steps: int = 40
-    trace_every: int = 2
-    schedule_steps: int = 200  # the schedule is that of a whole run in warmup_map
-    task: Task = field(default_factory=Task)
-
-
-CONFIG = Config()
+CONFIG = Config(
+    wirings=("post", "pre", "post-small", "deepnorm", "peri"),
+    depths=(4, 8, 16, 32),
+    small_rate=1e-6,
+    traces=[
+        {"wiring": wiring, "warmup": warmup, "learning_rate": rate}
+        for wiring, warmup, rate in (
+            ("post", 0, 1e-3),
+            ("post", 0, 4e-3),
+            ("post", 60, 4e-3),
+            ("post-small", 0, 4e-3),
+            ("pre", 0, 4e-3),
+            ("pre", 0, 16e-3),
+        )
+    ],
+    trace_depth=12,
+    trace_steps=40,
+    trace_every=2,
+    schedule_steps=200,  # the schedule is that of a whole run in warmup_map
+    task=Task(),
+)
 
 
 def adam(model: TransformerLM, learning_rate: float) -> torch.optim.Optimizer:
@@ -117,20 +99,21 @@ def likeness(model: TransformerLM, batch: Any) -> float:
         return directions.mean(0).square().sum().item()
 
 
-def follow(config: Config, trace: Trace, seed: int, *, steps: int | None = None) -> dict[str, Any]:
+def follow(
+    config: Config, wiring: str, warmup: int, learning_rate: float, seed: int
+) -> dict[str, list[Any]]:
     """Train one model for its first steps; every list has one entry a look, the first at step 0."""
     task = config.task
-    model = model_of(task, trace.wiring, config.trace_depth, seed)
+    model = model_of(task, wiring, config.trace_depth, seed)
     probe = batch_of(task, 32, np.random.default_rng(1000 + seed))
     stream = stream_of(task, np.random.default_rng(seed))
     with torch.no_grad():
         at_start = model.hidden(probe.inputs)
-    optimizer = adam(model, trace.learning_rate)
+    optimizer = adam(model, learning_rate)
     found: dict[str, list[Any]] = {
         name: [] for name in ("step", "loss", "bottom", "top", "change", "likeness")
     }
-    steps = config.trace_steps if steps is None else steps
-    for step in range(steps + 1):
+    for step in range(config.trace_steps + 1):
         if step % config.trace_every == 0:
             with torch.no_grad():
                 moved = (model.hidden(probe.inputs) - at_start).norm() / at_start.norm()
@@ -138,10 +121,10 @@ def follow(config: Config, trace: Trace, seed: int, *, steps: int | None = None)
             gradients = gradient_norms(model, probe)
             values = (step, loss, gradients[0], gradients[-1], moved.item())
             for name, value in zip(found, (*values, likeness(model, probe)), strict=True):
-                found[name].append(short(value))
-        factor = warmup_cosine(step, steps=config.schedule_steps, warmup=trace.warmup)
+                found[name].append(short(value, 5))
+        factor = warmup_cosine(step, steps=config.schedule_steps, warmup=warmup)
         for group in optimizer.param_groups:
-            group["lr"] = trace.learning_rate * factor
+            group["lr"] = learning_rate * factor
         optimizer.zero_grad()
         language_model_loss(model, next(stream)).backward()
         optimizer.step()
@@ -170,30 +153,15 @@ def likeness_after(
     return likeness(model, batch_of(task, 32, np.random.default_rng(1000 + seed)))
 
 
-def run(config: Config, seed: int) -> list[dict[str, Any]]:
+def run(config: Config, seed: int) -> list[Record]:
     """Take the first step at every depth, then follow the traces, with this seed."""
-    records: list[dict[str, Any]] = []
-    for wiring in config.wirings:
-        for depth in config.depths:
-            found = first_step(config.task, wiring, depth, seed, learning_rate=config.small_rate)
-            records.append(
-                {
-                    "part": "first step",
-                    "wiring": wiring,
-                    "depth": depth,
-                    **{name: short(value) for name, value in found.items()},
-                }
-            )
+    records: list[Record] = []
+    for cell in grid(wiring=[*config.wirings], depth=[*config.depths]):
+        found = first_step(config.task, **cell, seed=seed, learning_rate=config.small_rate)
+        shortened = {name: short(value, 5) for name, value in found.items()}
+        records.append({"part": "first step", **cell, **shortened})
     for trace in config.traces:
-        records.append(
-            {
-                "part": "trace",
-                "wiring": trace.wiring,
-                "warmup": trace.warmup,
-                "learning_rate": trace.learning_rate,
-                **follow(config, trace, seed),
-            }
-        )
+        records.append({"part": "trace", **trace, **follow(config, **trace, seed=seed)})
     return records
 
 

@@ -2,7 +2,7 @@
 
 - :mod:`~normtutor_studies.plotting.style`: colours, sizes and fonts, in one place.
 - :mod:`~normtutor_studies.plotting.drawings`: a figure's wide and its narrow drawing.
-- :mod:`~normtutor_studies.plotting.general`: curves, intervals, histograms, maps of a grid.
+- :mod:`~normtutor_studies.plotting.general`: curves, histograms, maps of a grid.
 - :mod:`~normtutor_studies.plotting.covariate_shift`: the tests of covariate shift.
 - :mod:`~normtutor_studies.plotting.family`: which cells share a statistic.
 - :mod:`~normtutor_studies.plotting.geometry`: what a norm does to one token.
@@ -37,7 +37,6 @@ _NAMES = {
         "curves",
         "grid_map",
         "histograms",
-        "intervals",
     ],
     "normtutor_studies.plotting.geometry": ["half_plane_figure", "keys_figure", "sphere_figure"],
     "normtutor_studies.plotting.graph": ["graph_figure"],

@@ -8,7 +8,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 from numpy.typing import ArrayLike
 
 from normtutor.intervals import t_interval
@@ -42,7 +41,7 @@ def training_curves_figure(
     """
     fig, axes = plt.subplots(len(panels), 1, figsize=(5.0, 0.9 + 1.9 * len(panels)), sharex=True)
     shades = np.linspace(0.3, 1.0, len(rates))
-    for ax, (name, values) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+    for ax, (name, values) in zip(axes, panels.items(), strict=True):
         mean = np.asarray(values, dtype=np.float64).mean(axis=0)
         for curve, shade in zip(mean, shades, strict=True):
             ax.plot(
@@ -60,13 +59,11 @@ def training_curves_figure(
             "guessing", (float(np.asarray(steps)[-1]), guessing), (0, 4),
             textcoords="offset points", ha="right", va="bottom", fontsize=10,
         )  # fmt: skip
-    np.atleast_1d(axes)[-1].set_xlabel("training step")
+    axes[-1].set_xlabel("training step")
     return fig
 
 
-def spreads_figure(
-    without: Mapping[float, ArrayLike], with_norm: ArrayLike, *, norm: str = "BatchNorm"
-) -> Figure:
+def spreads_figure(without: Mapping[float, ArrayLike], with_norm: ArrayLike) -> Figure:
     """Draw the spread of what each activation receives, layer by layer, at the start.
 
     Parameters
@@ -75,6 +72,7 @@ def spreads_figure(
     with_norm : array of shape (n_scales, n_layers)
         The same behind a norm; one line, because they lie on each other.
     """
+    norm = "BatchNorm"
     fig, ax = plt.subplots(figsize=(5.0, 3.7))
     for scale, spread in without.items():
         values = np.asarray(spread, dtype=np.float64)
@@ -109,7 +107,7 @@ def training_map_figure(
     shares : mapping of "none" or a norm's name -> array of shape (n_scales, n_rates)
     """
     fig, axes = plt.subplots(len(shares), 1, figsize=(5.0, 0.8 + 2.3 * len(shares)), sharex=True)
-    for ax, (name, values) in zip(np.atleast_1d(axes), shares.items(), strict=True):
+    for ax, (name, values) in zip(axes, shares.items(), strict=True):
         table = np.asarray(values, dtype=np.float64)
         grid_map(
             1 - table,
@@ -122,7 +120,7 @@ def training_map_figure(
         )
         ax.set_title("no norm" if name == "none" else name, color=norm_colour(name))
         ax.set_ylabel("initial scale")
-    np.atleast_1d(axes)[-1].set_xlabel("learning rate")
+    axes[-1].set_xlabel("learning rate")
     return fig
 
 
@@ -132,7 +130,6 @@ def dots(
     xlabel: str,
     reference: float | None = None,
     colours: Mapping[str, str] | None = None,
-    log: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
     """Draw each seed as a dot beside the mean with its 95% interval, one row an entry.
@@ -143,25 +140,18 @@ def dots(
         Drawn from top to bottom.
     reference : float or None
         Where the vertical line stands.
-    log : bool
-        A logarithmic axis of factors; mean and interval are then those of the logarithms.
     """
     if ax is None:
         _, ax = plt.subplots(figsize=(5.0, 1.0 + 0.5 * len(rows)))
     for position, (text, samples) in enumerate(rows.items()):
         values = np.asarray(samples, dtype=np.float64)
-        mean, half = t_interval(np.log(values) if log else values)
-        ends = np.array([mean - half, mean, mean + half])
-        low, middle, high = np.exp(ends) if log else ends
+        mean, half = t_interval(values)
         colour = (colours or {}).get(text, INK)
         ax.plot(values, np.full(len(values), position + 0.16), ".", color=colour, alpha=0.45)
-        ax.plot([low, high], [position, position], color=colour)
-        ax.plot([middle], [position], "o", markersize=7, color=colour)
+        ax.plot([mean - half, mean + half], [position, position], color=colour)
+        ax.plot([mean], [position], "o", markersize=7, color=colour)
     if reference is not None:
         ax.axvline(reference, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
-    if log:
-        ax.set_xscale("log", base=2)
-        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -183,7 +173,7 @@ def drift_figure(
     fig, axes = plt.subplots(
         len(panels), 1, figsize=(5.0, 0.9 + 1.7 * len(panels)), sharex=True, sharey=True
     )
-    for ax, (text, values) in zip(np.atleast_1d(axes), panels.items(), strict=True):
+    for ax, (text, values) in zip(axes, panels.items(), strict=True):
         low, median, high = np.asarray(values, dtype=np.float64)
         colour, x = colours[text], np.asarray(steps)
         ax.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
@@ -191,5 +181,5 @@ def drift_figure(
             ax.plot(x, line, color=colour, linestyle=dash)
         ax.set_title(text, color=colour)
         ax.set_ylabel("sigmoid's input")
-    np.atleast_1d(axes)[-1].set_xlabel("training step")
+    axes[-1].set_xlabel("training step")
     return fig

@@ -11,12 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from normtutor import norms
-from normtutor_studies.plotting.style import (
-    INK,
-    PALE,
-    FloatArray,
-    norm_colour,
-)
+from normtutor_studies.plotting.style import INK, PALE, FloatArray, norm_colour
 
 
 def _rectangle(left: float, bottom: float, width: float, height: float) -> FloatArray:
@@ -37,10 +32,8 @@ def shared_axes(name: str) -> str:
 def sharing_cells_figure(
     names: Sequence[str] = ("BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm"),
     *,
-    shape: tuple[int, int, int] = (3, 4, 6),
-    cell: tuple[int, int, int] = (1, 1, 2),
-    num_groups: int = 2,
-    p: float = 0.5,
+    shape: tuple[int, int, int],
+    cell: tuple[int, int, int],
     moved: Mapping[str, ArrayLike] | None = None,
 ) -> Figure:
     """Draw which cells of x share a statistic with one cell, one row of sheets a norm.
@@ -53,10 +46,7 @@ def sharing_cells_figure(
     ----------
     names : sequence of str
         Keys of `norms.TABLE`, drawn from top to bottom.
-    shape : (B, L, H)
-    cell : (b, l, h)
-    num_groups, p
-        What GroupNorm and pRMSNorm need to know, as in `norms.sharing_cells`.
+    shape, cell : (B, L, H) and (b, l, h)
     moved : mapping of name -> boolean array of shape (B, L, H), optional
         A measurement: where the output changed when `cell` of the input changed. These cells
         get a white dot. If the table is right, dots and filled cells coincide.
@@ -81,7 +71,7 @@ def sharing_cells_figure(
         height_ratios=heights,
     )
     for ax, name in zip(axes[:, 0], names, strict=True):
-        shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=num_groups, p=p))
+        shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=2, p=0.5))
         squares = [_rectangle(b * (features + gap) + h, t, 1, 1) for b, t, h in np.ndindex(*shape)]
         colours = [norm_colour(name) if shares[i] else PALE for i in np.ndindex(*shape)]
         ax.add_collection(
@@ -121,16 +111,7 @@ def sharing_cells_figure(
     return fig
 
 
-def books_figure(
-    names: Sequence[str] = ("BatchNorm", "InstanceNorm", "GroupNorm", "LayerNorm"),
-    *,
-    captions: Mapping[str, str] | None = None,
-    books: int = 3,
-    pages: int = 4,
-    lines: int = 2,
-    characters: int = 3,
-    num_groups: int = 2,
-) -> Figure:
+def books_figure(captions: Mapping[str, str]) -> Figure:
     """Draw the stack of books: which printed characters share a statistic, one panel a norm.
 
     A book is one sequence or image of the batch, a page one feature, a character one position.
@@ -139,37 +120,22 @@ def books_figure(
 
     Parameters
     ----------
-    names : sequence of str
-        Keys of `norms.TABLE`, drawn two a row.
-    captions : mapping of name -> text, optional
-        What stands below the name.
-    books, pages, lines, characters : int
-        Of the stack: B books, H pages, L = lines x characters positions on a page.
-    num_groups : int
+    captions : mapping from a key of `norms.TABLE` to what stands below its name
 
     Returns
     -------
     Figure
         One axes a norm. Each page is one `PolyCollection`, labelled "book b, page h" from 1.
     """
-    shape = (books, lines * characters, pages)
-    cell = (min(1, books - 1), characters - 1, min(1, pages - 1))
+    books, pages, lines, characters = 3, 4, 2, 3
+    shape, cell = (books, lines * characters, pages), (1, characters - 1, 1)
     slope, gap = 0.28, 1.1
     width, height = pages * characters, books * (lines + gap)
-    rows = -(-len(names) // 2)
-    columns = min(2, len(names))
-    scale = 4.7 / (columns * (width + 3.6))  # inches a character
-    fig, axes = plt.subplots(
-        rows,
-        columns,
-        figsize=(5.0, rows * (scale * (height + 1.6) + 0.55)),
-        squeeze=False,
-        layout="constrained",
-    )
-    for ax in axes.flat[len(names) :]:
-        ax.set_axis_off()
-    for ax, name in zip(axes.flat, names, strict=False):
-        shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=num_groups, p=0.5))
+    scale = 4.7 / (2 * (width + 3.6))  # inches a character
+    size = (5.0, 2 * (scale * (height + 1.6) + 0.55))
+    fig, axes = plt.subplots(2, 2, figsize=size, layout="constrained")
+    for ax, (name, caption) in zip(axes.flat, captions.items(), strict=True):
+        shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=2, p=0.5))
         for b, page in np.ndindex(books, pages):
             # Every other page rises, the rest fall: the folds of a concertina.
             rising = slope if page % 2 == 0 else -slope
@@ -208,8 +174,7 @@ def books_figure(
                 va="top",
                 fontsize=11,
             )
-        caption = f"\n{captions[name]}" if captions and name in captions else ""
-        ax.set_title(f"{name}{caption}", fontsize=11, pad=3)
+        ax.set_title(f"{name}\n{caption}", fontsize=11, pad=3)
         ax.set_xlim(-3.4, width + 0.2)
         ax.set_ylim(-(books - 1) * (lines + gap) - 1.5, lines + slope * characters + 0.15)
         ax.set_aspect("equal")

@@ -13,13 +13,7 @@ from numpy.typing import ArrayLike
 from normtutor_studies.plotting.style import INK, NORM_COLOURS, PALETTE, FloatArray, norm_colour
 
 
-def sphere_figure(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    weight: ArrayLike,
-    bias: ArrayLike,
-) -> Figure:
+def sphere_figure(x: ArrayLike, y: ArrayLike, *, weight: ArrayLike, bias: ArrayLike) -> Figure:
     """Draw three-dimensional tokens before and after LayerNorm, without and with its affine.
 
     Left, the sphere of radius √3, the plane 1ᵀy = 0 and the circle in which they meet. Right,
@@ -40,11 +34,6 @@ def sphere_figure(
     """
     inputs = np.asarray(x, dtype=np.float64)
     outputs = np.asarray(y, dtype=np.float64)
-    if inputs.ndim != 2 or inputs.shape[1] != 3 or inputs.shape != outputs.shape:
-        raise ValueError(
-            f"sphere_figure draws points of shape (n, 3), inputs and outputs alike; got "
-            f"{inputs.shape} and {outputs.shape}"
-        )
     scale, shift = np.asarray(weight, dtype=float), np.asarray(bias, dtype=float)
     circle = _circle_in_plane()
     fig = plt.figure(figsize=(5.2, 3.2), layout="constrained")
@@ -73,11 +62,7 @@ def sphere_figure(
         label="output with γ, β",
     )
     ax.set_title("with γ, β", y=1.02)
-    handles, texts = zip(
-        *(pair for a in fig.axes for pair in zip(*a.get_legend_handles_labels(), strict=True)),
-        strict=True,
-    )
-    fig.legend(handles, texts, loc="outside lower center", ncols=3, columnspacing=1.0)
+    fig.legend(loc="outside lower center", ncols=3, columnspacing=1.0)
     return fig
 
 
@@ -128,9 +113,7 @@ def _plane_patch(ax: Any, outline: FloatArray) -> None:
     )
 
 
-def keys_figure(
-    panels: Mapping[str, tuple[ArrayLike, ArrayLike]],
-) -> Figure:
+def keys_figure(panels: Mapping[str, tuple[ArrayLike, ArrayLike]]) -> Figure:
     """Draw attention keys in the plane: which of them a query can select, and their hull.
 
     Parameters
@@ -166,8 +149,7 @@ def keys_figure(
         ax.set_aspect("equal", adjustable="datalim")
         ax.set_xlabel("coordinate 1")
     axes[0, 0].set_ylabel("coordinate 2")
-    handles, texts = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, texts, loc="outside lower center", ncols=3)
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return fig
 
 
@@ -190,11 +172,6 @@ def half_plane_figure(mean: ArrayLike, deviation: ArrayLike) -> Figure:
     """
     mu = np.asarray(mean, dtype=np.float64)
     sigma = np.asarray(deviation, dtype=np.float64)
-    if mu.ndim != 1 or mu.shape != sigma.shape or not (sigma > 0).all():
-        raise ValueError(
-            "half_plane_figure draws n points: mean and deviation of shape (n,), deviations above "
-            f"0; got shapes {mu.shape} and {sigma.shape}"
-        )
     radius = np.hypot(mu, sigma)
     fig, ax = plt.subplots(figsize=(5.0, 3.2))
     angle = np.linspace(0, np.pi, 200)

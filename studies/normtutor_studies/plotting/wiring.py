@@ -122,7 +122,6 @@ def first_steps_figure(
     *,
     colours: Mapping[str, str],
     log: Sequence[str] = (),
-    size: tuple[float, float] = (5.0, 5.6),
 ) -> Figure:
     """Draw what happens to several runs in their first steps, one panel a quantity.
 
@@ -135,12 +134,9 @@ def first_steps_figure(
     colours : mapping of name -> colour
     log : sequence of str
         The panels whose axis is logarithmic.
-    size : (width, height) in inches
     """
-    if not panels:
-        raise ValueError("first_steps_figure needs at least one panel; got an empty mapping.")
     at = np.asarray(steps, dtype=np.float64)
-    fig, axes = plt.subplots(len(panels), 1, sharex=True, figsize=size, squeeze=False)
+    fig, axes = plt.subplots(len(panels), 1, sharex=True, figsize=(5.0, 5.6), squeeze=False)
     for ax, (ylabel, runs) in zip(axes[:, 0], panels.items(), strict=True):
         ends = {}
         for name, values in runs.items():
@@ -191,11 +187,7 @@ def _names_at_the_end(
 
 
 def layer_gradients_figure(
-    panels: Mapping[str, Mapping[str, ArrayLike]],
-    *,
-    dashed: Sequence[str] = (),
-    ylabel: str = "gradient, of the last layer's",
-    size: tuple[float, float] = (5.0, 5.4),
+    panels: Mapping[str, Mapping[str, ArrayLike]], *, dashed: Sequence[str] = ()
 ) -> Figure:
     """Draw gradients layer by layer, each as a multiple of the last layer's, on a doubling scale.
 
@@ -206,14 +198,10 @@ def layer_gradients_figure(
         band around a line is the 95% interval of the mean of the logarithms.
     dashed : sequence of str
         Labels that are drawn dashed and thin, such as a prediction.
-    ylabel : str
-    size : (width, height) in inches
     """
-    if not panels:
-        raise ValueError("layer_gradients_figure needs at least one panel; got an empty mapping.")
-    fig, axes = plt.subplots(len(panels), 1, sharex=True, sharey=True, figsize=size, squeeze=False)
+    fig, axes = plt.subplots(len(panels), 1, sharex=True, sharey=True, figsize=(5.0, 5.4))
     colours = [PALETTE["teal"], PALETTE["plum"], INK]
-    for ax, (title, lines) in zip(axes[:, 0], panels.items(), strict=True):
+    for ax, (title, lines) in zip(axes, panels.items(), strict=True):
         ax.axhline(0.0, color=INK, linewidth=0.8, zorder=0)
         found = {label: t_interval(_against_last(values)) for label, values in lines.items()}
         heights = [
@@ -222,13 +210,8 @@ def layer_gradients_figure(
         for colour, (label, (mean, half)) in zip(colours, found.items(), strict=False):
             numbers = np.arange(1, len(mean) + 1)
             thin = label in dashed
-            ax.plot(
-                numbers,
-                mean,
-                color=colour,
-                linewidth=1.5 if thin else 2.0,
-                linestyle=(0, (4, 2)) if thin else "-",
-            )
+            width, dash = (1.5, (0, (4, 2))) if thin else (2.0, "-")
+            ax.plot(numbers, mean, color=colour, linewidth=width, linestyle=dash)
             if not thin:
                 ax.fill_between(numbers, mean - half, mean + half, color=colour, alpha=0.2, lw=0)
             middle = len(mean) // 2
@@ -243,11 +226,11 @@ def layer_gradients_figure(
                 fontsize=10,
             )
         ax.set_title(title)
-        ax.set_ylabel(ylabel)
+        ax.set_ylabel("gradient, of the last layer's")
         ax.yaxis.set_major_locator(MultipleLocator(2))
         ax.yaxis.set_major_formatter(FuncFormatter(_times))
-    axes[-1, 0].xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes[-1, 0].set_xlabel("layer, counted from the input")
+    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[-1].set_xlabel("layer, counted from the input")
     return fig
 
 
