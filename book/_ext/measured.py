@@ -5,8 +5,9 @@ In Markdown: {measured}`study / row / format` becomes a number (see normtutor_st
     ```{study} name
     ```
 
-becomes what a study asked, what was expected, how it was controlled, and all that it found. A mark
-that names nothing on record is a warning, which fails the build. On a depth page
+becomes what a study asked, what was expected, how it was controlled, and all that it found; of
+several names, one question asked in several worlds, all in one table. A mark that names nothing on
+record is a warning, which fails the build. On a depth page
 
     ```{controls}
     ```
@@ -48,21 +49,24 @@ class Measured(SphinxRole):
 
 
 class StudyBox(SphinxDirective):
-    """All of a study."""
+    """All of a study, or of several that ask the same in different worlds."""
 
     required_arguments = 1
+    final_argument_whitespace = True
 
     def run(self) -> list[nodes.Node]:
         from normtutor_studies import numbers
         from normtutor_studies.tables import study
 
         try:
-            one = study(self.arguments[0])
-            table = numbers.table(one)
+            studies = [study(name) for name in self.arguments[0].split()]
+            table = numbers.table(*studies)
         except LookupError as error:
             logger.warning(str(error), location=self.get_location())
             return []
-        depend(self.env, one.name)
+        one = studies[0]
+        for each in studies:
+            depend(self.env, each.name)
         expected = "\n".join(f"- If {who}: {what}." for who, what in one.predicts.items())
         parts = (f"**{one.question}**", expected, one.control, table)
         return self.parse_text_to_nodes("\n\n".join(part for part in parts if part))

@@ -1,5 +1,6 @@
 """Numbers for pages: a page names a study, a row and a format, and the build puts the number in."""
 
+import itertools
 import re
 
 import numpy as np
@@ -50,20 +51,20 @@ def written(values: np.ndarray, form: str) -> str:
     return text.replace("-", MINUS) + found["unit"]
 
 
-def table(one: Study) -> str:
-    """All arms of a study as a table in Markdown, in the worlds on record.
+def table(*studies: Study) -> str:
+    """All arms of studies as a table in Markdown, in the worlds on record.
 
     Raises
     ------
     LookupError
-        If there is none.
+        If one of them is not on record in any world.
     """
-    if not one.on_record():
-        raise LookupError(f"{one.name} is not on record in any world.")
     lines = ["| world | arm | rate | test loss, halfway | test loss, end |"]
     lines.append("| --- | --- | ---: | ---: | ---: |")
-    for world in one.on_record():
-        for arm in one.arms:
+    for one in studies:
+        if not one.on_record():
+            raise LookupError(f"{one.name} is not on record in any world.")
+        for world, arm in itertools.product(one.on_record(), one.arms):
             loss = one.values(world, arm, "loss")
             cells = [written(loss[:, at], "3±") for at in (loss.shape[1] // 2 - 1, -1)]
             cells = ["diverged" if "nan" in cell else cell.replace(" ", NO_BREAK) for cell in cells]

@@ -163,10 +163,11 @@ def _plain(value: Any, digits: int = 5) -> Any:
 def _environment() -> dict[str, str]:
     """Versions and processor; nothing that tells whose machine it was."""
     versions = {package: metadata.version(package) for package in ("torch", "numpy", "normtutor")}
-    return {"Python": platform.python_version(), **versions, "processor": _processor()}
+    return {"Python": platform.python_version(), **versions, "processor": processor()}
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The processor's model; no name of a machine."""
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:

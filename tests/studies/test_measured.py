@@ -67,6 +67,12 @@ def test_marks_become_numbers_and_tables(record, monkeypatch):
         assert part in text
 
 
+def test_a_question_asked_in_several_worlds_is_printed_once(record, monkeypatch):
+    text, warned = built("# Page\n\n```{study} seen seen\n```\n", record, monkeypatch)
+    assert not warned
+    assert (text.count("Does it fall?"), text.count("1.500")) == (1, 2)
+
+
 @pytest.mark.parametrize(
     "mark", ["seen / rise / 1", "unseen / fall / 1", "seen", "seen / fall / x"]
 )

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from normtutor_studies.store import _processor
+from normtutor_studies.store import processor
 
 Record = dict[str, Any]
 Config = SimpleNamespace  # all settings of an experiment, by name
@@ -288,7 +288,7 @@ def _run_seed(module: Any, config: Any, seed: int, data: dict[str, str]) -> dict
         "seed": seed,
         "wall_seconds": round(wall, 1),
         "cpu_seconds": short(max(cpu, 1e-3), 3),  # the shortest experiments take hundredths
-        "environment": {"versions": versions, "processor": _processor(), "data": data},
+        "environment": {"versions": versions, "processor": processor(), "data": data},
         "records": _without_nan(found),
     }
 
