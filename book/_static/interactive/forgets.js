@@ -106,7 +106,7 @@ class Forgets extends InteractiveFigure {
     });
     this.picture.replaceChildren(...marks);
     const say_ = (norm) => ({
-      "= as from x": `${norm} makes the same of ${names[1]} as of x`,
+      "= as from x": `${norm} gives the same output for ${names[1]} and for x`,
       mirrored: `${norm} turns ${names[1]} into the mirror image`,
       different: `${norm} makes something else of ${names[1]} than of x`,
     })[verdicts[`${norm}1`]];
