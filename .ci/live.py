@@ -18,6 +18,7 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -262,8 +263,6 @@ def serve(port: int, named: list[Path]) -> None:
                 time.sleep(1)  # a change of branches takes a moment
                 stop(sessions)
                 web.server_close()
-                for process in psutil.Process().children():  # libraries leave helpers behind
-                    process.kill()
                 arguments = [*sys.argv[:1], "--port", str(web.server_port), *map(str, named)]
                 os.execv(sys.executable, [sys.executable, *arguments])
             now = written_at(["book/_static/**/*"])
@@ -289,6 +288,8 @@ def serve(port: int, named: list[Path]) -> None:
 def stop(sessions: dict[Path, Session]) -> None:
     for session in sessions.values():
         session.stop()
+    for process in psutil.Process().children():  # libraries leave helpers behind
+        process.kill()
 
 
 def follow(pages: Pages, sessions: dict[Path, Session], changed: set[Path]) -> None:
@@ -318,6 +319,7 @@ def main() -> int:
     parser.add_argument("notebooks", nargs="*", type=Path, help="executed beforehand")
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # as an interrupt does: leave nothing running
     serve(arguments.port, [path.resolve() for path in arguments.notebooks])
     return 0
 

@@ -226,7 +226,7 @@ def layer_gradients_figure(
                 fontsize=10,
             )
         ax.set_title(title)
-        ax.set_ylabel("gradient, as a multiple of the last layer's")
+        ax.set_ylabel("gradient\n(last layer: 1×)")
         ax.yaxis.set_major_locator(MultipleLocator(2))
         ax.yaxis.set_major_formatter(FuncFormatter(_times))
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
