@@ -319,7 +319,8 @@ def main() -> int:
     parser.add_argument("notebooks", nargs="*", type=Path, help="executed beforehand")
     arguments = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # as an interrupt does: leave nothing running
+    # Ended so, it leaves nothing running, as when interrupted.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     serve(arguments.port, [path.resolve() for path in arguments.notebooks])
     return 0
 
