@@ -11,6 +11,7 @@ BOOK = Path(__file__).parents[2] / "book"
 CHAPTERS = sorted(path.name for path in BOOK.glob("0*.ipynb"))
 HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 LINES = 12
+WIDTH = 94  # characters that a page shows without scrolling
 
 
 def visible(path: Path) -> list[str]:
@@ -29,6 +30,7 @@ def test_what_one_sees_is_short_and_runs_by_itself(name, tmp_path):
     assert 6 <= len(cells) <= 10
     for cell in cells:
         assert sum(bool(line.strip()) for line in cell.splitlines()) <= LINES, cell
+        assert max(map(len, cell.splitlines())) <= WIDTH, cell
     code = "\n\n".join(cells)
     assert "from normtutor import" in code or "from normtutor." in code
     ran = subprocess.run(

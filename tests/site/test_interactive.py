@@ -19,20 +19,6 @@ from playwright.sync_api import expect
 from site_pages import ON_PAGES, SCRIPTED, SCRIPTS, STATIC
 
 
-@pytest.fixture
-def show(probe):
-    """Open a page with figures."""
-
-    def start(body: str, **options):
-        names = re.findall(r"<nt-(\w+)", body)
-        scripts = "".join(
-            f'<script type="module" src="/interactive/{name}.js"></script>' for name in names
-        )
-        return probe(body + scripts, '<link rel="stylesheet" href="/colours.css">', **options)
-
-    return start
-
-
 def press(page, *keys: str) -> None:
     for key in keys:
         page.keyboard.press(key)
@@ -234,7 +220,7 @@ def test_the_wirings_by_keyboard(show):
 
 # By keyboard: how often Tab, which key, and the beginning of what is then said.
 BY_KEYBOARD = {
-    "depth": (1, ["End"], "The signal explodes: without a norm and weights × 2.00"),
+    "depth": (1, ["End"], "The signal explodes: weights × 2.00, no norm"),
     "padding": (1, ["Home"], "No padding: mean 1.92"),
     "triangle": (
         1,

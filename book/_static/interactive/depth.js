@@ -145,7 +145,7 @@ class Depth extends InteractiveFigure {
     this.picture.replaceChildren(...marks);
     const factor = last / spreads[0];
     const fate = factor > 20 ? "The signal explodes" : factor < 0.05 ? "The signal vanishes" : "The signal stays in scale";
-    const text = `${fate}: ${name === "none" ? "without a norm" : `with ${name}`} and weights × ${say(2 ** this.log)}, `
+    const text = `${fate}: weights × ${say(2 ** this.log)}, ${name === "none" ? "no norm" : name}; `
       + `the spread goes from ${say(spreads[0], 3)} in layer 1 to ${say(last, 3)} in layer ${LAYERS}.`;
     set(this.picture, { "aria-label": `Twenty layers from left to right, the size of their values upwards, logarithmic. ${text}` });
     this.announce(text);

@@ -171,7 +171,7 @@ export class InteractiveFigure extends HTMLElement {
         // Before the first heading of the text it stands right under the title of the page.
         make(heading, { id, "aria-level": String(this.level(heading)) }, title),
         ...(hint ? [make("p", { class: "try" }, make("b", {}, "Try "), hint[0], " ",
-          make("b", {}, "See "), hint[1])] : []),
+          make("b", {}, "See: "), hint[1])] : []),
         ...parts,
         ...(parts.includes(this.status) ? [] : [this.status]),
       ),

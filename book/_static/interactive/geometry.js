@@ -32,7 +32,7 @@ class Geometry extends InteractiveFigure {
   static title = "Where LayerNorm and RMSNorm put a vector";
 
   static hint = ["dragging the large point, or adding a constant to all three entries.",
-    "LayerNorm's output stays on the circle and ignores the constant; RMSNorm's moves on the sphere."];
+    "LayerNorm's output stays on the circle and ignores the constant, which it subtracts along the dashed line; RMSNorm's moves on the sphere."];
 
   static style = `
     .both { display: grid; grid-template-columns: minmax(0, 3fr) minmax(15rem, 2fr); gap: 1rem; }

@@ -91,14 +91,14 @@ class Padding extends InteractiveFigure {
       "real ones"));
     marks.push(make("text", { class: "small", x: 0, y: 166 }, "mean ± one standard deviation"));
 
-    head(200, "padding counted (small: without it)");
+    head(200, "padding counted (small dots: without it)");
     axis(after, 240, [-2, -1, 0, 1, 2, 3]);
     counted.outputs.forEach((v, i) => {
       const from = alone.outputs[i];
       if (Math.abs(v - from) > 0.02) {
-        marks.push(make("line", { class: "move", x1: after(from), x2: after(v), y1: 231 - 2 * i + 5, y2: 231 - 2 * i + 5 }));
+        marks.push(make("line", { class: "move", x1: after(from), x2: after(v), y1: 213, y2: 231 }));
       }
-      dot(after, from, 231, "real", 3);
+      dot(after, from, 213, "real", 3);
       dot(after, v, 231);
     });
     head(292, "padding masked");
