@@ -44,7 +44,8 @@ def serve(site: Path) -> str:
     sockets = tornado.netutil.bind_sockets(0, "127.0.0.1")
 
     async def run() -> None:
-        application = tornado.web.Application([handler], compress_response=True, log_function=quiet)
+        options: dict[str, Any] = {"compress_response": True, "log_function": lambda _: None}
+        application = tornado.web.Application([handler], **options)
         tornado.httpserver.HTTPServer(application).add_sockets(sockets)
         await asyncio.Event().wait()
 
@@ -52,36 +53,21 @@ def serve(site: Path) -> str:
     return f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
 
 
-def quiet(handler: tornado.web.RequestHandler) -> None:
-    """Write no line for each request."""
-
-
 def lighthouse(address: str, desktop: bool, folder: Path) -> dict[str, Any]:
     """Run Lighthouse once; return its report."""
     report = folder / "report.json"
-    flags = [option for option in OPTIONS if " " not in option]
-    command = [
-        str(NODE),
-        str(LIGHTHOUSE),
-        address,
-        "--quiet",
-        "--output=json",
-        f"--output-path={report}",
-    ]
-    command += [f"--chrome-flags=--headless {' '.join(flags)}"]
-    command += ["--preset=desktop"] if desktop else []
+    flags = ["--headless", *(option for option in OPTIONS if " " not in option)]
+    command = [str(NODE), str(LIGHTHOUSE), address, "--quiet", "--output=json"]
+    command += [f"--output-path={report}", f"--chrome-flags={' '.join(flags)}"]
+    command += ["--preset=desktop"] * desktop
     subprocess.run(command, check=True, env={**os.environ, "CHROME_PATH": str(CHROMIUM)})
     return json.loads(report.read_text(encoding="utf-8"))
 
 
 def scores(reports: list[dict[str, Any]]) -> dict[str, int]:
     """Take the median of each category over several runs, in percent."""
-    return {
-        name: round(
-            100 * statistics.median(report["categories"][name]["score"] for report in reports)
-        )
-        for name in CATEGORIES
-    }
+    found = {name: [one["categories"][name]["score"] for one in reports] for name in CATEGORIES}
+    return {name: round(100 * statistics.median(values)) for name, values in found.items()}
 
 
 def weight(report: dict[str, Any]) -> int:

@@ -7,7 +7,7 @@ import pytest
 from docutils import nodes
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "book" / "_ext"))
-from readers_markdown import Code, Text, Writer, as_html, display, in_table, one_line
+from readers_markdown import Text, Writer, as_html, display, in_table, one_line
 
 PAGE = "https://example.org/book/a.html"
 
@@ -19,10 +19,6 @@ def block(*words: nodes.Node) -> list:
 def paragraph(*words: nodes.Node) -> str:
     (written,) = block(nodes.paragraph("", "", *words))
     return written.markdown
-
-
-def cell(index: int) -> nodes.container:
-    return nodes.container("", nb_element="cell_code", cell_index=index)
 
 
 def test_an_equation_stands_on_one_line():
@@ -86,33 +82,6 @@ def test_headings_of_a_table_stand_over_their_columns():
     assert block(right) == [Text("| a |\n| --: |")]
 
 
-def test_a_link_leads_to_the_site_or_to_an_anchor_on_the_page():
-    def link(address: str) -> nodes.reference:
-        return nodes.reference("", "Theorem 1", refuri=address)
-
-    section = nodes.section("", nodes.title("", "T"), ids=["here"])
-    links = nodes.paragraph("", "", link("#here"), link("b.html#there"), link("#gone"))
-    document = nodes.section("", section, links)
-    heading, text = Writer(PAGE, {}).write(document)  # type: ignore[arg-type]
-    assert heading.markdown == '# T<a id="here"></a>'
-    assert text.markdown == (
-        "[Theorem 1](#here) · [Theorem 1](https://example.org/book/b.html#there)"
-        " · [Theorem 1](https://example.org/book/a.html#gone)"
-    )
-
-
-def test_code_in_a_solution_is_folded():
-    class solution_node(nodes.Admonition, nodes.Element):
-        pass
-
-    title = nodes.title("", "Solution to Exercise 1.1")
-    inner = nodes.section("", nodes.paragraph("", "a"), cell(5), nodes.paragraph("", "b"))
-    first, code, second = block(solution_node("", title, inner))
-    assert code == Code(5, folded=True)
-    assert "<summary><b>Solution to Exercise 1.1</b></summary>\n\na\n\n" in first.markdown
-    assert "Exercise 1.1, continued</b>" in second.markdown
-
-
 def test_an_interactive_figure_in_the_text_becomes_a_link():
     raw = nodes.raw(
         "",
@@ -121,17 +90,6 @@ def test_an_interactive_figure_in_the_text_becomes_a_link():
     )
     (text,) = block(raw)
     assert text.markdown == f"*The [interactive figure]({PAGE}) is on the site.* A & B."
-
-
-def test_an_output_in_myst_is_written_with_its_references():
-    link = nodes.reference("", "Theorem 4.1", refuri="b.html#thm")
-    output = nodes.container("", nodes.paragraph("", "By ", link), nb_element="cell_code_output")
-    node = cell(3)
-    node += output
-    section = nodes.section("", node)
-    (code,) = Writer(PAGE, {}, in_myst={3}).blocks(section, 0)
-    assert code.output == "By [Theorem 4.1](https://example.org/book/b.html#thm)"
-    assert Writer(PAGE, {}).blocks(section, 0) == [Code(3)]
 
 
 def test_titles_of_folds_are_html():

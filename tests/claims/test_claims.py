@@ -115,75 +115,19 @@ def test_no_claim_is_left_out_of_the_list():
 # --- evidence that would be different -------------------------------------------------------------
 
 
-def verdict_now(name: str) -> str:
-    return verdict_of(claims.named(name).evidence())
-
-
 def of_length_one(y):
     return y / np.linalg.norm(y, axis=-1, keepdims=True)
 
 
 BATCH_NORM, LAYER_NORM = norms.batch_norm, norms.layer_norm
-# Another formula, and the verdicts that would follow from it.
-OTHER_FORMULAS = {
-    "a LayerNorm of length one": (
-        "layer_norm",
-        lambda x, *a, **k: (of_length_one(LAYER_NORM(x, **k)[0]), None),
-        {"unit-sphere": "true"},
-    ),
-    "a BatchNorm that keeps the mean": (
-        "batch_norm",
-        lambda x, *a, **k: (x / x.std(axis=0), None, None),
-        {"differences-between-tokens": "false"},
-    ),
-    "a BatchNorm without statistics of padding": (
-        "batch_norm",
-        lambda x, *a, mask=None, **k: BATCH_NORM(x, *a, mask=(x != 0).any(axis=-1), **k),
-        {"padding-shifts": "false", "variable-lengths": "false"},
-    ),
-    "an RMSNorm that centres": (
-        "rms_norm",
-        lambda x, **k: LAYER_NORM(x),
-        {"variance-only": "true"},
-    ),
-}
+LOAD, EFFECT = experiments.load, Study.effect
 
 
-@pytest.mark.parametrize("other", OTHER_FORMULAS)
-def test_another_formula_would_give_another_verdict(monkeypatch, other):
-    name, formula, verdicts = OTHER_FORMULAS[other]
-    monkeypatch.setattr(norms, name, formula)
-    assert {name: verdict_now(name) for name in verdicts} == verdicts
-    assert all(judged(name).verdict != verdict for name, verdict in verdicts.items())
-
-
-# A change of the saved runs, where it is made, and the verdict that would follow from it.
-OTHER_RUNS = {
-    "equal-lengths": (
-        ("company", {"norm": "batch"}),
-        lambda run, seed: {"loss_in_evaluation": run["loss_in_evaluation"] + 3 * (-1) ** seed},
-        "open",
-    ),
-    "without-normalization": (
-        ("warmup_map", {"wiring": "fixup"}),
-        lambda run, seed: {"loss": run["loss"] + 2},
-        "true",
-    ),
-    "always-faster": (
-        ("norm_speed", {"way": "torch"}),
-        lambda run, seed: {"to_layer": [0.5] * 3},
-        "true",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", OTHER_RUNS)
-def test_other_runs_would_give_another_verdict(monkeypatch, name):
-    (experiment, where), changed, verdict = OTHER_RUNS[name]
-    original = experiments.load
+def other_runs(experiment, where, changed):
+    """Loads experiments; in one of them, records are changed where they have these entries."""
 
     def load(asked, *arguments):
-        saved = original(asked, *arguments)
+        saved = LOAD(asked, *arguments)
         runs = json.loads(json.dumps(saved.runs))
         for seed, run in enumerate(runs):
             for record in run["records"]:
@@ -191,16 +135,58 @@ def test_other_runs_would_give_another_verdict(monkeypatch, name):
                     record.update(changed(record, seed))
         return dataclasses.replace(saved, runs=tuple(runs))
 
-    monkeypatch.setattr(experiments, "load", load)
-    assert verdict_now(name) == verdict != judged(name).verdict
+    return experiments, "load", load
 
 
-def test_a_worse_rms_norm_would_not_be_as_good(monkeypatch):
-    effect = Study.effect
-    monkeypatch.setattr(
-        Study, "effect", lambda *asked: Effect(*(part + 0.1 for part in effect(*asked)))
-    )
-    assert verdict_now("centring-matters") == "true"
+# Another formula, or other runs, and the verdicts that would follow from them.
+OTHERS = {
+    "a LayerNorm of length one": (
+        (norms, "layer_norm", lambda x, *a, **k: (of_length_one(LAYER_NORM(x, **k)[0]), None)),
+        {"unit-sphere": "true"},
+    ),
+    "a BatchNorm that keeps the mean": (
+        (norms, "batch_norm", lambda x, *a, **k: (x / x.std(axis=0), None, None)),
+        {"differences-between-tokens": "false"},
+    ),
+    "a BatchNorm without statistics of padding": (
+        (
+            *(norms, "batch_norm"),
+            lambda x, *a, mask=None, **k: BATCH_NORM(x, *a, mask=(x != 0).any(axis=-1), **k),
+        ),
+        {"padding-shifts": "false", "variable-lengths": "false"},
+    ),
+    "an RMSNorm that centres": (
+        (norms, "rms_norm", lambda x, **k: LAYER_NORM(x)),
+        {"variance-only": "true"},
+    ),
+    "a BatchNorm whose modes differ by chance": (
+        other_runs(
+            *("company", {"norm": "batch"}),
+            lambda run, seed: {"loss_in_evaluation": run["loss_in_evaluation"] + 3 * (-1) ** seed},
+        ),
+        {"equal-lengths": "open"},
+    ),
+    "a Fixup that fails": (
+        other_runs("warmup_map", {"wiring": "fixup"}, lambda run, _: {"loss": run["loss"] + 2}),
+        {"without-normalization": "true"},
+    ),
+    "a fast RMSNorm of torch": (
+        other_runs("norm_speed", {"way": "torch"}, lambda run, _: {"to_layer": [0.5] * 3}),
+        {"always-faster": "true"},
+    ),
+    "a worse RMSNorm": (
+        (Study, "effect", lambda *asked: Effect(*(part + 0.1 for part in EFFECT(*asked)))),
+        {"centring-matters": "true"},
+    ),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_other_evidence_would_give_another_verdict(monkeypatch, other):
+    changed, verdicts = OTHERS[other]
+    assert all(claims.named(name).recorded != verdict for name, verdict in verdicts.items())
+    monkeypatch.setattr(*changed)
+    assert {name: verdict_of(claims.named(name).evidence()) for name in verdicts} == verdicts
 
 
 # --- how a verdict follows ------------------------------------------------------------------------
@@ -240,12 +226,9 @@ def test_an_interval_decides_only_if_it_lies_on_one_side():
         _ = finding(math.nan, above(0)).agrees
 
 
-def test_intervals_over_seeds_are_those_of_student():
-    mean, half_width = over_seeds([1.0, 2.0, 3.0])
-    assert mean == 2.0
-    assert half_width == pytest.approx(4.302653 / math.sqrt(3), rel=1e-6)
-    assert over_seeds([1.0, 3.0]) == (2.0, pytest.approx(12.7062))  # two seeds are enough
-    assert finding([1.0, 2.0, 3.0]).estimate == (mean, half_width)
+def test_an_interval_needs_two_seeds_and_a_number_has_none():
+    assert over_seeds([1.0, 3.0]) == (2.0, pytest.approx(12.7062))
+    assert finding([1.0, 3.0]).estimate == over_seeds([1.0, 3.0])
     assert finding(np.float32(2)).estimate == (2.0, 0.0)
     for values in ([1.0], [1.0, math.nan], [[1.0, 2.0]]):
         with pytest.raises(ValueError, match="two finite numbers"):
@@ -283,26 +266,9 @@ def test_ranges_are_printed_for_readers():
     assert finding(0.5, below(1e-9)).prediction == "at most 1e−9"
 
 
-def test_a_function_becomes_the_claim_that_it_judges():
-    place = Place("07_pre_ln_and_post_ln", "What helps", in_depth=True)
-    evidence = [Unsettled("x", "y")]
-    about = {"met": "here", "place": place, "answer": "Is it?"}
-
-    @ledger.claim("It is so.", recorded="open", scope="so", condition="if", **about)
-    def it_is_so():
-        return evidence
-
-    assert it_is_so == claims.Claim(
-        "it-is-so", "It is so.", "here", place, "open", "Is it?", it_is_so.evidence, "if", "so"
-    )
-    assert it_is_so.evidence() is evidence
-    assert (place.page, place.number) == ("in_depth/07_pre_ln_and_post_ln", 7)
-    plain = ledger.claim("It is.", recorded="true", **about)(list)
-    assert (plain.name, plain.condition, plain.scope) == ("list", "", "")
-    counted = {"true": 2, "false": 0, "partly": 0, "open": 1}
-    assert claims.tally([it_is_so, plain, plain]) == counted
+def test_a_claim_with_another_verdict_and_a_name_that_there_is_not_are_refused():
     with pytest.raises(ValueError, match="one of"):
-        ledger.claim("x.", recorded="maybe", **about)
+        ledger.claim("x.", met="y", place=Place("z", ""), recorded="maybe", answer="")
     with pytest.raises(ValueError, match="no claim is called"):
         claims.named("nothing")
 

@@ -28,11 +28,6 @@ def test_a_statement_leads_to_an_answer():
     assert [(said, place) for _, said, place in HEARD if not exists(place)] == []
 
 
-def test_an_answer_that_is_gone_is_noticed():
-    for place in ("claim-nothing", "thm-no-such", "questions.md#no-such", "no.md#theory"):
-        assert not exists(place)
-
-
 def section(place: Place) -> str:
     """What stands below a heading, with it, up to the next heading of its level."""
     text = PAGES[f"{place.page}.ipynb"]
@@ -57,8 +52,3 @@ def test_each_claim_has_its_words():
 def test_the_section_speaks_of_the_claim(name, words):
     place = claims.named(name).place
     assert not missing(place, words), f"{place.page}, {place.section!r} is silent"
-
-
-def test_a_silent_section_is_noticed():
-    tanh = Place("08_after_2020", "Dynamic tanh: proofs", in_depth=True)
-    assert missing(tanh, dict(SPOKEN)["layer-norm-regularizes"])

@@ -11,6 +11,7 @@ from norm_cases import EVERY, MASK, RAMP, draw
 from torch import nn
 
 from normtutor import layers, norms
+from normtutor.norms import sharing_cells
 
 X = np.random.default_rng(0).standard_normal((3, 5, 6))
 T = torch.as_tensor(X)
@@ -145,6 +146,17 @@ VALUE_ERRORS = [
     ),
     (lambda: layers.BatchNorm(6, momentum=1.5), "momentum must lie in"),
     (lambda: layers.InstanceNorm(6, momentum=-0.1), "momentum must lie in"),
+    (lambda: layers.PowerNorm(4, variant="pnv"), "unknown variant 'pnv'.*\"pn-v\""),
+    (lambda: layers.PowerNorm(4, variant="authors-code", groups=3), "got 3 groups for 4 features"),
+    (lambda: layers.PowerNorm(4, alpha_forward=1.5), "alpha_forward must lie in"),
+    (lambda: layers.PowerNorm(4, alpha_backward=-0.1), "alpha_backward must lie in"),
+    (lambda: layers.PowerNorm(4, warmup_steps=-1), "must not be negative"),
+    # the table of the three choices
+    (lambda: sharing_cells("Batchnorm", (2, 3, 8), (0, 0, 0)), "BatchNorm, LayerNorm"),
+    (lambda: sharing_cells("LayerNorm", (2, 3, 8), (2, 0, 0)), "outside"),
+    (lambda: sharing_cells("LayerNorm", (2, 3, 8), (-1, 0, 0)), "outside"),
+    (lambda: sharing_cells("GroupNorm", (2, 3, 8), (0, 0, 0), num_groups=3), "divide"),
+    (lambda: sharing_cells("pRMSNorm", (2, 3, 8), (0, 0, 0), p=0.1), "at least 1"),
     # torch's order of arguments
     (
         lambda: norms.batch_norm(X, B, W, W, B - 0.1, training=False, feature_axis=-1),

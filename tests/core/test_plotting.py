@@ -12,7 +12,7 @@ import pytest
 from matplotlib.collections import PathCollection, PolyCollection
 from matplotlib.path import Path as Outline
 from normtutor_studies import plotting
-from normtutor_studies.plotting import drawings, pictures
+from normtutor_studies.plotting import drawings
 from numpy.testing import assert_allclose, assert_array_equal
 
 from normtutor import norms
@@ -129,25 +129,6 @@ def test_dots_show_every_seed_and_the_interval_of_their_mean():
     assert_allclose(mean.get_xdata(), [centre])
 
 
-def test_the_pictures_of_interactive_figures_draw_what_they_are_given():
-    fig = pictures.depth_figure({"× 2": ("none", [1, 2, 4]), "LN": ("LayerNorm", [1, 1, 1])})
-    assert [list(line.get_ydata()) for line in fig.axes[0].lines] == [[1, 2, 4], [1, 1, 1]]
-    fig = pictures.triangle_figure({"one": ([1, 0], [0, 0.5])})
-    assert list(fig.axes[0].lines[2].get_ydata()) == [0, 0.5]
-    fig = pictures.running_mean_figure([1, -1], [0.1, 0.0])
-    assert [list(line.get_ydata()) for line in fig.axes[0].lines] == [[1, -1], [0.1, 0.0]]
-
-
-def test_cells_with_the_same_number_are_shaded_alike():
-    grid = np.array([[0, 1, 0], [2, 1, 2]])
-    figure = plotting.patterns_figure({"one": grid, "two": np.zeros((2, 3), int)}, split=1)
-    shown = next(ax for ax in figure.axes if ax.get_title() == "one")
-    mesh = shown.collections[0]
-    colours = mesh.cmap(mesh.norm(mesh.get_array().ravel()))
-    for i, j in np.ndindex(6, 6):
-        assert (colours[i] == colours[j]).all() == (grid.flat[i] == grid.flat[j])
-
-
 def test_a_full_dot_stands_for_yes_and_wears_the_norm_s_colour():
     table = {"LayerNorm, late": {"a": True, "b": False}, "own": {"a": False, "b": True}}
     (ax,) = plotting.verdicts_figure(table).axes
@@ -157,18 +138,6 @@ def test_a_full_dot_stands_for_yes_and_wears_the_norm_s_colour():
     assert lines["own"].get_xydata().tolist() == [[1, 1]]
     colour = lines["LayerNorm, late"].get_color()
     assert mcolors.to_hex(colour) == plotting.norm_colour("LayerNorm")
-
-
-def test_training_curves_have_a_panel_a_network_and_a_line_a_rate():
-    curves = np.stack([rows(3, 4), rows(3, 4) + 1], axis=1)  # (seeds, rates, points)
-    fig = plotting.training_curves_figure(
-        {"none": curves, "BatchNorm": curves}, steps=range(4), rates=(0.1, 1.0), guessing=2.3
-    )
-    for ax, name in zip(fig.axes, ("none", "BatchNorm"), strict=True):
-        lines = [line for line in ax.lines if line.get_color() == plotting.norm_colour(name)]
-        assert len(lines) == 2
-        expected = np.minimum(curves.mean(axis=0)[0], 1.2 * 2.3)
-        assert_allclose(lines[0].get_ydata(), expected)
 
 
 def test_gradients_are_drawn_as_multiples_of_the_last_layer():

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from pathlib import Path
 
 import matplotlib
 
@@ -10,7 +11,7 @@ matplotlib.use("agg")
 import matplotlib.colors as mcolors
 import numpy as np
 import pytest
-from normtutor_studies import plotting
+from normtutor_studies import interactive, plotting
 from normtutor_studies.plotting import drawings
 from normtutor_studies.plotting.style import DARK as DARK_PAGE
 from normtutor_studies.plotting.style import INK, TINTS, WARM
@@ -111,10 +112,11 @@ def test_what_is_no_norm_wears_no_norms_colour():
     assert set(plotting.OTHER_COLOURS.values()) <= set(plotting.PALETTE.values())
 
 
-def test_every_norm_of_the_table_has_a_colour():
-    assert set(plotting.NORM_COLOURS) == set(norms.TABLE)
+def test_a_norm_has_its_colour_in_figures_and_on_pages():
     with pytest.raises(KeyError, match="no colour is reserved for 'Norm'"):
         plotting.norm_colour("Norm")
+    styles = Path(__file__).parents[2] / "book" / "_static" / "colours.css"
+    assert styles.read_text(encoding="utf-8") == interactive.colours_css()
 
 
 def test_every_colour_of_a_figure_has_one_for_dark_pages():

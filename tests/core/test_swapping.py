@@ -1,7 +1,6 @@
 """swap_norms on models of torch, and on norms as other libraries write them."""
 
 import copy
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,7 +8,7 @@ from layer_checks import assert_same, randn, randomize, results
 from torch import Tensor, nn
 
 import normtutor
-from normtutor import layers
+from normtutor import layers, models
 
 
 class LlamaNorm(nn.Module):
@@ -332,61 +331,18 @@ def test_the_fast_path_of_torchs_encoder_does_not_pass_the_new_norms_by():
     torch.testing.assert_close(without, model(x).detach())
 
 
-class Attention(nn.Module):
-    """Causal attention of two heads with one matrix for queries, keys and values."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.c_attn, self.c_proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        parts = self.c_attn(x).chunk(3, dim=-1)
-        q, k, v = (part.unflatten(-1, (2, -1)).transpose(1, 2) for part in parts)
-        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.c_proj(y.transpose(1, 2).flatten(-2))
-
-
-class Block(nn.Module):
-    def __init__(self, width: int, norm: Callable[[int], nn.Module]) -> None:
-        super().__init__()
-        self.ln_1, self.attn, self.ln_2 = norm(width), Attention(width), norm(width)
-        self.mlp = nn.ModuleDict({"c_fc": nn.Linear(width, 32), "c_proj": nn.Linear(32, width)})
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attn(self.ln_1(x))
-        hidden = nn.functional.gelu(self.mlp["c_fc"](self.ln_2(x)))
-        return x + self.mlp["c_proj"](hidden)
-
-
-class SmallGPT(nn.Module):
-    """nanoGPT has a LayerNorm of its own and a tied head; minGPT torch's LayerNorm, untied."""
-
-    def __init__(self, norm: Callable[[int], nn.Module], tied: bool) -> None:
-        super().__init__()
-        parts = {"wte": nn.Embedding(11, 8), "wpe": nn.Embedding(6, 8)}
-        parts["h"] = nn.ModuleList(Block(8, norm) for _ in range(2))
-        self.transformer = nn.ModuleDict(parts | {"ln_f": norm(8)})
-        self.lm_head = nn.Linear(8, 11, bias=False)
-        if tied:
-            self.transformer["wte"].weight = self.lm_head.weight
-
-    def forward(self, ids: Tensor) -> Tensor:
-        x = self.transformer["wte"](ids) + self.transformer["wpe"](torch.arange(ids.shape[1]))
-        for block in self.transformer["h"]:
-            x = block(x)
-        return self.lm_head(self.transformer["ln_f"](x))
-
-
+# nanoGPT has a LayerNorm of its own and a tied head; minGPT torch's LayerNorm, untied.
 SMALL_GPTS = {
-    "nanoGPT": (lambda width: FunctionalLayerNorm(width, True), True),
-    "minGPT": (nn.LayerNorm, False),
+    "nanoGPT": {"norm": lambda width: FunctionalLayerNorm(width, True), "tied": True},
+    "minGPT": {"norm": nn.LayerNorm, "tied": False},
 }
 
 
 @pytest.mark.parametrize("name", SMALL_GPTS)
 def test_small_gpts_train_alike_swapped_and_come_back(name):
     torch.manual_seed(0)
-    model = SmallGPT(*SMALL_GPTS[name])
+    shape = {"width": 8, "depth": 2, "heads": 2, "max_length": 6, "dropout": 0.0}
+    model = models.TransformerLM(11, **shape, wiring="pre", **SMALL_GPTS[name])
     twin, classes = copy.deepcopy(model), [type(m) for m in model.modules()]
     keys = list(model.state_dict())
     optimizers = [torch.optim.AdamW(m.parameters(), lr=1e-2) for m in (model, twin)]

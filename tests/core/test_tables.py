@@ -1,6 +1,5 @@
 """Tables: rounded, aligned, marked, and the same on every machine."""
 
-import numpy as np
 import pandas as pd
 import pytest
 from bs4 import BeautifulSoup
@@ -43,9 +42,3 @@ WORDS = pd.DataFrame({"norm": ["BatchNorm 1", "LayerNorm 2"], "least": ["below 0
 def test_numbers_and_words_are_aligned_apart(frame, kinds):
     cells = parsed(tables.table(frame)).select("tbody tr")[0].select("td")
     assert [cell["class"][-1] for cell in cells] == kinds
-
-
-def test_the_interval_is_that_of_the_figures():
-    text = tables.interval(np.array([1.0, 1.0, 4.0]), ".2f")
-    # The deviation of the three is √3, that of their mean 1; Student's t for three is 4.303.
-    assert text == "2.00 ± 4.30"

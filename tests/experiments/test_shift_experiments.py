@@ -1,5 +1,6 @@
 """The experiments on internal covariate shift: they run, and measure what they say."""
 
+import itertools
 import math
 
 import numpy as np
@@ -25,12 +26,7 @@ def test_descent_is_torchs_sgd():
     torch.manual_seed(0)
     ours, theirs = MLP((64, 8, 10)), MLP((64, 8, 10))
     theirs.load_state_dict(ours.state_dict())
-    batches = [
-        batch
-        for batch, _ in zip(
-            image_batches(digits.train, 20, np.random.default_rng(0)), range(5), strict=False
-        )
-    ]
+    batches = [*itertools.islice(image_batches(digits.train, 20, np.random.default_rng(0)), 5)]
     seen = []
     losses = descent.descend(ours, batches, steps=5, rate=0.1, watch=seen.append)
     update = torch.optim.SGD(theirs.parameters(), lr=0.1)

@@ -23,13 +23,9 @@ def test_a_right_answer_passes_in_every_style(id, style):
 
 
 @pytest.mark.parametrize("id", PREDICTIONS)
-def test_a_right_prediction_passes(id):
-    assert examined(TASKS[id], PREDICTIONS[id]).score == TASKS[id].points
-
-
-@pytest.mark.parametrize("id", PREDICTIONS)
-def test_three_digits_of_a_prediction_are_enough(id):
-    assert examined(TASKS[id], float(f"{PREDICTIONS[id]:.3g}")).score == TASKS[id].points
+def test_a_right_prediction_passes_and_three_digits_are_enough(id):
+    for value in (PREDICTIONS[id], float(f"{PREDICTIONS[id]:.3g}")):
+        assert examined(TASKS[id], value).score == TASKS[id].points
 
 
 def merged(n_a, mean_a, var_a, n_b, mean_b, var_b):

@@ -1,8 +1,6 @@
 """The way through nbgrader, from an exercises notebook to points and feedback."""
 
 import json
-import os
-import subprocess
 import sys
 import types
 from pathlib import Path
@@ -29,14 +27,6 @@ HIDDEN = OWN.format(
     tasks='Task("02.3h", "implement", "Hidden", "merge_moments", 2, (Check("large", _large),))'
 )
 VARIANT = OWN.format(tasks='replace(BOOK["02.1"], points=5)')
-CONFIGURATION = """
-from normtutor.grading.nbgrader import configure
-
-c = get_config()
-c.CourseDirectory.course_id = "norms"
-c.ClearSolutions.code_stub = {"python": "# Your answer goes above."}
-configure(c)
-"""
 
 
 def forged(mark):
@@ -151,35 +141,3 @@ def test_without_nbgrader_the_configuration_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "nbgrader.preprocessors", None)
     with pytest.raises(ValueError, match="pip install nbgrader"):
         nbgrader.configure(types.SimpleNamespace())
-
-
-def test_the_whole_way_with_nbgrader(tmp_path):
-    pytest.importorskip("nbgrader")
-    programs = str(Path(sys.executable).parent)
-    environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-
-    def run(*arguments):
-        result = subprocess.run(
-            [sys.executable, "-m", *arguments],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            env=environment,
-        )
-        assert result.returncode == 0, result.stderr
-        return result.stdout
-
-    (tmp_path / "nbgrader_config.py").write_text(CONFIGURATION)
-    run("normtutor.grading", "nbgrader", str(STUDENT_NOTEBOOK), f"source/{NAME}/{NAME}.ipynb")
-    run("nbgrader", "generate_assignment", NAME, "--create")
-    release = tmp_path / "release" / NAME / f"{NAME}.ipynb"
-    for student, answers, forge in (("ann", ANSWERS, False), ("max", FORGED, True)):
-        path = tmp_path / "submitted" / student / NAME / f"{NAME}.ipynb"
-        hand_in(release, path, answers, forge)
-    run("nbgrader", "autograde", NAME)
-    run("nbgrader", "generate_feedback", NAME)
-    page = (tmp_path / "feedback" / "ann" / NAME / f"{NAME}.html").read_text()
-    assert "02.2 LayerNorm" in page and "0 of 4 points" in page
-    run("nbgrader", "export")
-    rows = (tmp_path / "grades.csv").read_text().splitlines()
-    assert ",ann,,,,3.0," in rows[1] and ",max,,,,0.0," in rows[2]

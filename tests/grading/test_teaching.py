@@ -82,28 +82,26 @@ def merge_moments(n_a, mean_a, var_a, n_b, mean_b, var_b):
 """
 
 
-@pytest.mark.parametrize(("answer", "points"), [(RIGHT, 2), (ONE_PASS, 0)])
-def test_the_hidden_check_on_the_page_works(tmp_path, answer, points):
+@pytest.mark.parametrize(
+    ("answer", "option", "name", "points"),
+    [
+        (RIGHT, "--checks", "own_checks.py", 2),
+        (ONE_PASS, "--checks", "own_checks.py", 0),
+        ("prediction_02_1 = 8", "--variant", "variant.py", 2),
+        ("prediction_02_1 = 10", "--variant", "variant.py", 0),
+    ],
+)
+def test_the_hidden_check_and_the_variant_on_the_page_work(tmp_path, answer, option, name, points):
     path, results = hand_in(tmp_path / "02_jo.ipynb", answer), tmp_path / "results.json"
-    (tmp_path / "own_checks.py").write_text(block("python", "# own_checks.py"))
-    own = ["--checks", str(tmp_path / "own_checks.py"), "--report", str(tmp_path / "r.txt")]
+    (tmp_path / name).write_text(block("python", f"# {name}"))
+    own = [option, str(tmp_path / name), "--report", str(tmp_path / "r.txt")]
     assert main(["grade", str(path), *own, "--gradescope", str(results)]) == 0
     tests = {test["number"]: test for test in json.loads(results.read_text())["tests"]}
-    assert tests["02.3h"]["score"] == points
-    assert tests["02.3h"]["visibility"] == "after_published"
+    seen = {"--checks": ("02.3h", "after_published"), "--variant": ("02.1", "after_due_date")}
+    number, visibility = seen[option]
+    assert (tests[number]["score"], tests[number]["max_score"]) == (points, 2)
+    assert tests[number]["visibility"] == visibility
     assert "Sixty chunks" not in (tmp_path / "r.txt").read_text()
-
-
-@pytest.mark.parametrize(("answer", "points"), [("8", 2), ("10", 0)])
-def test_the_variant_on_the_page_works(tmp_path, answer, points):
-    path = hand_in(tmp_path / "02_jo.ipynb", f"prediction_02_1 = {answer}")
-    results = tmp_path / "results.json"
-    (tmp_path / "variant.py").write_text(block("python", "# variant.py"))
-    own = ["--variant", str(tmp_path / "variant.py"), "--report", str(tmp_path / "r.txt")]
-    assert main(["grade", str(path), *own, "--gradescope", str(results)]) == 0
-    tests = {test["number"]: test for test in json.loads(results.read_text())["tests"]}
-    assert (tests["02.1"]["score"], tests["02.1"]["max_score"]) == (points, 2)
-    assert tests["02.1"]["visibility"] == "after_due_date"  # it is a prediction
 
 
 def test_the_commands_on_the_page_have_the_options_they_use(capsys):

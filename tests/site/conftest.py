@@ -1,6 +1,7 @@
 """The site, a server and a browser for its tests."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,20 @@ def probe(serve, open_page):
     yield start
     for heard, base in opened:
         assert heard.problems(base) == []
+
+
+@pytest.fixture
+def show(probe):
+    """Open a page with figures, which have their scripts and colours there."""
+
+    def start(body: str, address: str = "", **options):
+        names = re.findall(r"<nt-(\w+)", body)
+        scripts = (f'<script type="module" src="/interactive/{n}.js"></script>' for n in names)
+        styles = (f'<link rel="stylesheet" href="/{one}.css">' for one in ("colours", "book"))
+        head = f'<title>t</title>{"".join(styles)}<link rel="icon" href="data:,">'
+        return probe(f"<main>{body}</main>{''.join(scripts)}", head, address, **options)
+
+    return start
 
 
 @pytest.fixture(scope="session")

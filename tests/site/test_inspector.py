@@ -10,17 +10,11 @@ from playwright.sync_api import expect
 
 
 @pytest.fixture
-def inspector(probe):
+def inspector(show):
     """Open the inspector at an address, and wait until it has drawn."""
 
     def start(address: str = "", **options):
-        head = (
-            '<title>t</title><meta name="viewport" content="width=device-width">'
-            '<link rel="stylesheet" href="/colours.css"><link rel="icon" href="data:,">'
-        )
-        script = '<script type="module" src="/interactive/inspector.js"></script>'
-        body = f"<main><h1>h</h1><nt-inspector>instead</nt-inspector></main>{script}"
-        page = probe(body, head, address, **options)
+        page = show("<h1>h</h1><nt-inspector>instead</nt-inspector>", address, **options)
         page.locator("nt-inspector .na").first.wait_for()
         return page
 

@@ -1,5 +1,7 @@
 """The table of language models: a plain table, which its script makes sortable and filterable."""
 
+import functools
+
 import pytest
 from browser import PHONE, needs_chromium
 from normtutor_studies import current_models
@@ -7,16 +9,9 @@ from playwright.sync_api import expect
 
 
 @pytest.fixture
-def table_page(probe):
+def table_page(show):
     """Open a page with the table alone."""
-
-    def start(**options):
-        table = current_models.ModelTable()._repr_html_()
-        script = '<script type="module" src="/interactive/models.js"></script>'
-        head = '<title>t</title><link rel="stylesheet" href="/book.css">'
-        return probe(f"<main><h1>Models</h1>{table}</main>{script}", head, **options)
-
-    return start
+    return functools.partial(show, f"<h1>Models</h1>{current_models.ModelTable()._repr_html_()}")
 
 
 def names(page):

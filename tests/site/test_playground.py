@@ -250,17 +250,13 @@ def test_the_digits_of_the_page_are_those_of_scikit_learn():
 
 # --- in the page ----------------------------------------------------------------------------------
 
-BODY = "<nt-playground><p>instead</p></nt-playground>"
-
 
 @pytest.fixture
-def playground(probe):
+def playground(show):
     """Open the playground at an address."""
 
     def start(address: str = "", **options):
-        head = '<link rel="stylesheet" href="/colours.css"><link rel="icon" href="data:,">'
-        script = '<script type="module" src="/interactive/playground.js"></script>'
-        page = probe(BODY + script, head, address, **options)
+        page = show("<nt-playground><p>instead</p></nt-playground>", address, **options)
         expect(page.get_by_role("status")).to_contain_text("Step 0. A (")
         return page
 

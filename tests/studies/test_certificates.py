@@ -1,6 +1,5 @@
 """Each world is one on which layers pay: read from the record, nothing is trained."""
 
-import numpy as np
 import pytest
 from normtutor_studies import study
 from normtutor_studies.engine import STUDIES
@@ -15,33 +14,15 @@ WORLDS = [
 
 
 @pytest.mark.parametrize(("name", "world"), WORLDS)
-def test_layers_pay_many_times_the_spread_over_seeds(name, world):
-    one = study(name)
-    for fewer in (NONE, ONE):
-        gained = one.effect(world, fewer, SIX).full
-        assert gained.min() > 0
-        assert gained.mean() > 4 * gained.std(ddof=1), fewer
-
-
-@pytest.mark.parametrize(("name", "world"), WORLDS)
-def test_the_order_of_depths_is_there_at_half_length(name, world):
+def test_layers_pay_and_the_curve_has_flattened_within_five_minutes(name, world):
     one = study(name)
     for fewer in (NONE, ONE):
         effect = one.effect(world, fewer, SIX)
-        assert effect.sign == 1, fewer
-        assert effect.lasting, fewer
-
-
-@pytest.mark.parametrize(("name", "world"), WORLDS)
-def test_the_curve_has_flattened(name, world):
-    losses = study(name).values(world, SIX, "loss").mean(0)
-    falls = -np.diff(losses)
-    assert falls[-1] < 0.1 * (losses[0] - losses[-1])
-
-
-@pytest.mark.parametrize(("name", "world"), WORLDS)
-def test_a_run_takes_at_most_five_minutes_of_one_core(name, world):
-    assert max(run["seconds"] for run in study(name).runs(world, SIX)) < 300
+        assert effect.sign == 1 and effect.lasting, fewer  # for all seeds, at half length too
+        assert effect.full.mean() > 4 * effect.full.std(ddof=1), fewer
+    losses = one.values(world, SIX, "loss").mean(0)
+    assert losses[-2] - losses[-1] < 0.1 * (losses[0] - losses[-1])
+    assert max(run["seconds"] for run in one.runs(world, SIX)) < 300  # on one core
 
 
 @pytest.mark.parametrize("name", [one.name for one in STUDIES.values() if one.holds])

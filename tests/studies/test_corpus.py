@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from normtutor_studies import corpus, experiments
+from normtutor_studies import corpus
 from normtutor_studies.corpus import docstrings
 from normtutor_studies.corpus.pieces import Pieces, words_of
 
@@ -106,18 +106,6 @@ def test_the_text_is_large_and_in_three_parts_that_share_no_sentence(text):
     assert all(0.02 < other / size < 0.1 for other in held_out)
     everything = [s.tobytes() for part in PARTS for d in getattr(text, part) for s in d]
     assert len(set(everything)) > 0.97 * len(everything)  # long ones are cut, and may then be alike
-
-
-VERSIONS = (
-    "numpy 2.4.6, scipy 1.17.1, scikit-learn 1.9.1, sympy 1.14.0, torch 2.13.0, matplotlib 3.11.2"
-)
-
-
-@pytest.mark.skipif(docstrings.installed() != VERSIONS, reason="another text is installed")
-@pytest.mark.parametrize("name", ["company", "gru_statistics", "power_statistics"])
-def test_the_saved_runs_were_made_on_the_text_of_the_pinned_packages(text, name):
-    made_on = {run["environment"]["data"]["text_sha256"] for run in experiments.load(name).runs}
-    assert made_on == {text.sha256}
 
 
 def test_the_corpus_is_what_the_experiments_need(text):

@@ -71,22 +71,19 @@ def test_a_comparison_names_arms_that_there_are():
 
 
 @pytest.mark.parametrize(
-    ("half", "full", "sign"),
+    ("half", "full", "sign", "lasting"),
     [
-        ([1.0, 1.0], [1.0, 2.0], 1),
-        ([-1.0, -1.0], [-1.0, -2.0], -1),
-        ([1.0, -0.1], [1.0, 2.0], 0),
-        ([0.1, 0.1], [1.0, 2.0], 1),
-        ([1.0, 1.0], [1.0, np.nan], 0),
+        ([1.0, 1.0], [1.0, 2.0], 1, True),
+        ([-1.0, -1.0], [-1.0, -2.0], -1, True),
+        ([1.0, -0.1], [1.0, 2.0], 0, False),
+        ([0.1, 0.1], [1.0, 2.0], 1, False),
+        ([1.0, 1.0], [1.0, np.nan], 0, False),
     ],
 )
-def test_a_sign_is_one_that_all_seeds_have_at_both_lengths(half, full, sign):
-    assert Effect(np.array(half), np.array(full)).sign == sign
-
-
-def test_an_effect_lasts_if_half_of_it_is_there_at_half_the_length():
-    assert Effect(np.array([1.0, 1.0]), np.array([1.0, 2.0])).lasting
-    assert not Effect(np.array([0.1, 0.1]), np.array([1.0, 2.0])).lasting
+def test_a_sign_is_one_that_all_seeds_have_at_both_lengths(half, full, sign, lasting):
+    """And an effect lasts if half of it is there at half the length."""
+    effect = Effect(np.array(half), np.array(full))
+    assert (effect.sign, effect.lasting) == (sign, lasting)
 
 
 def test_nothing_is_run_twice(made, tmp_path):

@@ -71,12 +71,6 @@ def test_signals_are_the_same_each_time_and_the_classes_are_balanced():
     assert data.test.labels.bincount().min() > 150
 
 
-def test_noise_is_there_in_training_alone():
-    noise, x = signals.Noise(1.0), torch.ones(4, 6)
-    assert not torch.equal(noise(x), x)
-    assert torch.equal(noise.eval()(x), x)
-
-
 ARMS = {
     (world.name, world.key(without_rate(cell), 0, 0)): (world, without_rate(cell))
     for study in STUDIES.values()

@@ -16,6 +16,7 @@ from normtutor_studies.claims.ledger import (
     Evidence,
     Finding,
     Unsettled,
+    tally,
     verdict_of,
 )
 
@@ -223,22 +224,14 @@ class Page:
     @property
     def tally(self) -> dict[str, int]:
         """How many claims have each verdict."""
-        counts = Counter(one.verdict for one in self.judged)
-        return {verdict: counts[verdict] for verdict in VERDICTS}
+        return tally(one.claim for one in self.judged)
 
     def by_chapter(self) -> dict[str, dict[str, int]]:
         """The tally of each chapter, by the chapter's title."""
-        return {
-            title: {
-                verdict: sum(
-                    one.verdict == verdict and one.claim.place.chapter == name
-                    for one in self.judged
-                )
-                for verdict in VERDICTS
-            }
-            for name, title in CHAPTERS.items()
-            if any(one.claim.place.chapter == name for one in self.judged)
-        }
+        found: dict[str, list[Claim]] = {}
+        for one in self.judged:
+            found.setdefault(one.claim.place.chapter, []).append(one.claim)
+        return {title: tally(found[name]) for name, title in CHAPTERS.items() if name in found}
 
     def myst(self) -> str:
         """What the site reads: with roles, links to its pages, and the filter."""

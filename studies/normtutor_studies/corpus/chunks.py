@@ -25,12 +25,7 @@ def chunk_batches(
             f"got {order!r}."
         )
     chunks = cut_chunks(documents, length)
-    count = len(chunks[0])
-    if not 1 <= batch_size <= count:
-        raise ValueError(
-            f"batch_size must lie between 1 and the number of chunks, {count}; got {batch_size}. "
-            "Use a smaller batch or a longer text."
-        )
+    count = _checked_count(chunks, batch_size)
     inputs, targets = map(torch.from_numpy, chunks)
     if order == "document":
         indices = np.roll(np.arange(count), -int(rng.integers(count)))
@@ -57,21 +52,24 @@ def cut_chunks(
     )
 
 
+def _checked_count(chunks: tuple[np.ndarray, np.ndarray], batch_size: int) -> int:
+    """How many chunks there are, if a batch may have this size."""
+    if not 1 <= batch_size <= (count := len(chunks[0])):
+        raise ValueError(
+            f"batch_size must lie between 1 and the number of chunks, {count}; got {batch_size}. "
+            "Use a smaller batch or a longer text."
+        )
+    return count
+
+
 def shuffled_chunks(
     chunks: tuple[np.ndarray, np.ndarray], batch_size: int, rng: np.random.Generator
 ) -> Iterator[TokenBatch]:
     """Yield batches of what :func:`cut_chunks` made for ever, shuffled anew each epoch."""
-    inputs, targets = chunks
-    if not 1 <= batch_size <= len(inputs):
-        raise ValueError(
-            f"batch_size must lie between 1 and the number of chunks, {len(inputs)}; got "
-            f"{batch_size}. Use a smaller batch or a longer text."
-        )
+    count, (inputs, targets) = _checked_count(chunks, batch_size), map(torch.from_numpy, chunks)
     mask = torch.ones(batch_size, inputs.shape[1], dtype=torch.bool)
     while True:
-        order = rng.permutation(len(inputs))
-        for start in range(0, len(inputs) - batch_size + 1, batch_size):
+        order = torch.from_numpy(rng.permutation(count))
+        for start in range(0, count - batch_size + 1, batch_size):
             chosen = order[start : start + batch_size]
-            yield TokenBatch(
-                torch.from_numpy(inputs[chosen]), torch.from_numpy(targets[chosen]), mask
-            )
+            yield TokenBatch(inputs[chosen], targets[chosen], mask)

@@ -19,7 +19,7 @@ from normtutor.data import Sentence, epochs, pad, sentence_stream
 from normtutor.models import TransformerLM
 from normtutor.training import evaluation_mode, language_model_loss, mean_token_loss, start, train
 from normtutor_studies.corpus import END, load_corpus
-from normtutor_studies.experiments.records import Config, Record, Saved
+from normtutor_studies.experiments.records import Config, Record, Saved, schedule
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
 SEEDS = tuple(range(10, 15))
@@ -66,14 +66,8 @@ def run(config: Config, seed: int) -> list[Record]:
         model = TransformerLM(
             len(corpus.vocabulary), max_length=config.longest + 1, norm=norm, dropout=0.0
         )
-        train(
-            model,
-            epochs(partial(sentence_stream, corpus.train, size, "length", order)),
-            language_model_loss,
-            steps=config.steps,
-            learning_rate=config.learning_rate,
-            warmup=config.warmup,
-        )
+        sentences = epochs(partial(sentence_stream, corpus.train, size, "length", order))
+        train(model, sentences, language_model_loss, **schedule(config))
         record: Record = {
             "norm": norm,
             "loss_by_batch": mean_token_loss(model, tested, batch_statistics=True),

@@ -16,7 +16,7 @@ from normtutor.data import TokenBatch
 from normtutor.models import TransformerLM
 from normtutor.training import language_model_loss, train
 from normtutor.wiring import normalize
-from normtutor_studies.experiments.records import Config, Record, Saved, short
+from normtutor_studies.experiments.records import Config, Record, Saved, schedule, short
 from normtutor_studies.experiments.wired_sorting import Task, model_of, stream_of, test_batch
 
 CHAPTER = "07_pre_ln_and_post_ln"
@@ -54,19 +54,10 @@ def run(config: Config, seed: int) -> list[Record]:
     """Measure every wiring before and after training."""
     records = []
     for wiring in config.wirings:
-        model, test = (
-            model_of(config.task, wiring, config.depth, seed),
-            test_batch(config.task, seed),
-        )
+        model = model_of(config.task, wiring, config.depth, seed)
+        test, order = test_batch(config.task, seed), np.random.default_rng(seed)
         records.append({"wiring": wiring, "when": "untrained", **profile(model, test)})
-        train(
-            model,
-            stream_of(config.task, np.random.default_rng(seed)),
-            language_model_loss,
-            steps=config.steps,
-            learning_rate=config.learning_rate,
-            warmup=config.warmup,
-        )
+        train(model, stream_of(config.task, order), language_model_loss, **schedule(config))
         records.append({"wiring": wiring, "when": "trained", **profile(model, test)})
     return records
 

@@ -13,16 +13,18 @@ weights and sequences are the same. Not checked: Pre-LN, text, and other weights
 the network without a norm.
 """
 
+from dataclasses import fields
+from functools import partial
+
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from normtutor.models import TransformerLM
 from normtutor.moments import mean, mean_square
 from normtutor.training import language_model_loss, mean_token_loss, start, train
 from normtutor_studies.engine import grid
-from normtutor_studies.experiments.records import Config, Record, Saved
-from normtutor_studies.experiments.wired_sorting import Task, batch_of, stream_of
+from normtutor_studies.experiments.records import Config, Record, Saved, schedule
+from normtutor_studies.experiments.wired_sorting import Task, model_of, stream_of, test_batch
 
 CHAPTER = "05_rms_norm"
 SEEDS = tuple(range(10, 16))
@@ -72,28 +74,12 @@ class DetachedNorm(nn.Module):
 
 def measure(config: Config, seed: int, centre: str, scale: str, learning_rate: float) -> Record:
     """Train one model and score it on new sequences, the same for every condition of a seed."""
-    order = start(seed)
-    task = Task(config.symbols, config.length, batch_size=config.batch_size)
-    model = TransformerLM(
-        config.symbols + 1,
-        width=config.width,
-        depth=config.depth,
-        heads=config.heads,
-        max_length=2 * config.length,
-        norm=lambda n: DetachedNorm(n, centre=centre, scale=scale),
-        wiring=config.wiring,
-        dropout=0.0,
-    )
-    train(
-        model,
-        stream_of(task, order),
-        language_model_loss,
-        steps=config.steps,
-        learning_rate=learning_rate,
-        warmup=config.warmup,
-    )
-    test = batch_of(task, config.test_sequences, np.random.default_rng(1000 + seed))
-    return {"loss": mean_token_loss(model, [test])}
+    task = Task(**{part.name: getattr(config, part.name) for part in fields(Task)})
+    norm = partial(DetachedNorm, centre=centre, scale=scale)
+    stream = stream_of(task, start(seed))
+    model = model_of(task, config.wiring, config.depth, seed, norm)
+    train(model, stream, language_model_loss, learning_rate=learning_rate, **schedule(config))
+    return {"loss": mean_token_loss(model, [test_batch(task, seed)])}
 
 
 def rows(saved: Saved) -> dict[str, np.ndarray]:

@@ -33,7 +33,7 @@ from normtutor.training import evaluation_mode, start, train
 from normtutor_studies.corpus import load_corpus
 from normtutor_studies.corpus.chunks import cut_chunks, shuffled_chunks
 from normtutor_studies.experiments.rates import best_rate, split
-from normtutor_studies.experiments.records import Config, Record, Saved
+from normtutor_studies.experiments.records import Config, Record, Saved, schedule
 
 CHAPTER = "05_rms_norm"
 TUNING = (0, 1)
@@ -119,14 +119,8 @@ def run(config: Config, seed: int) -> list[Record]:
             order = start(seed)
             norm = norm_factory(cell["norm"], config)
             model = CharacterModel(len(corpus.vocabulary), config, norm)
-            train(
-                model,
-                shuffled_chunks(chunks, config.batch_size, order),
-                loss,
-                steps=config.steps,
-                learning_rate=rate,
-                warmup=config.warmup,
-            )
+            read = shuffled_chunks(chunks, config.batch_size, order)
+            train(model, read, loss, learning_rate=rate, **schedule(config))
             with evaluation_mode(model):
                 mean = float(np.mean([loss(model, batch).item() for batch in batches]))
             record: Record = {"norm": cell["norm"], "learning_rate": rate, "loss": mean}

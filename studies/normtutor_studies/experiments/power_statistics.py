@@ -29,7 +29,7 @@ from normtutor.models import ResNet, TransformerLM
 from normtutor.training import classification_loss, language_model_loss, start, train
 from normtutor_studies.corpus import load_corpus
 from normtutor_studies.corpus.chunks import chunk_batches
-from normtutor_studies.experiments.records import Config, Record, Saved, short
+from normtutor_studies.experiments.records import Config, Record, Saved, schedule, short
 
 CHAPTER = "06_power_norm"
 SEEDS = tuple(range(10, 15))
@@ -246,14 +246,7 @@ def measure(config: Config, seed: int, condition: str) -> Record:
     """Train one model and sum up what its norms showed, from the input up."""
     model, batches, loss = setting(config, condition, seed)
     with watch(model) as records:
-        train(
-            model,
-            batches,
-            loss,
-            steps=config.steps,
-            learning_rate=config.learning_rate,
-            warmup=config.warmup,
-        )
+        train(model, batches, loss, **schedule(config))
     raw = np.array(next(iter(records.values())).raw)
     blocks = raw[: len(raw) // config.block * config.block].reshape(-1, config.block, 4)
     return {

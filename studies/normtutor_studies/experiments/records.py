@@ -93,6 +93,16 @@ def controls(chapter: str) -> str:
     return "\n".join(f"- `{name}`: {control(name)}" for name in found)
 
 
+def schedule(config: Any) -> dict[str, Any]:
+    """How long a configuration trains and how fast: what of it the training loop asks for.
+
+    >>> schedule(Config(steps=3, warmup=1, width=8))
+    {'steps': 3, 'warmup': 1}
+    """
+    asked = ("steps", "warmup", "learning_rate")
+    return {name: value for name, value in vars(config).items() if name in asked}
+
+
 def as_plain(config: Any) -> Any:
     """A configuration as JSON will give it back: tuples become lists, and objects dicts."""
     return json.loads(json.dumps(config, default=vars))

@@ -49,14 +49,9 @@ def run(config: Config, seed: int) -> list[Record]:
     for cell in (*config.conditions, *config.remedies):
         for rate in config.rates:
             model = model_of(config.task, cell["wiring"], cell["depth"], seed)
-            train(
-                model,
-                stream_of(config.task, np.random.default_rng(seed)),
-                language_model_loss,
-                steps=config.steps,
-                learning_rate=rate,
-                warmup=cell["warmup"],
-            )
+            stream = stream_of(config.task, np.random.default_rng(seed))
+            settings = {"warmup": cell["warmup"], "learning_rate": rate}
+            train(model, stream, language_model_loss, steps=config.steps, **settings)
             with torch.no_grad():
                 loss = language_model_loss(model, test).item()
             loss = short(loss, 5) if math.isfinite(loss) else math.nan

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from normtutor.data import TokenBatch
-from normtutor.models import TransformerLM, admin_initialise
+from normtutor.models import NormFactory, TransformerLM, admin_initialise
 from normtutor.training import language_model_loss, start
 from normtutor.wiring import Wiring
 
@@ -59,7 +59,9 @@ def test_batch(task: Task, seed: int) -> TokenBatch:
     return batch_of(task, task.test_sequences, np.random.default_rng(1000 + seed))
 
 
-def model_of(task: Task, wiring: str, depth: int, seed: int) -> TransformerLM:
+def model_of(
+    task: Task, wiring: str, depth: int, seed: int, norm: str | NormFactory = "layer"
+) -> TransformerLM:
     """An untrained model; "admin" is profiled on a batch of its own."""
     start(seed)
     model = TransformerLM(
@@ -68,7 +70,7 @@ def model_of(task: Task, wiring: str, depth: int, seed: int) -> TransformerLM:
         depth=depth,
         heads=task.heads,
         max_length=2 * task.length,
-        norm="layer",
+        norm=norm,
         wiring=POST_SMALL if wiring == "post-small" else wiring,
         dropout=0.0,
     )

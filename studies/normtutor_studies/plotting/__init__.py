@@ -19,49 +19,22 @@ from typing import Any
 # A subject is imported when one of its figures is asked for: a chapter is executed again when what
 # it imports has changed, and it should not import the figures of the others.
 _NAMES = {
-    "normtutor.intervals": ["t_interval"],
-    "normtutor_studies.plotting.covariate_shift": [
-        "dots",
-        "drift_figure",
-        "spreads_figure",
-        "training_curves_figure",
-        "training_map_figure",
-    ],
-    "normtutor_studies.plotting.drawings": ["on_narrow"],
-    "normtutor_studies.plotting.family": [
-        "books_figure",
-        "shared_axes",
-        "sharing_cells_figure",
-    ],
-    "normtutor_studies.plotting.general": [
-        "curves",
-        "grid_map",
-        "histograms",
-    ],
-    "normtutor_studies.plotting.geometry": ["half_plane_figure", "keys_figure", "sphere_figure"],
-    "normtutor_studies.plotting.graph": ["graph_figure"],
-    "normtutor_studies.plotting.invariance": ["patterns_figure", "verdicts_figure"],
-    "normtutor_studies.plotting.labels": ["label_lines"],
-    "normtutor_studies.plotting.style": [
-        "INK",
-        "NORM_COLOURS",
-        "NO_NORM",
-        "OTHER_COLOURS",
-        "PALE",
-        "PALETTE",
-        "SHADES",
-        "STYLE",
-        "norm_colour",
-        "use_book_style",
-    ],
-    "normtutor_studies.plotting.wiring": [
-        "first_steps_figure",
-        "layer_gradients_figure",
-        "wiring_labels",
-        "wirings_figure",
-    ],
+    "covariate_shift": "dots drift_figure spreads_figure training_curves_figure "
+    "training_map_figure",
+    "drawings": "on_narrow",
+    "family": "books_figure shared_axes sharing_cells_figure",
+    "general": "curves grid_map histograms",
+    "geometry": "half_plane_figure keys_figure sphere_figure",
+    "graph": "graph_figure",
+    "invariance": "patterns_figure verdicts_figure",
+    "labels": "label_lines",
+    "style": "INK NORM_COLOURS NO_NORM OTHER_COLOURS PALE PALETTE SHADES STYLE norm_colour "
+    "use_book_style",
+    "wiring": "first_steps_figure layer_gradients_figure wiring_labels wirings_figure",
 }
-_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names}
+_MODULE_OF = {
+    name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()
+} | {"t_interval": "normtutor.intervals"}
 
 __all__ = sorted(_MODULE_OF)
 
