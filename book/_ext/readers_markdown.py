@@ -131,9 +131,9 @@ class Writer:
         """Write the whole page. What a link leads to gets an anchor, where it can have one."""
         self.wanted = {target for link in document.findall(is_link) if (target := self.here(link))}
         self.written = set()
-        self.blocks(document, 0)
+        self.blocks(document.children, 0)
         self.wanted, self.written = set(self.written), set()
-        return self.blocks(document, 0)
+        return self.blocks(document.children, 0)
 
     def here(self, link: nodes.Element) -> str:
         """The anchor that a link leads to, if it is on this page."""
@@ -154,32 +154,24 @@ class Writer:
 
     # --- blocks ---------------------------------------------------------------------------------
 
-    def blocks(self, node: nodes.Element, level: int) -> list[Block]:
-        return [block for child in node.children for block in self.block(child, level)]
+    def blocks(self, children: Iterable[nodes.Node], level: int) -> list[Block]:
+        return [block for child in children for block in self.block(child, level)]
 
     def block(self, node: nodes.Node, level: int) -> list[Block]:
         """Write what stands on lines of its own."""
-        if isinstance(node, nodes.Text):
-            return [Text(escaped(node.astext()))] if node.astext().strip() else []
-        assert isinstance(node, nodes.Element)
         for kind in type(node).__mro__:
             if method := getattr(self, f"block_{kind.__name__}", None):
                 return method(node, level)
         if isinstance(node, SILENT):
             return []
-        if isinstance(node, nodes.Inline | nodes.image):
-            return [Text(self.inline(node))]
-        if node.children:  # what only frames something
-            return self.blocks(node, level)
         raise UnknownNode(f"{type(node).__name__}: {node.astext()[:80]!r}")
 
     def block_section(self, node: nodes.Element, level: int) -> list[Block]:
         title, *rest = node.children
         if not isinstance(title, nodes.title):
-            return self.blocks(node, level)  # the body of a theorem or of an exercise
+            return self.blocks(node.children, level)  # the body of a theorem or of an exercise
         text = f"{'#' * (level + 1)} {self.inlines(title)}{self.anchors(node)}"
-        below = [block for child in rest for block in self.block(child, level + 1)]
-        return [Text(text, heading=True), *below]
+        return [Text(text, heading=True), *self.blocks(rest, level + 1)]
 
     def block_paragraph(self, node: nodes.Element, level: int) -> list[Block]:
         rest = [child for child in node.children if not is_space(child)]
@@ -211,8 +203,7 @@ class Writer:
     def listed(self, node: nodes.Element, level: int, mark: Callable[[int], str]) -> list[Block]:
         items, code = [], []
         for place, item in enumerate(node.children):
-            assert isinstance(item, nodes.Element)
-            blocks, own = self.blocks(item, level), mark(place)
+            blocks, own = self.blocks(item.children, level), mark(place)
             code += [block for block in blocks if isinstance(block, Code)]
             text = textwrap.indent("\n\n".join(texts_of(blocks)), " " * len(own))
             items.append(own + text.lstrip(" "))
@@ -220,10 +211,10 @@ class Writer:
         return [Text(("\n" if tight else "\n\n").join(items)), *code]
 
     def block_block_quote(self, node: nodes.Element, level: int) -> list[Block]:
-        return quoted(self.blocks(node, level))
+        return quoted(self.blocks(node.children, level))
 
     def block_compound(self, node: nodes.Element, level: int) -> list[Block]:
-        return [] if "toctree-wrapper" in node["classes"] else self.blocks(node, level)
+        return [] if "toctree-wrapper" in node["classes"] else self.blocks(node.children, level)
 
     def block_raw(self, node: nodes.Element, level: int) -> list[Block]:
         text = self.inline_raw(node).strip()
@@ -244,8 +235,7 @@ class Writer:
 
     def row(self, row: nodes.Element) -> Iterator[str]:
         for entry in row.children:
-            assert isinstance(entry, nodes.Element)
-            yield "<br>".join(in_table(text) for text in texts_of(self.blocks(entry, 0)))
+            yield "<br>".join(in_table(text) for text in texts_of(self.blocks(entry.children, 0)))
 
     # --- boxes ----------------------------------------------------------------------------------
 
@@ -254,7 +244,7 @@ class Writer:
         words, rest = self.inlines(node.children[0]).strip(), node.children[1:]
         kind = self.kind_of(node)
         title = f"**{kind}** {words}".strip() if kind else f"**{words}**"
-        body = [block for child in rest for block in self.block(child, level)]
+        body = self.blocks(rest, level)
         title = self.anchors(node) + title
         if "dropdown" in node["classes"]:
             return folded(title, body)
@@ -275,29 +265,25 @@ class Writer:
         """Write a proof, whose first word is its title."""
         (box,) = node.children
         assert isinstance(box, nodes.Element)
-        first, *rest = self.blocks(box, level)
+        first, *rest = self.blocks(box.children, level)
         assert isinstance(first, Text)
         start = re.sub(r"^Proof\.?\s*", "**Proof.** ", first.markdown)
         return quoted([Text(self.anchors(box) + start), *rest])
 
     def block_solution_node(self, node: nodes.Element, level: int) -> list[Block]:
+        """Write a solution, or a dropdown of sphinx-design: a title, then what it hides."""
         title, *rest = node.children
         assert isinstance(title, nodes.Element)
-        body = [block for child in rest for block in self.block(child, level)]
-        return folded(self.anchors(node) + re.sub(r"\s+", " ", self.inlines(title).strip()), body)
+        words = re.sub(r"\s+", " ", self.inlines(title).strip())
+        return folded(self.anchors(node) + words, self.blocks(rest, level))
 
-    def block_dropdown_main(self, node: nodes.Element, level: int) -> list[Block]:
-        """Write a dropdown of sphinx-design: a title, then what it hides."""
-        title, *rest = node.children
-        assert isinstance(title, nodes.Element)
-        body = [block for child in rest for block in self.block(child, level)]
-        return folded(re.sub(r"\s+", " ", self.inlines(title).strip()), body)
+    block_dropdown_main = block_solution_node
 
     # --- code -----------------------------------------------------------------------------------
 
     def block_container(self, node: nodes.Element, level: int) -> list[Block]:
         if node.get("nb_element") != "cell_code":
-            return self.blocks(node, level)
+            return self.blocks(node.children, level)
         found = list(node.findall(nodes.figure))
         captions = [self.caption(figure) for figure in found]
         interactive = any("<nt-" in raw.astext() for raw in node.findall(nodes.raw))
@@ -306,14 +292,12 @@ class Writer:
         if place in self.in_myst:
             boxes = [box for box in node.children if box.get("nb_element") == "cell_code_output"]
             output = "\n\n".join(
-                text for box in boxes for text in texts_of(self.blocks(box, level))
+                text for box in boxes for text in texts_of(self.blocks(box.children, level))
             )
         return [Code(place, caption, interactive, output=output)]
 
     def caption(self, figure: nodes.Element) -> str:
         words = "".join(self.inlines(node) for node in figure.findall(nodes.caption))
-        if not words:
-            return ""
         number = self.number("figure", figure)
         head = f"**{self.figure_format % number}.** " if number else ""
         return self.anchors(figure) + head + words.strip()
@@ -343,31 +327,19 @@ class Writer:
                 texts.append(self.inline(child))
         return "".join(texts)
 
-    def equation(self, node: nodes.Element, before: str = "", after: str = "") -> str:
+    def equation(self, node: nodes.Element, before: str, after: str) -> str:
         latex = one_line(node.astext()).strip()
         return f"${in_mathematics(before)}{latex}{in_mathematics(after)}$"
 
     def inline(self, node: nodes.Node) -> str:
         """Write what stands inside a line."""
-        if isinstance(node, nodes.Text):
-            return escaped(node.astext())
-        assert isinstance(node, nodes.Element)
         for kind in type(node).__mro__:
             if method := getattr(self, f"inline_{kind.__name__}", None):
                 return method(node)
-        if isinstance(node, SILENT):
-            return self.anchors(node)
-        if node.children:
-            return self.inlines(node)
         raise UnknownNode(f"{type(node).__name__} in a line: {node.astext()[:80]!r}")
 
     def inline_inline(self, node: nodes.Element) -> str:
         return self.anchors(node) + self.inlines(node)
-
-    inline_abbreviation = inline_superscript = inline_subscript = inline_inline
-
-    def inline_math(self, node: nodes.Element) -> str:
-        return self.equation(node)
 
     def inline_literal(self, node: nodes.Element) -> str:
         return code_span(node.astext())
@@ -375,19 +347,12 @@ class Writer:
     def inline_emphasis(self, node: nodes.Element) -> str:
         return marked(self.inlines(node), "*")
 
-    inline_title_reference = inline_emphasis
-
     def inline_strong(self, node: nodes.Element) -> str:
         return marked(self.inlines(node), "**")
 
     def inline_raw(self, node: nodes.Element) -> str:
-        if node.get("format") != "html":
-            return ""
         text = DECORATION.sub("", node.astext())
         return ADDRESS.sub(lambda m: f'{m[1]}="{urljoin(self.page, m[2])}"', text)
-
-    def inline_image(self, node: nodes.Element) -> str:
-        return f"![{escaped(node.get('alt', ''))}]({urljoin(self.page, node['uri'])})"
 
     def inline_reference(self, node: nodes.Element) -> str:
         anchor = self.here(node)
@@ -399,8 +364,6 @@ class Writer:
         words = self.inlines(node)
         lead = " " if words.startswith(" ") else ""
         return f"{lead}[{words.strip()}]({address.replace(' ', '%20')})" if words.strip() else ""
-
-    inline_number_reference = inline_reference
 
 
 def is_link(node: nodes.Node) -> bool:
@@ -440,8 +403,6 @@ def opening_escaped(match: re.Match[str]) -> str:
 def marked(text: str, mark: str) -> str:
     """Put marks of emphasis around text: none of them may touch a space."""
     words = text.strip()
-    if not words:
-        return text
     before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
     return f"{before}{mark}{words}{mark}{after}"
 

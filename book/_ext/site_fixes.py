@@ -147,11 +147,10 @@ def mend_names_and_roles(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
 ) -> None:
     """Correct the names and roles that would mislead a screen reader."""
-    for written, mended in NAMES_AND_ROLES.items():
-        if context.get("body"):
-            context["body"] = context["body"].replace(written, mended)
-    if context.get("body"):
-        context["body"] = EMPTY_HEAD.sub(r"<td\1></td>", context["body"])
+    if body := context.get("body"):
+        for written, mended in NAMES_AND_ROLES.items():
+            body = body.replace(written, mended)
+        context["body"] = EMPTY_HEAD.sub(r"<td\1></td>", body)
 
 
 CODE_SWITCH = """

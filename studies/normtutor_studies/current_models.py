@@ -244,16 +244,11 @@ PROPERTIES: Mapping[str, Callable[[Model], bool]] = {
 }
 
 
-def counts(
-    models: Sequence[Model] | None = None, periods: Mapping[str, tuple[int, int]] = PERIODS
-) -> dict[str, dict[str, int]]:
-    """Count, for each period, the models and those with each property of `PROPERTIES`.
-
-    By default all decoders are counted, as their classes are.
-    """
+def counts() -> dict[str, dict[str, int]]:
+    """Count, for each period, the decoders and those with each property of `PROPERTIES`."""
     found = {}
-    for name, (first, last) in periods.items():
-        group = [m for m in models or decoders() if m.year and first <= m.year <= last]
+    for name, (first, last) in PERIODS.items():
+        group = [m for m in decoders() if m.year and first <= m.year <= last]
         found[name] = {"models": len(group)} | {
             what: sum(map(has, group)) for what, has in PROPERTIES.items()
         }

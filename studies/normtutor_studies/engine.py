@@ -41,11 +41,6 @@ class Effect(NamedTuple):
         both = np.concatenate([self.half, self.full])
         return int((both > 0).all()) - int((both < 0).all())
 
-    @property
-    def lasting(self) -> bool:
-        """Whether at least half of the effect is there at half the length."""
-        return bool(abs(self.half.mean()) >= abs(self.full.mean()) / 2)
-
 
 @dataclass(frozen=True)
 class Study:

@@ -17,43 +17,28 @@ from normtutor_studies.tables import study
 from normtutor_studies.worlds.transformers import LATER
 
 
-def curves(
-    name: str,
-    arms: Sequence[str] | None = None,
-    *,
-    key: str = "loss",
-    ylabel: str | None = None,
-    colours: Mapping[str, str] | None = None,
-    beside: bool = True,
-) -> Figure:
-    """Draw what was recorded along the run, a panel per world: means over seeds in 95% intervals.
+def curves(name: str, *, beside: bool = True) -> Figure:
+    """Draw the test loss along the run, a panel per world: means over seeds in 95% intervals.
 
     Parameters
     ----------
     name : str
         Of a study on record.
-    arms : sequence of str, optional
-        Which of its arms; by default all.
-    key : str
-        What is drawn; by default the test loss.
-    ylabel : str, optional
-        With its unit, where ``key`` is not the loss.
-    colours : mapping from an arm to a colour, optional
     beside : bool
         Whether the lines are named beside them; otherwise in a legend below the panels.
     """
     one = study(name)
-    chosen = list(arms or one.arms)
     figure, panels = _panels(one)
     for world, ax in zip(one.worlds, panels, strict=True):
-        full = world.full({k: v for k, v in one.arms[chosen[0]].items() if k != "rate"})
+        first = next(iter(one.arms.values()))
+        full = world.full({k: v for k, v in first.items() if k != "rate"})
         x, xlabel = _along(full)
         plotting.curves(
             x,
-            {arm: one.values(world.name, arm, key) for arm in chosen},
+            {arm: one.values(world.name, arm, "loss") for arm in one.arms},
             xlabel=xlabel,
-            ylabel=ylabel or f"test loss ({world.unit})",
-            colours=_colours(chosen, colours),
+            ylabel=f"test loss ({world.unit})",
+            colours=_colours(list(one.arms)),
             ax=ax,
         )
         if legend := ax.get_legend():
@@ -67,17 +52,13 @@ def curves(
 
 
 def ends(
-    name: str,
-    arms: Sequence[str] | None = None,
-    *,
-    worlds: Sequence[str] | None = None,
-    size: tuple[float, float] | None = None,
+    name: str, *, worlds: Sequence[str] | None = None, size: tuple[float, float] | None = None
 ) -> Figure:
     """Draw the test loss at the end, a dot per seed and a bar at their mean, a panel per world."""
     one = _in(study(name), worlds)
-    chosen = list(arms or one.arms)
+    chosen = list(one.arms)
     figure, panels = _panels(one, size)
-    own = _colours(chosen, None)
+    own = _colours(chosen)
     for world, ax in zip(one.worlds, panels, strict=True):
         for at, arm in enumerate(chosen):
             values = one.final(world.name, arm)
@@ -110,7 +91,7 @@ def over(
     """
     one = study(name)
     figure, panels = _panels(one)
-    own = _colours(list(series), None)
+    own = _colours(list(series))
     for world, ax in zip(one.worlds, panels, strict=True):
         for at, (label, wanted) in enumerate(series.items()):
             points = sorted(
@@ -210,8 +191,8 @@ def _setting(world: World, cell: Cell, name: str) -> Any:
     return {**world.settings, **cell}[name]
 
 
-def _colours(arms: Sequence[str], own: Mapping[str, str] | None) -> dict[str, str]:
-    known = {**NORM_COLOURS, **OTHER_COLOURS, "no norm": NO_NORM, **(own or {})}
+def _colours(arms: Sequence[str]) -> dict[str, str]:
+    known = {**NORM_COLOURS, **OTHER_COLOURS, "no norm": NO_NORM}
     found = {arm: known[arm] for arm in arms if arm in known}
     free = iter(c for c in list(PALETTE.values()) * 3 if c not in found.values())
     return {arm: found.get(arm) or next(free) for arm in arms}

@@ -7,6 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import bibliography
 import nbformat
 import pybtex.database
 import pytest
@@ -15,9 +16,6 @@ import yaml
 from normtutor import norms
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-import bibliography  # noqa: E402
-
 BOOK = ROOT / "book"
 CHAPTERS = sorted([*BOOK.glob("*.ipynb"), *BOOK.glob("in_depth/*.ipynb")])
 # These show figures alone.

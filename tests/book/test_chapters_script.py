@@ -2,16 +2,11 @@
 
 import json
 import shutil
-import sys
 from pathlib import Path
 
+import chapters
 import nbformat
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / ".ci"))
-
-import chapters  # noqa: E402
 
 
 def write_notebook(path: Path, *cells: str) -> Path:

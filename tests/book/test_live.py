@@ -3,20 +3,14 @@
 import os
 import re
 import socket
-import sys
 import threading
 import urllib.request
-from pathlib import Path
 
+import live
 import nbformat
 import pytest
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / ".ci"))
-
-import live  # noqa: E402
 
 
 def test_a_page_is_served_with_the_script_that_loads_it_again(tmp_path):

@@ -1,19 +1,14 @@
 """Parts of a page as Markdown: what the whole book's notebooks would show late."""
 
-import sys
-from pathlib import Path
-
 import pytest
 from docutils import nodes
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "book" / "_ext"))
 from readers_markdown import Text, Writer, as_html, display, in_table, one_line
 
 PAGE = "https://example.org/book/a.html"
 
 
 def block(*words: nodes.Node) -> list:
-    return Writer(PAGE, {}).blocks(nodes.section("", *words), 0)
+    return Writer(PAGE, {}).blocks(words, 0)
 
 
 def paragraph(*words: nodes.Node) -> str:

@@ -5,10 +5,10 @@ import functools
 import json
 import math
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import claims_page
 import numpy as np
 import pytest
 from book_text import BOOK, PAGES
@@ -29,9 +29,6 @@ from normtutor import norms
 
 LEDGER = Path(claims.__file__).parent
 NAMES = [claim.name for claim in claims.CLAIMS]
-
-sys.path.insert(0, str(BOOK / "_ext"))
-import claims_page  # noqa: E402
 
 above, below, near = (
     functools.partial(limit, why="Because.") for limit in (ledger.above, ledger.below, ledger.near)

@@ -128,6 +128,13 @@ def _(n_a, mean_a, var_a, n_b, mean_b, var_b):
     return counts.sum(), mean, within + np.average((means - mean) ** 2, weights=counts)
 
 
+# Several numbers may come in any row.
+for kind in (list, np.array, torch.DoubleTensor):
+    solves("02.3", kind.__name__)(
+        lambda *given, kind=kind: kind([*map(float, SOLUTIONS["02.3"]["loops"](*given))])
+    )
+
+
 @solves("02.4", "numpy")
 def _():
     return (10_000 + np.random.default_rng(0).normal(size=1000)).astype(np.float32)
@@ -218,6 +225,16 @@ class RunningScale(nn.Module):
         return y
 
 
+@solves("03.3", "in place")
+class Moved(RunningScale):
+    def forward(self, x):
+        y = x / torch.sqrt(self.running_mean_square + self.eps)
+        if self.training:
+            batch = (x.detach() ** 2).mean((0, 1))
+            self.running_mean_square.lerp_(batch, 1 - self.alpha)
+        return y
+
+
 @solves("03.4", "numpy")
 def _(x, weight, bias, eps):
     mean, var = x.mean((0, 1)), x.var((0, 1))
@@ -268,6 +285,13 @@ def _(x, weight, eps):
     wide = x.astype(np.promote_types(x.dtype, np.float32))
     psi = np.sqrt((wide**2).mean(-1, keepdims=True))
     return (wide / (psi + eps) * weight).astype(x.dtype)
+
+
+@solves("05.2", "statistic in float32")
+def _(x, weight, eps):
+    wide = x.astype(np.float32)
+    rms = np.sqrt(np.mean(wide**2, axis=-1, keepdims=True))
+    return (wide / (rms + eps) * weight).astype(x.dtype)
 
 
 @solves("05.2", "torch")

@@ -108,14 +108,6 @@ def test_points_for_explanations_are_entered_and_merged(collected, capsys):
     assert "not a number from 0 to 2" in capsys.readouterr().err
 
 
-@pytest.fixture
-def no_process(tmp_path, monkeypatch):
-    """An interpreter that this user may not run, as in a container with a locked home folder."""
-    (tmp_path / "python").write_text("#!/bin/sh\n")
-    monkeypatch.setattr(sandbox, "_shared", {})
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-
-
 def test_a_failure_of_the_grader_stops_nobody_else(collected, monkeypatch, tmp_path):
     run = classes.grade
 
@@ -144,7 +136,11 @@ def test_a_failure_of_the_grader_stops_nobody_else(collected, monkeypatch, tmp_p
     assert rows(out)["02_ann"]["total"] == "5.0"
 
 
-def test_a_process_that_cannot_start_costs_nobody_points(collected, no_process, tmp_path):
+def test_a_process_that_cannot_start_costs_nobody_points(collected, tmp_path, monkeypatch):
+    """The user may not run the interpreter, as in a container with a locked home folder."""
+    (tmp_path / "python").write_text("#!/bin/sh\n")
+    monkeypatch.setattr(sandbox, "_shared", {})
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     out, report, results = tmp_path / "out", tmp_path / "r.txt", tmp_path / "r.json"
     assert classes.grade_class(collected, out, classes.Settings("02")) == 5
     assert {(row["state"], row["total"]) for row in rows(out).values()} == {("failed", "")}

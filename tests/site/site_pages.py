@@ -5,6 +5,7 @@ import gc
 import json
 import re
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import yaml
 from bs4 import BeautifulSoup, Tag
@@ -65,6 +66,23 @@ def parsed(path: Path) -> BeautifulSoup:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@functools.cache
+def anchors_of(path: Path) -> frozenset[str]:
+    return frozenset(re.findall(r'\sid="([^"]+)"', path.read_text(encoding="utf-8")))
+
+
+def leads_nowhere(site: Path, address: str) -> bool:
+    """Whether the site lacks a page, or the place on it; what lies elsewhere is not looked at."""
+    parts = urlsplit(address)
+    if not address.startswith(BASE):
+        return parts.scheme not in ("http", "https", "mailto", "data")
+    path = site / (unquote(parts.path[len(urlsplit(BASE).path) :]) or "index.html")
+    # The playground and the figures read the setting that an address goes on with.
+    holds_a_setting = re.match(r"nt-[a-z]+\?|preset=", parts.fragment)
+    asked = "" if holds_a_setting or path.suffix != ".html" else unquote(parts.fragment)
+    return not path.is_file() or (bool(asked) and asked not in anchors_of(path))
 
 
 def elements_of(root: Tag) -> list[Tag]:

@@ -6,15 +6,12 @@ The style sheet, the icons, the equations and the drawings of the site itself: t
 import subprocess
 import sys
 
+import equations
+import light_pages
 import pytest
 from docutils import nodes
 from docutils.utils import new_document
 from site_pages import ROOT
-
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
-
-import equations
-import light_pages
 
 X, LONG = nodes.math("", "x"), nodes.math("", "x + " * 20)
 

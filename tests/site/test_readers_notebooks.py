@@ -4,25 +4,22 @@ How a part of a page becomes Markdown: tests/book/test_readers_markdown.py.
 """
 
 import functools
-import importlib
 import re
 import subprocess
 import sys
 import types
 from collections import Counter
 from pathlib import Path
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import unquote, urljoin
 
 import nbformat
 import pytest
+import readers
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from packaging.requirements import Requirement
-from site_pages import BASE, CONFIG, NOTEBOOKS, ROOT, chosen, parsed
-
-sys.path[:0] = [str(ROOT / ".ci"), str(ROOT / "book" / "_ext")]
-readers = importlib.import_module("readers")
+from site_pages import BASE, CONFIG, NOTEBOOKS, ROOT, chosen, leads_nowhere, parsed
 
 SETUP = "setup"  # the id of the cell that only Colab needs
 
@@ -207,32 +204,17 @@ def links_of(text: str) -> list[str]:
     return [*map(str, found), *re.findall(r'href="([^"]+)"', text)]
 
 
-@functools.cache
-def anchors_of(path: Path) -> frozenset[str]:
-    return frozenset(re.findall(r'\sid="([^"]+)"', path.read_text(encoding="utf-8")))
-
-
-def broken(link: str, anchors: set[str], site: Path) -> bool:
-    """Say whether a link leads nowhere; links to other sites are not followed."""
-    if link.startswith("#"):
-        return link[1:] not in anchors
-    if not link.startswith(BASE):
-        return not link.startswith(("http://", "https://", "mailto:"))
-    address, anchor = urldefrag(link)
-    path = site / (unquote(address[len(BASE) :]) or "index.html")
-    if not path.is_file():
-        return True
-    holds_a_setting = re.match(r"(nt-[a-z]+\?|preset=)", anchor)
-    return bool(anchor) and not holds_a_setting and unquote(anchor) not in anchors_of(path)
-
-
 def test_no_link_is_broken_and_no_anchor_comes_twice(site, notebooks):
     problems, followed = [], 0
     for reader in notebooks:
         times = Counter(re.findall(r'<a id="([^"]+)">', reader.text))
         problems += [(reader.page, name) for name, count in times.items() if count > 1]
         links = [link for text in reader.texts for link in links_of(text)]
-        problems += [(reader.page, link) for link in links if broken(link, set(times), site)]
+        problems += [
+            (reader.page, link)
+            for link in links
+            if (link[1:] not in times if link.startswith("#") else leads_nowhere(site, link))
+        ]
         followed += len(links)
     assert problems == []
     assert followed > 1000

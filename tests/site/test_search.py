@@ -5,13 +5,11 @@ What comes first is asked of the whole site in test_queries.py.
 
 import json
 import subprocess
-import sys
 
 import pytest
-from site_pages import ROOT
-
-sys.path.insert(0, str(ROOT / "book" / "_ext"))
 import site_search
+from equations import NODE
+from site_pages import ROOT
 
 TERMS = ROOT / "book" / "_static" / "search" / "terms.js"
 
@@ -77,7 +75,7 @@ def test_a_slip_of_the_finger_is_forgiven():
         f"console.log(JSON.stringify({json.dumps(list(SLIPS))}.map((slip) =>"
         " terms.search(index, slip).map((one) => one.address))));"
     )
-    command = [site_search.NODE, "-e", script]
+    command = [NODE, "-e", script]
     answer = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(answer.stdout)
     assert dict(zip(SLIPS, found, strict=True)) == {slip: [meant] for slip, meant in SLIPS.items()}

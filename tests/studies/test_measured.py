@@ -1,7 +1,6 @@
 """Marks on a page become numbers and tables when the page is built."""
 
 import io
-import sys
 from pathlib import Path
 
 import pytest
@@ -38,12 +37,11 @@ def record(tmp_path):
     del STUDIES["seen"]
 
 
-def built(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+def built(text: str, folder: Path) -> tuple[str, str]:
     """The page as text, and what the build warned of."""
     source, warnings = folder / "source", io.StringIO()
     source.mkdir()
     (source / "index.md").write_text(text, encoding="utf-8")
-    monkeypatch.setattr(sys, "path", [str(Path("book/_ext").resolve()), *sys.path])
     with docutils_namespace():
         app = Sphinx(
             source, None, folder / "out", folder / "trees", "text",
@@ -54,8 +52,8 @@ def built(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str
     return (folder / "out" / "index.txt").read_text("utf-8"), warnings.getvalue()
 
 
-def test_marks_become_numbers_and_tables(record, monkeypatch):
-    text, warned = built(PAGE, record, monkeypatch)
+def test_marks_become_numbers_and_tables(record):
+    text, warned = built(PAGE, record)
     assert not warned
     assert "It falls by 0.5 nats." in text
     for part in (
@@ -67,8 +65,8 @@ def test_marks_become_numbers_and_tables(record, monkeypatch):
         assert part in text
 
 
-def test_a_question_asked_in_several_worlds_is_printed_once(record, monkeypatch):
-    text, warned = built("# Page\n\n```{study} seen seen\n```\n", record, monkeypatch)
+def test_a_question_asked_in_several_worlds_is_printed_once(record):
+    text, warned = built("# Page\n\n```{study} seen seen\n```\n", record)
     assert not warned
     assert (text.count("Does it fall?"), text.count("1.500")) == (1, 2)
 
@@ -76,6 +74,6 @@ def test_a_question_asked_in_several_worlds_is_printed_once(record, monkeypatch)
 @pytest.mark.parametrize(
     "mark", ["seen / rise / 1", "unseen / fall / 1", "seen", "seen / fall / x"]
 )
-def test_a_mark_that_names_nothing_is_a_warning(mark, record, monkeypatch):
-    _, warned = built(f"# Page\n\nIt is {{measured}}`{mark}`.\n", record, monkeypatch)
+def test_a_mark_that_names_nothing_is_a_warning(mark, record):
+    _, warned = built(f"# Page\n\nIt is {{measured}}`{mark}`.\n", record)
     assert "index.md" in warned and "WARNING" in warned

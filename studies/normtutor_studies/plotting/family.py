@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,11 +30,7 @@ def shared_axes(name: str) -> str:
 
 
 def sharing_cells_figure(
-    names: Sequence[str] = ("BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm"),
-    *,
-    shape: tuple[int, int, int],
-    cell: tuple[int, int, int],
-    moved: Mapping[str, ArrayLike] | None = None,
+    *, shape: tuple[int, int, int], cell: tuple[int, int, int], moved: Mapping[str, ArrayLike]
 ) -> Figure:
     """Draw which cells of x share a statistic with one cell, one row of sheets a norm.
 
@@ -44,12 +40,11 @@ def sharing_cells_figure(
 
     Parameters
     ----------
-    names : sequence of str
-        Keys of `norms.TABLE`, drawn from top to bottom.
     shape, cell : (B, L, H) and (b, l, h)
-    moved : mapping of name -> boolean array of shape (B, L, H), optional
-        A measurement: where the output changed when `cell` of the input changed. These cells
-        get a white dot. If the table is right, dots and filled cells coincide.
+    moved : mapping of name -> boolean array of shape (B, L, H)
+        A measurement, drawn from top to bottom: where the output of a norm of `norms.TABLE`
+        changed when `cell` of the input changed. These cells get a white dot. If the table is
+        right, dots and filled cells coincide.
 
     Returns
     -------
@@ -60,27 +55,26 @@ def sharing_cells_figure(
     batch, length, features = shape
     gap = 1.4
     foot = 1.9  # room for the words below the last row, in cells
-    heights = [length + 0.2] * (len(names) - 1) + [length + 0.2 + foot]
+    heights = [length + 0.2] * (len(moved) - 1) + [length + 0.2 + foot]
     scale = 5.4 / (batch * (features + gap))  # inches a cell
     fig, axes = plt.subplots(
-        len(names),
+        len(moved),
         1,
-        figsize=(5.6, scale * sum(heights) + 0.36 * len(names)),
+        figsize=(5.6, scale * sum(heights) + 0.36 * len(moved)),
         squeeze=False,
         layout="constrained",
         height_ratios=heights,
     )
-    for ax, name in zip(axes[:, 0], names, strict=True):
+    for ax, (name, changed) in zip(axes[:, 0], moved.items(), strict=True):
         shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=2, p=0.5))
         squares = [_rectangle(b * (features + gap) + h, t, 1, 1) for b, t, h in np.ndindex(*shape)]
         colours = [norm_colour(name) if shares[i] else PALE for i in np.ndindex(*shape)]
         ax.add_collection(
             PolyCollection(squares, facecolors=colours, edgecolors="white", linewidths=1.2)
         )
-        if moved is not None and name in moved:
-            sheets, rows, columns = np.nonzero(np.asarray(moved[name]))
-            left = sheets * (features + gap) + columns
-            ax.scatter(left + 0.5, rows + 0.5, s=13, color="white", zorder=3)
+        sheets, rows, columns = np.nonzero(np.asarray(changed))
+        left = sheets * (features + gap) + columns
+        ax.scatter(left + 0.5, rows + 0.5, s=13, color="white", zorder=3)
         b, t, h = cell
         ax.plot(
             b * (features + gap) + h + np.array([0, 1, 1, 0, 0]),

@@ -13,25 +13,23 @@ from numpy.typing import ArrayLike
 from normtutor_studies.plotting.style import INK, NORM_COLOURS, PALE, TINTS
 
 
-def patterns_figure(grids: Mapping[str, ArrayLike], *, split: int, columns: int = 3) -> Figure:
+def patterns_figure(grids: Mapping[str, ArrayLike], *, split: int) -> Figure:
     """Draw grids of tokens by features in which cells with the same number are shaded alike.
 
     Parameters
     ----------
     grids : mapping of title -> integer array of shape (n_tokens, n_features)
-        Drawn row by row; an empty title leaves its place free.
+        Drawn in rows of three; an empty title leaves its place free.
     split : int
         Tokens of the first sequence: a line is drawn below them.
-    columns : int
-        Grids side by side.
 
     Returns
     -------
     Figure
         One axes a grid, with the title as its title.
     """
-    count = -(-len(grids) // columns)
-    figure, axes = plt.subplots(count, columns, figsize=(5.0, 1.72 * count), squeeze=False)
+    count = -(-len(grids) // 3)
+    figure, axes = plt.subplots(count, 3, figsize=(5.0, 1.72 * count), squeeze=False)
     for ax in axes.flat[len(grids) :]:
         ax.axis("off")
     for ax, (title, numbers) in zip(axes.flat, grids.items(), strict=False):

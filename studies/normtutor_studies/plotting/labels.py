@@ -33,7 +33,6 @@ def label_lines(
     axes: Axes | Sequence[Axes],
     names: Mapping[str, str] | Sequence[str] | None = None,
     *,
-    fontsize: float = 10,
     sloped: bool = False,
 ) -> list[Text]:
     """Write the name of each line beside it, in its colour, clear of lines and of other names.
@@ -47,7 +46,6 @@ def label_lines(
     axes : Axes, or a sequence of them
     names : mapping of a line's label -> text, or a sequence of labels, optional
         By default every line of the first axes that has a label of its own.
-    fontsize : float
     sloped : bool
         Whether a name may also run along its line, for lines that are steep and close together.
 
@@ -67,7 +65,7 @@ def label_lines(
     for name, said in words.items():
         line = _line_called(panels, name)
         texts[name] = figure.text(  # above all axes
-            0, 0, said, color=line.get_color(), fontsize=fontsize, ha="center", va="center",
+            0, 0, said, color=line.get_color(), fontsize=10, ha="center", va="center",
             rotation_mode="anchor", linespacing=1.0,
         )  # fmt: skip
 

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike
 
 from normtutor_studies.plotting.style import INK, NO_NORM, PALETTE, norm_colour
 
-GREY = NO_NORM
-
 
 def depth_figure(spreads: Mapping[str, tuple[str, ArrayLike]]) -> Figure:
     """Draw the spread of a signal layer by layer, on a logarithmic scale.
@@ -41,7 +39,7 @@ def padding_figure(before: ArrayLike, padding: int, outputs: Mapping[str, ArrayL
     real = np.asarray(before)
     fig, axes = plt.subplots(1 + len(outputs), 1, figsize=(5.0, 3.2))
     axes[0].plot(real, np.zeros_like(real), "o", color=norm_colour("BatchNorm"))
-    axes[0].plot(np.zeros(padding), 0.12 * np.arange(padding), "o", mfc="none", color=GREY)
+    axes[0].plot(np.zeros(padding), 0.12 * np.arange(padding), "o", mfc="none", color=NO_NORM)
     axes[0].set_title("real tokens, and padding (hollow)")
     for ax, (label, values) in zip(axes[1:], outputs.items(), strict=True):
         ax.plot(np.asarray(values), np.zeros(len(real)), "o", color=norm_colour("BatchNorm"))
@@ -98,7 +96,7 @@ def forgets_figure(rows: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
     columns = list(next(iter(rows.values())))
     fig, axes = plt.subplots(len(rows), len(columns), figsize=(5.0, 4.0), sharey="row")
     for line, (row, tokens) in zip(axes, rows.items(), strict=True):
-        colour = GREY if row == "before" else norm_colour(row)
+        colour = NO_NORM if row == "before" else norm_colour(row)
         for ax, name in zip(line, columns, strict=True):
             values = np.asarray(tokens[name])
             ax.bar(np.arange(len(values)), values, color=colour)
