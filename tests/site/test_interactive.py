@@ -96,7 +96,7 @@ def test_the_changes_by_keyboard(show):
     everything = "Outputs stay: WeightNorm, BatchNorm, LayerNorm, RMSNorm. Outputs move: no norm."
     said(page, "invariance", everything)
     for button, sentence in (
-        ("same row + 1", ["Outputs stay: LayerNorm. Outputs move: no norm, WeightNorm"]),
+        ("all units + 1", ["Outputs stay: LayerNorm. Outputs move: no norm, WeightNorm"]),
         ("ε = 0.1", ["Outputs stay: WeightNorm. ", "LayerNorm (through ε alone)"]),
         ("no change", ["Nothing is changed yet"]),
     ):

@@ -44,8 +44,8 @@ const ROUNDING = 1e-9;
 // What can be changed: on the sliders factors are powers of two.
 const CHANGES = {
   weightScale: ["all weights ×", "all weights × 2", 1], unitScale: ["unit 1 ×", "unit 1 × 2", 1],
-  weightShift: ["same row +", "same row + 1", 1], dataScale: ["all data ×", "all data × 2", 1],
-  dataShift: ["same vector +", "same vector + 1", 1], tokenScale: ["token 1 ×", "token 1 × 2", 1],
+  weightShift: ["all units +", "all units + 1", 1], dataScale: ["all data ×", "all data × 2", 1],
+  dataShift: ["all tokens +", "all tokens + 1", 1], tokenScale: ["token 1 ×", "token 1 × 2", 1],
 };
 const isFactor = (key) => key.endsWith("Scale");
 

@@ -70,7 +70,7 @@ class WiringFigure extends InteractiveFigure {
       make("div", { class: "controls" }, this.wiring.element, this.when.element),
       this.formula, ...Object.values(this.panels),
       make("p", {}, "F: attention or the feed-forward layers. N: the norm. Thick: the chosen wiring, geometric mean over the "
-        + "seeds with its 95% interval. Thin: the other three. Dotted, after training: the same wiring before it."),
+        + "seeds with its 95% interval. Thin: the other three. After training, dotted lines show the same wiring before training."),
     ];
   }
 
