@@ -17,15 +17,13 @@ from normtutor_studies.tables import study
 from normtutor_studies.worlds.transformers import LATER
 
 
-def curves(name: str, *, beside: bool = True) -> Figure:
+def curves(name: str) -> Figure:
     """Draw the test loss along the run, a panel per world: means over seeds in 95% intervals.
 
     Parameters
     ----------
     name : str
         Of a study on record.
-    beside : bool
-        Whether the lines are named beside them; otherwise in a legend below the panels.
     """
     one = study(name)
     figure, panels = _panels(one)
@@ -44,10 +42,7 @@ def curves(name: str, *, beside: bool = True) -> Figure:
         if legend := ax.get_legend():
             legend.remove()
     _say_once(panels)
-    if beside:
-        plotting.label_lines(panels)
-    else:
-        _legend(figure, panels)
+    plotting.label_lines(panels)
     return figure
 
 
