@@ -59,7 +59,7 @@ def lighthouse(address: str, desktop: bool, folder: Path) -> dict[str, Any]:
     flags = ["--headless", *(option for option in OPTIONS if " " not in option)]
     command = [str(NODE), str(LIGHTHOUSE), address, "--quiet", "--output=json"]
     command += [f"--output-path={report}", f"--chrome-flags={' '.join(flags)}"]
-    command += ["--preset=desktop"] * desktop
+    command += ["--preset=desktop"] if desktop else []
     subprocess.run(command, check=True, env={**os.environ, "CHROME_PATH": str(CHROMIUM)})
     return json.loads(report.read_text(encoding="utf-8"))
 

@@ -3,6 +3,8 @@
 import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import urllib.request
 
@@ -31,6 +33,32 @@ def test_a_page_is_served_with_the_script_that_loads_it_again(tmp_path):
     finally:
         server.shutdown()
         server.server_close()
+
+
+ENDED = """
+import os, signal, subprocess, sys, time
+import live
+started = []
+def serve(*_):
+    started.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    finally:
+        live.stop({})
+        print("left behind:", started[0].wait(30) != -signal.SIGKILL)
+live.serve, sys.argv = serve, ["live.py"]
+live.main()
+"""
+
+
+def test_one_that_is_ended_leaves_no_process_behind():
+    path = os.pathsep.join(sys.path)
+    command = [sys.executable, "-c", ENDED]
+    ran = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True
+    )
+    assert ran.stdout == "left behind: False\n", ran.stderr
 
 
 def test_a_busy_port_is_a_sentence_before_anything_is_done(tmp_path, monkeypatch):
