@@ -127,7 +127,7 @@ def placement(norms: Norms) -> str:
     block = _main_block(norms)
     places = {norm.place for norm in _on_branches(block)}
     if norms.streams > 1:
-        return "streams"
+        return "several"
     if "stream" in places:
         return "stream"
     if any(step.parallel for step in block.steps):
@@ -168,7 +168,7 @@ class Model(NamedTuple):
     year: int | None
     kind: str  # "dense", "MoE", "hybrid", "hybrid MoE" or "recurrent"
     norm: str
-    placement: str  # "pre", "parallel", "peri", "out", "stream", "streams" or "none"
+    placement: str  # "pre", "parallel", "peri", "out", "stream", "several" or "none"
     qk_norm: str  # "head", "all", "latent" or "" for none
     bias: str
     eps_class: float | None

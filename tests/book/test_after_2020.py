@@ -15,7 +15,7 @@ def test_every_row_of_the_table_is_complete():
         assert 2018 <= model.year <= 2026
         assert model.kind in ("dense", "MoE", "hybrid", "hybrid MoE", "recurrent")
         assert model.norm.startswith(("LayerNorm", "RMSNorm"))
-        assert model.placement in ("pre", "parallel", "peri", "out", "stream", "streams")
+        assert model.placement in ("pre", "parallel", "peri", "out", "stream", "several")
         assert model.qk_norm in ("", "head", "all", "latent")
         assert 1e-12 <= model.eps_class <= 1e-5
         assert model.read.split(";")[0] in current_models.census()["decoders"]
@@ -30,7 +30,7 @@ KNOWN = {
     "MiniMax-Text-01": {"placement": "stream"},
     "GPT-2": {"norm": "LayerNorm"},
     "Command R": {"norm": "LayerNorm, no β"},
-    "Gemma 3n": {"placement": "streams"},
+    "Gemma 3n": {"placement": "several"},
     "OLMo 2 7B": {"placement": "out", "qk_norm": "all"},
     "Gemma 3": {"placement": "peri"},
     "DeepSeek-V3": {"qk_norm": "latent"},
