@@ -98,7 +98,9 @@ class Future extends InteractiveFigure {
       }));
     });
     marks.push(make("text", { class: "bold", x: 0, y: 13 }, "in"),
-      make("text", { class: "bold", x: 0, y: 159 }, `out of ${name}`));
+      make("text", { class: "bold", x: 0, y: 159 }, `out of ${name}`),
+      make("text", { class: "small", x: width, y: 13, "text-anchor": "end" }, "dashed: before the edit"),
+      make("text", { class: "small", x: width, y: 159, "text-anchor": "end" }, "below: the largest change"));
     WORDS.forEach((word, l) => {
       const middle = l * each + each / 2;
       const last = l === WORDS.length - 1;

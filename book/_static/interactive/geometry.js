@@ -221,7 +221,7 @@ class Geometry extends InteractiveFigure {
     return [
       make("text", { x: -52, y: ZOOM * RADIUS + 18, "aria-hidden": "true" }, "sphere: length √3"),
       this.#label(onCircle(50, 72), "circle: entries sum to 0", "", -70, 18),
-      ...(layer ? [this.#label(layer, "LayerNorm", "layer-label", 9, close ? 32 : 2)] : []),
+      ...(layer ? [this.#label(layer, "LayerNorm", "layer-label", lx < 0 ? -88 : 9, close ? 32 : 2)] : []),
       ...(rms ? [this.#label(rms, "RMSNorm", "rms-label", 9, 17)] : []),
       this.#label(this.x, this.moved ? "x" : "x: drag me", "label", 12, -8),
     ];

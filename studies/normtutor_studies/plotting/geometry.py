@@ -180,13 +180,13 @@ def half_plane_figure(mean: ArrayLike, deviation: ArrayLike) -> Figure:
     for m, s, r in zip(mu, sigma, radius, strict=True):
         ax.plot([m, m / r], [s, s / r], color=NORM_COLOURS["RMSNorm"], linewidth=1)
         # LayerNorm in two steps: centre, then along the axis.
-        ax.plot([m, 0, 0], [s, s, 1], color=NORM_COLOURS["LayerNorm"], linewidth=1, linestyle=":")
+        ax.plot([m, 0, 0], [s, s, 1], color=NORM_COLOURS["LayerNorm"], linewidth=1.3, linestyle=":")
     ax.scatter(mu, sigma, color="#70767e", s=26, zorder=3, label="token")
     rms = NORM_COLOURS["RMSNorm"]
     ax.scatter(mu / radius, sigma / radius, color=rms, s=36, zorder=3, label="after RMSNorm")
     layer = NORM_COLOURS["LayerNorm"]
     ax.scatter([0], [1], color=layer, marker="D", s=56, zorder=4, label="after LayerNorm")
-    ax.axvline(0, color=INK, linewidth=0.8)
+    ax.axvline(0, color=INK, linewidth=0.8, alpha=0.3, zorder=0)
     ax.set_xlim(-limit, limit)
     ax.set_ylim(0, 1.1 * max(1.0, float(sigma.max())))
     ax.set_aspect("equal", adjustable="box")

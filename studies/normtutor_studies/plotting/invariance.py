@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping
 
 import matplotlib.pyplot as plt
@@ -14,7 +15,7 @@ from normtutor_studies.plotting.style import INK, NORM_COLOURS, PALE, TINTS
 
 
 def patterns_figure(grids: Mapping[str, ArrayLike], *, split: int) -> Figure:
-    """Draw grids of tokens by features in which cells with the same number are shaded alike.
+    """Draw grids of tokens by features in which cells with the same number have one shade and letter.
 
     Parameters
     ----------
@@ -47,7 +48,8 @@ def patterns_figure(grids: Mapping[str, ArrayLike], *, split: int) -> Figure:
             linewidth=1,
         )
         for (row, column), number in np.ndenumerate(cells):
-            ax.text(column + 0.5, row + 0.5, number + 1, ha="center", va="center", fontsize=9.5)
+            name = string.ascii_lowercase[number]
+            ax.text(column + 0.5, row + 0.5, name, ha="center", va="center", fontsize=9.5)
         ax.axhline(split, color=INK, linewidth=1.5)
         ax.set(
             xticks=[],
