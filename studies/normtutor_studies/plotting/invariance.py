@@ -15,7 +15,7 @@ from normtutor_studies.plotting.style import INK, NORM_COLOURS, PALE, TINTS
 
 
 def patterns_figure(grids: Mapping[str, ArrayLike], *, split: int) -> Figure:
-    """Draw grids of tokens by features in which cells with the same number have one shade and letter.
+    """Draw grids of tokens by features; cells with the same number share a shade and a letter.
 
     Parameters
     ----------

@@ -129,8 +129,8 @@ def first_steps_figure(
     ----------
     steps : array of shape (n_steps,)
     panels : mapping of ylabel -> (name of the run -> array of shape (n_seeds, n_steps))
-        A line is the mean over seeds, its band the 95% interval; in a logarithmic panel both are
-        those of the logarithms. The name stands at the end of its line.
+        A line is the mean over seeds, in a logarithmic panel the geometric mean; its band reaches
+        from the lowest seed to the highest. The name stands at the end of its line.
     colours : mapping of name -> colour
     log : sequence of str
         The panels whose axis is logarithmic.
@@ -141,12 +141,10 @@ def first_steps_figure(
         ends = {}
         for name, values in runs.items():
             rows = np.asarray(values, dtype=np.float64)
-            mean, half = t_interval(np.log(rows) if ylabel in log else rows)
-            low, middle, high = mean - half, mean, mean + half
-            if ylabel in log:
-                low, middle, high = np.exp(low), np.exp(middle), np.exp(high)
+            middle = np.exp(np.log(rows).mean(0)) if ylabel in log else rows.mean(0)
             ax.plot(at, middle, color=colours[name])
-            ax.fill_between(at, low, high, color=colours[name], alpha=0.18, linewidth=0)
+            band = rows.min(0), rows.max(0)
+            ax.fill_between(at, *band, color=colours[name], alpha=0.18, linewidth=0)
             ends[name] = float(middle[-1])
         if ylabel in log:
             ax.set_yscale("log")
