@@ -285,8 +285,8 @@ def moving_though_frozen(bench: Bench, model: nn.Module) -> Iterator[Finding]:
         "frozen incorrectly",
         moving,
         effect,
-        f"that is how far {len(bench.train)} more batches move the outputs in evaluation: weight "
-        "and bias want no gradient, but the norms are in training mode",
+        f"so far do {len(bench.train)} more batches move them in evaluation; weight and bias want "
+        "no gradient, but the norms are in training mode",
     )
 
 

@@ -74,7 +74,8 @@
   const IGNORED = new Set(
     ("a about an and any are as at be been but by can could did do does for from get gets give gives had has have how i if in " +
       "into is it its just like made make me mine my of on one or our should so some such than that the their them then there " +
-      "these they this to too us versus vs use used uses using want was we were what when where whether which who why will with would you your").split(" "),
+      "these they this to too us versus vs use used uses using want was we were what when where whether which who why will with would you your " +
+      "couldn didn doesn don hasn haven isn ll re s shouldn t ve wasn won wouldn").split(" "),
   );
 
   const SPELLED = new Set([...IGNORED, ...SAME.flat().flatMap((phrase) => phrase.split(" "))]);
@@ -129,9 +130,10 @@
   const WEIGHTS = { question: 1.5, guide: 1.4, chapter: 1.15, claim: 0.8, numbers: 0.7, top: 0.55, exercise: 0.4, api: 0.5, work: 0.3 };
 
   const SEARCH = {
-    boost: { heading: 3, above: 1.2, asked: 2 },
+    boost: { heading: 3, above: 1.2, asked: 3 },
     prefix: (term, index, terms) => index === terms.length - 1 && term.length > 2,
     weights: { prefix: 0.4 },
+    bm25: { k: 1.2, b: 0.7, d: 0.1 },
     boostDocument: (id, term, { kind }) => WEIGHTS[kind] ?? 1,
   };
 
@@ -169,7 +171,7 @@
     const [{ size }, title] = [new Set(tokens(question)), inFull(question)];
     const begins = ([first, ...more]) => more.length > 0 && inFull(first) === title && title.split(" ").length > 2;
     const exact = (one) => one.kind !== "api" && (inFull(one.title) === title || begins(one.title.split(/[,:] | \(/)));
-    const score = (one) => one.score * (0.25 + new Set(one.queryTerms).size / size);
+    const score = (one) => one.score * (0.6 + new Set(one.queryTerms).size / size);
     // All words of "What to do" say nothing; a title it is all the same.
     const found = size ? index.search(question, SEARCH) : index.search(index.constructor.wildcard).filter(exact);
     return found
