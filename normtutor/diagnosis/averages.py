@@ -285,8 +285,8 @@ def moving_though_frozen(bench: Bench, model: nn.Module) -> Iterator[Finding]:
         "frozen incorrectly",
         moving,
         effect,
-        f"so far do {len(bench.train)} more batches move them in evaluation; weight and bias want "
-        "no gradient, but the norms are in training mode",
+        f"{len(bench.train)} more batches in training mode did that; weight and bias want no "
+        "gradient, but the averages still move",
     )
 
 

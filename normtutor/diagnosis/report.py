@@ -65,9 +65,7 @@ class Finding(NamedTuple):
         where, evidence = self.where, self.evidence
         shown = ", ".join(where[:3]) + (f" and {len(where) - 3} more" if where[3:] else "")
         if math.isfinite(self.effect):
-            evidence = (
-                f"the outputs move by {self.effect:.2g} times their standard deviation; {evidence}"
-            )
+            evidence = f"the outputs move by {self.effect:.2g} standard deviations; {evidence}"
         head = self.cause + (f" ({shown})" if shown else "")
         lines = [head]
         for label, text in (("   why:    ", evidence), ("   remedy: ", self.remedy)):
