@@ -82,6 +82,11 @@ def test_each_question_stands_once_below_a_group():
     assert not empty, f"{empty}: a question is a heading with ###, under a group with ##"
 
 
+def test_the_title_of_a_fold_has_no_backticks():
+    """One had some: the fence was none, and its end swallowed the two questions below."""
+    assert not re.findall(r"^`{3,}\{\w+\}.*`.*", PAGE, re.MULTILINE)
+
+
 @pytest.mark.parametrize("question", ENTRIES)
 def test_an_answer_keeps_the_form(question):
     assert problems(ENTRIES[question]) == []
