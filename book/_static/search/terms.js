@@ -55,6 +55,7 @@
     ["text", "nlp", "natural language"],
     ["recompute", "recalibrate", "recalibrated", "recalibration", "re estimate"],
     ["smallest", "minimum", "minimal"],
+    ["dropout", "drop out"],
     ["last", "final"],
     ["remove", "drop", "omit", "leave out", "without"],
     ["apply", "put", "place", "insert", "position"],
