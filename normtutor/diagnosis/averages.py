@@ -100,7 +100,7 @@ def wrong_averages(
     if total < LAG and set(reasons) <= {"other statistics", "frozen incorrectly", "half precision"}:
         result.notes.append(
             "the averages lag behind the weights, as they do while a model learns: recomputed, "
-            f"they move the outputs by {total:.2g} times their standard deviation"
+            f"they move the outputs by {total:.2g} standard deviations"
         )
         return
     for reason, names in reasons.items():
