@@ -42,7 +42,7 @@ def curves(name: str) -> Figure:
         if legend := ax.get_legend():
             legend.remove()
     _say_once(panels)
-    plotting.label_lines(panels)
+    _legend(figure, panels)  # lines that lie on each other leave no place for names
     return figure
 
 
@@ -111,16 +111,10 @@ def over(
     return figure
 
 
-def stream(
-    name: str,
-    arm: str,
-    *,
-    worlds: Sequence[str] | None = None,
-    size: tuple[float, float] | None = None,
-) -> Figure:
+def stream(name: str, arm: str) -> Figure:
     """Draw the mean square of the residual stream over layers, before training and after it."""
-    one = _in(study(name), worlds)
-    figure, panels = _panels(one, size)
+    one = study(name)
+    figure, panels = _panels(one)
     colours = {"before training": PALETTE["olive"], "after training": PALETTE["indigo"]}
     for world, ax in zip(one.worlds, panels, strict=True):
         runs = one.runs(world.name, arm)
