@@ -285,8 +285,8 @@ def moving_though_frozen(bench: Bench, model: nn.Module) -> Iterator[Finding]:
         "frozen incorrectly",
         moving,
         effect,
-        f"{len(bench.train)} more batches in training mode did that; weight and bias want no "
-        "gradient, but the averages still move",
+        "weight and bias are frozen, but in training mode the averages still move (here for "
+        f"{len(bench.train)} batches)",
     )
 
 

@@ -70,7 +70,7 @@ class Finding(NamedTuple):
         lines = [head]
         for label, text in (("   why:    ", evidence), ("   remedy: ", self.remedy)):
             lines += textwrap.wrap(
-                text, 96, initial_indent=label, subsequent_indent=" " * len(label)
+                text, 88, initial_indent=label, subsequent_indent=" " * len(label)
             )
         return "\n".join(lines)
 

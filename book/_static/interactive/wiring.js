@@ -39,10 +39,6 @@ class WiringFigure extends InteractiveFigure {
     .formula { font-weight: 600; margin: 0.75rem 0; }
     .panel { margin-top: 0.5rem; }
     .other { fill: none; stroke: currentColor; opacity: 0.35; stroke-width: 1.5; }
-    .other.post { stroke-dasharray: 1 0; }
-    .other.peri { stroke-dasharray: 6 3; }
-    .other.deepnorm { stroke-dasharray: 2 3; }
-    .other.pre { stroke-dasharray: 9 3 2 3; }
     .chosen { fill: none; stroke: currentColor; stroke-width: 3; }
     .ghost { fill: none; stroke: currentColor; stroke-width: 2; stroke-dasharray: 3 4; opacity: 0.7; }
     .band { fill: currentColor; opacity: 0.18; }
