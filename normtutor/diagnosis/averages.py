@@ -285,8 +285,8 @@ def moving_though_frozen(bench: Bench, model: nn.Module) -> Iterator[Finding]:
         "frozen incorrectly",
         moving,
         effect,
-        "weight and bias are frozen, but in training mode the averages still move (here for "
-        f"{len(bench.train)} batches)",
+        f"weight and bias are frozen; {len(bench.train)} more batches in training mode moved the "
+        "averages",
     )
 
 

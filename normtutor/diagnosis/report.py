@@ -21,8 +21,8 @@ CAUSES = {
     "the statistics.",
     "half precision": "Keep the norms and their buffers in float32 (cast the model under "
     "torch.autocast instead of with .half()) and recompute the statistics.",
-    "frozen incorrectly": "After each model.train() call norm.eval() on every norm that is to "
-    "stay; requires_grad_(False) stops gradients alone. Freeze statistics that fit your data.",
+    "frozen incorrectly": "After each model.train() call eval() on these norms: "
+    "requires_grad_(False) stops gradients alone. Freeze statistics that fit your data.",
     "small last batch": "DataLoader(..., drop_last=True).",
     "batches composed differently": "Shuffle the examples. If the order must stay, take a norm "
     "that does not look at the batch.",
@@ -70,7 +70,7 @@ class Finding(NamedTuple):
         lines = [head]
         for label, text in (("   why:    ", evidence), ("   remedy: ", self.remedy)):
             lines += textwrap.wrap(
-                text, 88, initial_indent=label, subsequent_indent=" " * len(label)
+                text, 90, initial_indent=label, subsequent_indent=" " * len(label)
             )
         return "\n".join(lines)
 
