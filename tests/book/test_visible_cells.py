@@ -41,3 +41,4 @@ def test_what_one_sees_is_short_and_runs_by_itself(name, tmp_path):
         text=True,
     )
     assert ran.returncode == 0, ran.stderr[-2000:]
+    assert max(map(len, ran.stdout.splitlines())) <= WIDTH, ran.stdout

@@ -73,7 +73,7 @@
   ];
 
   const IGNORED = new Set(
-    ("question nn a about an and any are as at be been but by can could did do does for from get gets give gives had has have how i if in " +
+    ("a about an and any are as at be been but by can could did do does for from get gets give gives had has have how i if in " +
       "into is it its just like made make me mine my of on one or our should so some such than that the their them then there " +
       "these they this to too us versus vs use used uses using want was we were what when where whether which who why will with would you your " +
       "couldn didn doesn don hasn haven isn ll re s shouldn t ve wasn won wouldn").split(" "),
