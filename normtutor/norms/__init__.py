@@ -33,6 +33,7 @@ from normtutor.norms.group_norm import (
     instance_norm_backward,
 )
 from normtutor.norms.layer_norm import layer_norm, layer_norm_backward
+from normtutor.norms.normalize import normalize, normalize_backward
 from normtutor.norms.power_norm import (
     power_norm,
     power_norm_backward,
@@ -78,6 +79,8 @@ __all__ = [
     "instance_norm_backward",
     "layer_norm",
     "layer_norm_backward",
+    "normalize",
+    "normalize_backward",
     "partial_rms_norm",
     "partial_rms_norm_backward",
     "power_norm",

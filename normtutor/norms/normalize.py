@@ -1,0 +1,130 @@
+r"""The one formula behind every norm, forward and backward.
+
+A norm takes a group of values, and from them a statistic. With means over the group,
+
+.. math::
+
+    c = x - \overline x \ \ (\text{RMSNorm and its kin: } c = x), \qquad
+    r = \frac{1}{\sqrt{\overline{c^2} + \varepsilon}}, \qquad
+    \hat x = c\, r,
+
+and where a loss has the gradient g with respect to :math:`\hat x`, it has the gradient
+
+.. math::
+
+    \frac{\partial L}{\partial x} = r \left( g - \overline g - \hat x\, \overline{g \hat x} \right)
+
+with respect to x. A small change of x changes :math:`\hat x` by
+:math:`r\,(dc - \hat x\, \overline{\hat x\, dc})`, because r changes by
+:math:`-r^3\, \overline{c\, dc}`; and :math:`dc = dx - \overline{dx}`. Subtracting a mean and
+projecting along :math:`\hat x` are both symmetric, so the way back is the same map.
+
+A norm chooses the group (``axes``), whether a mean is subtracted (``centred``), and whether the
+statistic is that of these values or a remembered one (``memory``).
+"""
+
+from typing import Any, NamedTuple
+
+from normtutor.moments import mean, widen
+from normtutor.tracing import array_namespace, passes_jit
+
+Array = Any  # NumPy, torch and JAX arrays share no base class
+
+
+@passes_jit
+class Normalized(NamedTuple):
+    """What :func:`normalize_backward` needs, and the statistic.
+
+    ``r``, ``mean`` and ``square`` have length one along ``axes``; ``mean`` is None if not
+    ``centred``. ``square`` is the mean of c²: the biased variance, or the mean square.
+    """
+
+    x_hat: Array
+    r: Array
+    mean: Array | None
+    square: Array
+    axes: tuple[int, ...]
+    centred: bool
+    remembered: bool
+    mask: Array | None
+
+
+def normalize(
+    x: Array,
+    axes: int | tuple[int, ...],
+    *,
+    centred: bool = True,
+    eps: float = 1e-5,
+    mask: Array | None = None,
+    memory: tuple[Array | None, Array] | None = None,
+) -> tuple[Array, Normalized]:
+    r"""Subtract the mean over ``axes``, if ``centred``, and divide by the root of the mean square.
+
+    Parameters
+    ----------
+    x : floating-point array, for example of shape (B, L, H)
+    axes : int or tuple of int
+        Which values share a statistic: -1 for each token, (0, 1) for each feature of a batch.
+    centred : bool
+        False leaves the mean where it is, as RMSNorm does.
+    eps : float
+        ε, inside the root.
+    mask : boolean array that broadcasts against x, with as many axes, optional
+        True marks what counts. Elsewhere x̂ is 0 and no gradient passes.
+    memory : (mean, mean square), optional
+        A remembered statistic, which broadcasts against x and is used in place of that of x.
+
+    Returns
+    -------
+    x_hat : array of x's shape, in float32 where x is narrower
+    cache : Normalized
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x_hat, cache = normalize(np.asarray([[1.0, 2.0, 6.0]]), -1, eps=0.0)
+    >>> x_hat.round(3)
+    array([[-0.926, -0.463,  1.389]])
+    >>> normalize_backward(np.asarray([[1.0, 0.0, 0.0]]), cache).round(3)
+    array([[ 0.176, -0.22 ,  0.044]])
+    """
+    xp, x = array_namespace(x), widen(x)
+    axes = (axes,) if isinstance(axes, int) else tuple(axes)
+    if mask is not None:
+        x = xp.where(mask, x, 0.0)
+    # The shapes are those of LayerNorm, axes = -1; a mean keeps its axes, with length one.
+    mu: Array = memory[0] if memory else mean(x, axes, mask) if centred else None  # (B, L, 1)
+    c = x - mu if centred else x  # (B, L, H)
+    square = memory[1] if memory else mean(c * c, axes, mask)  # (B, L, 1)
+    r = 1 / xp.sqrt(square + eps)  # (B, L, 1)
+    x_hat = c * r  # (B, L, H)
+    if mask is not None:
+        x_hat = xp.where(mask, x_hat, 0.0)
+    return x_hat, Normalized(x_hat, r, mu, square, axes, centred, memory is not None, mask)
+
+
+def normalize_backward(g: Array, cache: Normalized) -> Array:
+    """The gradient of a loss with respect to x, from its gradient ``g`` with respect to x̂.
+
+    Parameters
+    ----------
+    g : array of x's shape
+    cache : Normalized
+
+    Returns
+    -------
+    array of x's shape
+        Of g's dtype, but float32 where that is narrower. A remembered statistic does not depend on
+        x, so that neither mean is in the gradient.
+    """
+    x_hat, r, _, _, axes, centred, remembered, mask = cache
+    xp, g = array_namespace(g), widen(g)
+    if mask is not None:
+        g = xp.where(mask, g, 0.0)
+    dx = g  # (B, L, H), as below
+    if centred and not remembered:
+        dx = dx - mean(g, axes, mask)  # what the mean forgets
+    if not remembered:
+        dx = dx - x_hat * mean(g * x_hat, axes, mask)  # what the scale forgets
+    dx = r * dx
+    return dx if mask is None else xp.where(mask, dx, 0.0)

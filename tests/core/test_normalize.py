@@ -1,0 +1,55 @@
+"""The one formula against autograd, over any axes, and what a norm forgets."""
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+
+from normtutor import norms
+
+AXES = [-1, 1, (0, 1), (-2, -1), (0, 1, 2)]
+MASK = torch.arange(5)[:, None] < torch.tensor([5, 2, 3])[:, None, None]
+MEMORY = (torch.linspace(-1, 1, 6).double(), torch.linspace(0.5, 2, 6).double())
+every_group = pytest.mark.parametrize("axes", AXES, ids=str)
+centred_or_not = pytest.mark.parametrize("centred", [True, False], ids=["centred", "as it is"])
+
+
+def draw() -> tuple[torch.Tensor, torch.Tensor]:
+    x, g = torch.randn(2, 3, 5, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return x.add(0.7).requires_grad_(), g
+
+
+@every_group
+@centred_or_not
+@pytest.mark.parametrize("mask", [None, MASK], ids=["all", "masked"])
+@pytest.mark.parametrize("memory", [None, MEMORY], ids=["own", "remembered"])
+def test_the_way_back_is_autograds_at_any_eps(axes, centred, mask, memory):
+    x, g = draw()
+    x_hat, cache = norms.normalize(x, axes, centred=centred, eps=0.3, mask=mask, memory=memory)
+    (expected,) = torch.autograd.grad(x_hat, x, g)
+    assert_allclose(norms.normalize_backward(g, cache).detach(), expected, rtol=0, atol=1e-14)
+    assert expected.any()
+
+
+@every_group
+def test_what_a_norm_forgets_is_missing_from_the_gradient(axes):
+    x, g = draw()
+    for eps in (0.0, 0.3):
+        x_hat, cache = norms.normalize(x.detach(), axes, eps=eps)
+        dx = norms.normalize_backward(g, cache)
+        assert_allclose(dx.mean(axes), 0, atol=1e-15)
+        along = eps * cache.r**3 * (g * x_hat).mean(axes, keepdim=True)
+        assert_allclose((dx * x_hat).mean(axes, keepdim=True), along, atol=1e-15)
+
+
+def test_it_is_layer_norm_with_torchs_numbers_and_takes_half_precision():
+    x, g = draw()
+    expected = torch.nn.functional.layer_norm(x, (6,))
+    assert_allclose(norms.normalize(x, -1)[0].detach(), expected.detach(), atol=1e-14)
+    x_hat, cache = norms.normalize(x.detach().half(), -1)
+    assert x_hat.dtype == norms.normalize_backward(g.half(), cache).dtype == torch.float32
+
+
+def test_a_row_of_equal_numbers_gives_zero():
+    x_hat, cache = norms.normalize(np.full((2, 4), 3.0), -1)
+    assert not x_hat.any() and np.isfinite(norms.normalize_backward(np.ones((2, 4)), cache)).all()
