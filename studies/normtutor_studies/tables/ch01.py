@@ -1,7 +1,9 @@
 """Chapter 1: why a deep network needs something, and what BatchNorm's noise shows."""
 
 from normtutor_studies.engine import Study, grid
+from normtutor_studies.store import Cell
 from normtutor_studies.worlds import SEQUENCES, SIGNALS
+from normtutor_studies.worlds.digits import DIGITS
 
 SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)  # of the initial weights, in units of He's
 RATES = [0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2]
@@ -79,6 +81,39 @@ Study(
     "averages that were gathered behind noise would not fit them: before each test they are "
     "gathered anew without it. Noise is no internal covariate shift: that is caused by the "
     "parameters.",
+)
+
+DOSES = (0.0, 0.5, 1.0, 2.0, 4.0)  # the largest shift, in deviations of what the norm puts out
+SHAKEN: dict[str, Cell] = {
+    "BatchNorm": {"norm": "batch"},
+    "BatchNorm without γ": {"norm": "batch", "affine": False},
+    "LayerNorm": {"norm": "layer"},
+}
+
+Study(
+    name="dose_of_noise",
+    chapter=1,
+    question="How much noise behind each norm can the network of the opening bear?",
+    predicts={
+        "steady inputs are what helps": "with any noise it is as without a norm",
+        "something else helps": "with shifts of a whole deviation it still learns",
+        "the next norm removes what a batch shares": "BatchNorm bears more than LayerNorm, which "
+        "subtracts no mean of a unit",
+        "γ outgrows the noise": "without γ and β it bears less",
+    },
+    arms={"no norm": {"norm": "none"}, "noise alone, 0.5": {"norm": "none", "noise": 1.0}}
+    | {
+        f"{label}, {dose:g}": {**cell, "noise": 2 * dose}
+        for label, cell in SHAKEN.items()
+        for dose in DOSES
+    },
+    pairs=[("no norm", f"{label}, {dose:g}") for label in SHAKEN for dose in DOSES],
+    worlds=[DIGITS],
+    control="Each arm at its own rate. A shift that all examples of a batch share is removed by "
+    "the next layer's BatchNorm, but for what the ReLU between them leaves of it: LayerNorm, which "
+    "removes none, is the control. So is BatchNorm without γ and β, which cannot make the signal "
+    "larger than the noise. Scales are drawn as well, from 1 to 1 plus half the largest shift, and "
+    "each example has a little noise of its own. Tests have no noise, with averages gathered anew.",
 )
 
 Study(

@@ -1,0 +1,78 @@
+"""Handwritten digits: the network that opens chapter 1, sixteen hidden layers of 64 ReLUs.
+
+It has the initial weights that PyTorch draws, under which it learns nothing without a norm, and is
+trained by SGD with momentum; the rate falls along a cosine.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from normtutor.data import image_batches, load_digits
+from normtutor.models import MLP
+from normtutor.training import classification_loss, image_scores, start, train
+from normtutor_studies.store import World
+from normtutor_studies.worlds.signals import Noise, without_noise
+from normtutor_studies.worlds.transformers import POINTS, averages, columns
+
+PIXELS, CLASSES = 64, 10
+
+
+def norm_of(cell: Mapping[str, Any], features: int) -> nn.Module:
+    """The norm of one layer, with noise behind it if the cell asks for some."""
+    norms: dict[str, nn.Module] = {
+        "none": nn.Identity(),
+        "batch": nn.BatchNorm1d(features, affine=cell["affine"]),
+        "layer": nn.LayerNorm(features, elementwise_affine=cell["affine"]),
+    }
+    norm = norms[cell["norm"]]
+    return nn.Sequential(norm, Noise(cell["noise"])) if cell["noise"] else norm
+
+
+def run(cell: Mapping[str, Any], rate: float, seed: int) -> dict[str, Any]:
+    """Train one network; record test loss and error, without noise, at eight points."""
+    order = start(seed)
+    widths = (PIXELS, *[cell["width"]] * cell["depth"], CLASSES)
+    model, digits = MLP(widths, norm=lambda features: norm_of(cell, features)), load_digits()
+
+    def evaluate(model: nn.Module) -> dict[str, float]:
+        if cell["noise"]:
+            model = without_noise(model, torch.split(digits.train.images, 200))
+        return image_scores(model, [tuple(digits.test)])
+
+    steps = cell["steps"]
+    history = train(
+        model,
+        image_batches(digits.train, cell["batch_size"], order),
+        classification_loss,
+        steps=steps,
+        learning_rate=rate,
+        optimizer="sgd",
+        evaluate=evaluate,
+        evaluate_every=steps // POINTS,
+    )
+    found: dict[str, Any] = {
+        "diverged": history.diverged,
+        "training": averages(history.loss, steps),
+    }
+    return found | columns(history.evaluations)
+
+
+DIGITS = World(
+    "digits",
+    run,
+    {
+        "norm": "batch",
+        "affine": True,  # whether the norm has γ and β
+        "noise": 0.0,  # behind each norm, in training: its shifts are within half of this
+        "depth": 16,
+        "width": 64,
+        "batch_size": 64,
+        "steps": 128,
+    },
+    rate=0.05,
+    unit="nats per image",
+    title="Digits",
+)
