@@ -139,7 +139,7 @@ def train(
     steps: int,
     learning_rate: float,
     warmup: int = 0,
-    optimizer: str = "adamw",
+    optimizer: str | Callable[[Any], torch.optim.Optimizer] = "adamw",
     weight_decay: float = 0.0,
     evaluate: Callable[[nn.Module], dict[str, float]] | None = None,
     evaluate_every: int | None = None,
@@ -155,8 +155,8 @@ def train(
         At least ``steps`` batches, in whatever form ``loss`` takes.
     loss : function
         ``loss(model, batch)`` returns the mean loss of the batch.
-    optimizer : "adamw" or "sgd"
-        AdamW; or SGD with momentum 0.9.
+    optimizer : "adamw", "sgd" or function
+        AdamW; SGD with momentum 0.9; or a function from the parameters to an optimizer.
     evaluate : function, optional
         Called after the last step and after every ``evaluate_every`` steps; its numbers go into
         ``History.evaluations``.
@@ -197,11 +197,13 @@ def train(
 
 def _make_optimizer(
     parameters: Iterable[Any],
-    optimizer: str,
+    optimizer: str | Callable[[Any], torch.optim.Optimizer],
     learning_rate: float,
     weight_decay: float,
     betas: tuple[float, float] = (0.9, 0.98),  # as Transformers use
 ) -> torch.optim.Optimizer:
+    if callable(optimizer):
+        return optimizer(parameters)
     if optimizer == "adamw":
         return torch.optim.AdamW(
             parameters, lr=learning_rate, betas=betas, weight_decay=weight_decay

@@ -5,7 +5,9 @@ import pytest
 import torch
 from normtutor_studies import STUDIES
 from normtutor_studies.engine import without_rate
-from normtutor_studies.worlds import WORLDS, code, formulas, signals
+from normtutor_studies.worlds import WORLDS, code, formulas, signals, sorting, transformers
+
+from normtutor import training
 
 TINY = {"steps": 8, "batch_size": 4, "examples": 32, "depth": 2, "width": 8, "heads": 2}
 
@@ -82,10 +84,11 @@ ARMS = {
 @pytest.mark.parametrize("name", WORLDS)
 def test_every_arm_trains(name, monkeypatch):
     world = WORLDS[name]
-    if name in ("code", "formulas"):
-        module = {"code": code, "formulas": formulas}[name]
-        tests = "TEST_SEQUENCES" if name == "code" else "TEST_FORMULAS"
+    if name in ("code", "formulas", "sorting"):
+        module = {"code": code, "formulas": formulas, "sorting": sorting}[name]
+        tests = "TEST_FORMULAS" if name == "formulas" else "TEST_SEQUENCES"
         monkeypatch.setattr(module, tests, 8)
+        monkeypatch.setattr(transformers, "MOMENTS", 2)
     else:
         few = signals.signals()
         few = few._replace(test=type(few.test)(*(part[:40] for part in few.test)))
@@ -131,3 +134,100 @@ def test_the_noise_has_the_means_and_deviations_of_its_source():
     assert deviations.max() < 1.31
     assert not torch.equal(noise(x), shaken)
     assert torch.equal(noise.eval()(x), x)
+
+
+# --- layers arranged otherwise, and how training begins -------------------------------------------
+
+
+def small_model(wiring="pre", depth=6):
+    torch.manual_seed(0)
+    cell = {**sorting.SORTING.settings, "wiring": wiring, "depth": depth, "width": 16}
+    model = transformers.model_of(cell, sorting.SYMBOLS + 1, 2 * sorting.LENGTH)
+    return model.eval(), sorting.batch_of(4, np.random.default_rng(0))
+
+
+def test_sequences_are_sorted_and_only_the_sorted_part_counts():
+    batch = sorting.batch_of(20, np.random.default_rng(0))
+    digits, ordered = batch.inputs[:, : sorting.LENGTH], batch.targets[:, sorting.LENGTH :]
+    assert torch.equal(ordered, digits.sort(dim=1).values)
+    assert torch.equal(batch.targets[batch.counted].view(20, -1), ordered)
+
+
+@pytest.mark.parametrize("wiring", ["pre", "post"])
+def test_layers_in_series_are_the_model_and_side_by_side_read_the_same(wiring):
+    model, batch = small_model(wiring)
+    series = transformers.arrangements(6)["in series"]
+    torch.testing.assert_close(
+        transformers.arranged(model, batch, series), model.hidden(batch.inputs)
+    )
+    x = model.embed(batch.inputs)
+    three = [layer(x) - x for layer in model.layers[:3]]
+    for how, expected in (("sum", x + sum(three)), ("mean", x + sum(three) / 3)):
+        expected = model.final_norm(expected)
+        torch.testing.assert_close(transformers.arranged(model, batch, [[0, 1, 2]], how), expected)
+
+
+def test_arrangements_of_twelve_layers():
+    found = transformers.arrangements(12)
+    assert found["side by side"] == [[0], [1], [2], [3], [4, 5, 6, 7, 8, 9, 10, 11]]
+    assert found["in pairs"][4:] == [[4, 5], [6, 7], [8, 9], [10, 11]]
+    assert found["removed"] == [[0], [1], [2], [3]]
+    assert found["half side by side"][-1] == [6, 7, 8, 9, 10, 11]
+
+
+def test_the_curvature_is_the_largest_eigenvalue_of_the_hessian():
+    torch.manual_seed(0)
+    cell = {**sorting.SORTING.settings, "depth": 1, "width": 4, "heads": 1}
+    model = transformers.model_of(cell, sorting.SYMBOLS + 1, 2 * sorting.LENGTH)
+    batch = sorting.batch_of(2, np.random.default_rng(0))
+    names = dict(model.named_parameters())
+
+    def loss(flat):
+        parts = torch.split(flat, [p.numel() for p in names.values()])
+        shaped = {n: part.view_as(p) for (n, p), part in zip(names.items(), parts, strict=True)}
+        hidden = torch.func.functional_call(model, shaped, (batch.inputs,))
+        return torch.nn.functional.cross_entropy(
+            hidden[batch.counted], batch.targets[batch.counted]
+        )
+
+    flat = torch.cat([p.detach().flatten() for p in names.values()])
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        hessian = torch.autograd.functional.hessian(loss, flat)
+    largest = torch.linalg.eigvalsh(hessian)[-1].item()
+    found = transformers.curvature(model, batch, iterations=300)
+    assert found == pytest.approx(largest, rel=0.01)
+
+
+def test_scaled_gradients_are_a_scaled_rate_under_sgd():
+    """So they are no arm of their own: the same run, step for step."""
+    states = []
+    for rate, factor in ((0.1, 0.01), (0.001, 1.0)):
+        model, batch = small_model("post")
+        model.train()
+        history = training.train(
+            model,
+            [batch] * 5,
+            lambda model, batch, factor=factor: factor * transformers.loss_of(model, batch),
+            steps=5,
+            learning_rate=rate,
+            optimizer="sgd",
+        )
+        assert len(history.loss) == 5
+        states.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    torch.testing.assert_close(*states)
+
+
+def test_second_moments_are_gathered_before_the_first_step():
+    model, batch = small_model()
+    before = [p.clone() for p in model.parameters()]
+    stream = iter([batch] * 200)
+    cell = {**sorting.SORTING.settings, "optimizer": "moments first"}
+    update = transformers.optimizer_of(cell, 1e-3, model, stream)(model.parameters())
+    for p, old in zip(model.parameters(), before, strict=True):
+        assert torch.equal(p, old)
+    loss = transformers.loss_of(model, batch)
+    gradients = torch.autograd.grad(loss, list(model.parameters()))
+    for p, gradient in zip(model.parameters(), gradients, strict=True):
+        seen = update.state[p]["exp_avg_sq"] / (1 - 0.98**transformers.MOMENTS)
+        torch.testing.assert_close(seen, gradient.square(), rtol=1e-3, atol=1e-9)
+    assert sum(1 for _ in stream) == 200 - transformers.MOMENTS

@@ -5,7 +5,10 @@ from normtutor_studies.worlds.code import CODE
 from normtutor_studies.worlds.digits import DIGITS
 from normtutor_studies.worlds.formulas import FORMULAS
 from normtutor_studies.worlds.signals import CONVOLUTIONS, PERCEPTRON
+from normtutor_studies.worlds.sorting import SORTING
 
-WORLDS: dict[str, World] = {w.name: w for w in (CODE, FORMULAS, PERCEPTRON, CONVOLUTIONS, DIGITS)}
+WORLDS: dict[str, World] = {
+    w.name: w for w in (CODE, FORMULAS, SORTING, PERCEPTRON, CONVOLUTIONS, DIGITS)
+}
 SEQUENCES = (FORMULAS, CODE)  # in the order in which they are run: the quicker one first
 SIGNALS = (PERCEPTRON, CONVOLUTIONS)

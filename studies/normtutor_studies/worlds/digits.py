@@ -40,7 +40,7 @@ def run(cell: Mapping[str, Any], rate: float, seed: int) -> dict[str, Any]:
     def evaluate(model: nn.Module) -> dict[str, float]:
         if cell["noise"]:
             model = without_noise(model, torch.split(digits.train.images, 200))
-        return image_scores(model, [tuple(digits.test)])
+        return image_scores(model, [(digits.test.images, digits.test.labels)])
 
     steps = cell["steps"]
     history = train(

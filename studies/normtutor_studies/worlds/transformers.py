@@ -1,19 +1,21 @@
 """What the worlds with Transformers share: how a model is built, trained and measured."""
 
+import itertools
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from normtutor import layers
 from normtutor.models import TransformerLM, make_norm
 from normtutor.training import History, evaluation_mode, start, train
-from normtutor.wiring import WIRINGS, NormFactory
+from normtutor.wiring import WIRINGS, NormFactory, normalize
 
 POINTS = 8  # at which the test loss is measured
 SHARE = 64  # test sequences that pass at once
@@ -40,9 +42,15 @@ SETTINGS: dict[str, Any] = {
     "clip": 1.0,
     "decay": 0.1,  # on matrices
     "beta2": 0.98,
+    "optimizer": "adamw",  # or "sgd", "moments first"; see `optimizer_of`
+    "rearranged": False,  # whether it is tested in other arrangements, at half and full length
+    "early": False,  # whether curvature and the size of the first updates are recorded
     "then": "",  # what happens to the trained model, which is then trained on; see `changed`
     "first_rate": 8e-3,  # of the training before, if there is a second one
 }
+MOMENTS = 100  # batches that "moments first" sees before it steps
+REARRANGED = 4096  # tokens on which arrangements are tested
+EARLY = 64  # steps of which the size is recorded
 LATER = 4  # the second training has a fourth of the steps
 
 
@@ -140,8 +148,17 @@ def run(
         stream, steps = batches(start(seed, order_seed=seed + 1000)), steps // LATER
         stream = changed(model, cell, stream, steps)
     found["before"] = inside(model, test)
+    changes: list[float] = []
+    if cell["early"]:
+        found["before"]["curvature"] = curvature(model, test)
+        stream = _watched(model, stream, test, changes)
+
+    points = itertools.count(1)
+    otherwise: list[dict[str, Any]] = []
 
     def evaluate(model: nn.Module) -> dict[str, Any]:
+        if next(points) in (POINTS // 2, POINTS) and cell["rearranged"]:
+            otherwise.append(rearranged(model, test))
         return {"loss": score(model, test)} | _modes(model, test) | inside(model, test, brief=True)
 
     history = fit(model, cell, rate, stream, steps, evaluate)
@@ -151,6 +168,10 @@ def run(
     found |= columns(history.evaluations)
     if not history.diverged:
         found["after"] = inside(model, test)
+    if otherwise:
+        found |= {key: [at[key] for at in otherwise] for key in otherwise[0]}
+    if cell["early"]:
+        found["changes"] = changes
     return found
 
 
@@ -171,11 +192,45 @@ def fit(
         learning_rate=rate,
         warmup=round(cell["warmup"] * steps),
         clip=cell["clip"],
+        optimizer=optimizer_of(cell, rate, model, stream),
         parameters=parameter_groups(model, cell["decay"]),
         betas=(0.9, cell["beta2"]),
         evaluate=evaluate,
         evaluate_every=steps // POINTS,
     )
+
+
+def optimizer_of(
+    cell: Mapping[str, Any], rate: float, model: nn.Module, stream: Iterator[Batch]
+) -> str | Callable[[Any], torch.optim.Optimizer]:
+    """The optimizer of a cell, as :func:`normtutor.training.train` takes it.
+
+    "moments first" is AdamW whose average squares have seen :data:`MOMENTS` batches before the
+    first step, as in the control of Liu et al. (2019): they are not uncertain any more.
+    """
+    name, betas = cell["optimizer"], (0.9, cell["beta2"])
+    if name in ("adamw", "sgd"):
+        return str(name)
+    if name != "moments first":
+        raise ValueError(f"there is no optimizer {name!r}.")
+
+    def prepared(groups: Any) -> torch.optim.Optimizer:
+        update = torch.optim.AdamW(groups, lr=rate, betas=betas)
+        parameters = [p for group in update.param_groups for p in group["params"]]
+        squares = [torch.zeros_like(p) for p in parameters]
+        for _ in range(MOMENTS):
+            gradients = torch.autograd.grad(loss_of(model, next(stream)), parameters)  # type: ignore[arg-type]
+            for square, gradient in zip(squares, gradients, strict=True):
+                square.mul_(betas[1]).addcmul_(gradient, gradient, value=1 - betas[1])
+        for p, square in zip(parameters, squares, strict=True):
+            update.state[p] = {
+                "step": torch.tensor(float(MOMENTS)),
+                "exp_avg": torch.zeros_like(p),
+                "exp_avg_sq": square,
+            }
+        return update
+
+    return prepared
 
 
 # --- a second training ----------------------------------------------------------------------------
@@ -360,3 +415,126 @@ def gradients(model: TransformerLM, batch: Batch) -> list[float]:
         return []
     with torch.enable_grad():
         return [g.norm().item() for g in torch.autograd.grad(loss_of(model, batch), last)]
+
+
+# --- layers arranged otherwise --------------------------------------------------------------------
+
+
+def arranged(
+    model: TransformerLM, batch: Batch, groups: Sequence[Sequence[int]], how: str = "sum"
+) -> Tensor:
+    """The last hidden states with each group of layers side by side, (B, L) tokens -> (B, L, H).
+
+    Each layer of a group reads what enters the group, and adds what it would add to that: the
+    "sum". In Post-LN each layer ends in a norm, and the sum of several does not. So there are
+    "normalized", the sum through the norm that ends the group's last layer, and "mean", the mean of
+    what the layers put out. A layer that is in no group is left out.
+    """
+    mask = batch.real if model.mask_norms else None
+    x = model.embed(batch.inputs)
+    for group in groups:
+        added = [model.layers[at](x, mask) - x for at in group]
+        total = torch.stack(added).sum(0) / (len(group) if how == "mean" else 1)
+        x = x + total
+        norm = model.layers[group[-1]].feed_forward_step.norm_stream  # type: ignore[union-attr]
+        if how == "normalized" and len(group) > 1 and norm is not None:
+            x = normalize(norm, x, mask)  # type: ignore[arg-type]
+    return normalize(model.final_norm, x, mask)
+
+
+def arrangements(depth: int) -> dict[str, list[list[int]]]:
+    """The arrangements that are tested: of all layers behind the first third, and behind the half.
+
+    >>> arrangements(6)["in pairs"]
+    [[0], [1], [2, 3], [4, 5]]
+    """
+    found = {"in series": [[at] for at in range(depth)]}
+    third, half = depth // 3, depth // 2
+    head = found["in series"][:third]
+    found["in pairs"] = [*head, *([at, at + 1] for at in range(third, depth - 1, 2))]
+    found["side by side"] = [*head, [*range(third, depth)]]
+    found["removed"] = head
+    found["half side by side"] = [*found["in series"][:half], [*range(half, depth)]]
+    found["half removed"] = found["in series"][:half]
+    return found
+
+
+def rearranged(model: nn.Module, test: Batch) -> dict[str, Any]:
+    """The test loss in each arrangement, and without each single layer in turn.
+
+    Of the three ways to set layers side by side the best one counts; "each way" has all.
+    """
+    assert isinstance(model, TransformerLM)
+    depth = len(model.layers)
+    batch = Batch(*(part[: REARRANGED // test.inputs.shape[1]] for part in test))
+
+    def loss(groups: Sequence[Sequence[int]], how: str = "sum") -> float:
+        hidden = arranged(model, batch, groups, how)[batch.counted]
+        return F.cross_entropy(model.scores(hidden), batch.targets[batch.counted]).item()
+
+    found: dict[str, Any] = {}
+    with evaluation_mode(model):
+        for name, groups in arrangements(depth).items():
+            several = any(len(group) > 1 for group in groups)
+            ways = ["sum", "normalized", "mean"] if several else ["sum"]
+            losses = [loss(groups, how) for how in ways]
+            found[name] = min(losses)
+            if several:
+                found[f"{name}, each way"] = losses
+        found["without one"] = [
+            loss([[at] for at in range(depth) if at != gone]) for gone in range(depth)
+        ]
+    return found
+
+
+# --- how training begins --------------------------------------------------------------------------
+
+
+def curvature(model: nn.Module, test: Batch, *, iterations: int = 12) -> float:
+    """The largest eigenvalue of the loss's Hessian on a few test sequences, by power iteration.
+
+    A first round finds the eigenvalue of the largest size; where that is negative, a second one
+    finds the largest by shifting the others above zero.
+    """
+    batch = Batch(*(part[:32] for part in test))
+    parameters = list(model.parameters())
+    # The fused attention has no second gradient.
+    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
+        loss = loss_of(model, batch)  # type: ignore[arg-type]
+        slopes = torch.autograd.grad(loss, parameters, create_graph=True)
+
+    def times(direction: list[Tensor]) -> list[Tensor]:
+        return list(torch.autograd.grad(slopes, parameters, direction, retain_graph=True))
+
+    def largest(shift: float) -> float:
+        generator = torch.Generator().manual_seed(0)
+        product = [torch.randn(p.shape, generator=generator) for p in parameters]
+        for _ in range(iterations):
+            length = torch.stack([part.square().sum() for part in product]).sum().sqrt()
+            direction = [part / length for part in product]
+            product = [h + shift * d for h, d in zip(times(direction), direction, strict=True)]
+            value = math.fsum(float((h * d).sum()) for h, d in zip(product, direction, strict=True))
+        return value - shift
+
+    found = largest(0.0)
+    return found if found > 0 else largest(-found)
+
+
+def _watched(
+    model: nn.Module, stream: Iterator[Batch], test: Batch, changes: list[float]
+) -> Iterator[Batch]:
+    """Pass batches on, and note how far each of the first steps moves the last hidden states.
+
+    What is noted is the length of the change over the length of the states before it.
+    """
+    assert isinstance(model, TransformerLM)
+    batch = Batch(*(part[:32] for part in test))
+    before: Tensor | None = None
+    for one in stream:
+        if len(changes) < EARLY:
+            with evaluation_mode(model):
+                hidden = model.hidden(batch.inputs, batch.real)
+            if before is not None:
+                changes.append(((hidden - before).norm() / before.norm()).item())
+            before = hidden
+        yield one
