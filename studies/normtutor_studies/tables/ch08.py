@@ -6,6 +6,7 @@ import numpy as np
 
 from normtutor_studies.engine import Study
 from normtutor_studies.worlds import SEQUENCES
+from normtutor_studies.worlds.formulas import FORMULAS
 
 STREAMS = {"Pre-LN": "pre", "Peri-LN": "peri", "scaled": "ln-scaling"}
 
@@ -93,4 +94,33 @@ Study(
     pairs=[(label, "usual") for label in ("tied", "four times larger", "no last norm")],
     worlds=SEQUENCES,
     control="One thing is changed at a time; each at its own rate.",
+)
+
+Study(
+    name="what_the_last_norm_costs",
+    chapter=8,
+    question="Why do these models end lower without the last norm?",
+    predicts={
+        "a token's length says how sure the model is": "one scale for all tokens, which keeps "
+        "their lengths apart, ends as no last norm",
+        "the scores are too small": "with a γ four times larger at the start it ends as no "
+        "last norm",
+        "the norm's gradient": "one scale for all tokens, which divides by the same size, ends as "
+        "the usual",
+    },
+    arms={
+        "usual": {"rate": 16e-3},
+        "no last norm": {"final_norm": False, "rate": 16e-3},
+        "one scale for all tokens": {"final_norm": "shared", "rate": 16e-3},
+        "γ four times larger": {"final_norm": "larger", "rate": 16e-3},
+    },
+    pairs=[
+        (label, "usual")
+        for label in ("no last norm", "one scale for all tokens", "γ four times larger")
+    ],
+    worlds=[FORMULAS],
+    seeds=(0, 1, 2),
+    control="One rate for all, the best one without the last norm. The usual model's own rate, "
+    "half of it, closes little of the difference (embeddings_and_last_norm). One world, that in "
+    "which the difference is largest.",
 )

@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
     "heads": 4,
     "qk_norm": "none",
     "tied": False,
-    "final_norm": None,
+    "final_norm": None,  # or whether there is one; "shared"; "larger": its γ starts at 4
     "embedding_scale": 1.0,
     "learned_scale": False,  # of the embeddings
     "alpha": 0.5,  # where dynamic tanh starts
@@ -51,6 +51,7 @@ SETTINGS: dict[str, Any] = {
 MOMENTS = 100  # batches that "moments first" sees before it steps
 REARRANGED = 4096  # tokens on which arrangements are tested
 EARLY = 64  # steps of which the size is recorded
+LARGER = 4.0
 LATER = 4  # the second training has a fourth of the steps
 
 
@@ -84,6 +85,20 @@ def norm_of(cell: Mapping[str, Any]) -> NormFactory:
     return make
 
 
+class SharedNorm(nn.Module):
+    """RMSNorm with one statistic for all tokens of a batch: it keeps which of them are longer."""
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.weight, self.bias = (
+            nn.Parameter(torch.ones(features)),
+            nn.Parameter(torch.zeros(features)),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x / x.square().mean().sqrt() + self.bias
+
+
 def model_of(cell: Mapping[str, Any], vocabulary: int, max_length: int) -> TransformerLM:
     """An untrained model."""
     model = TransformerLM(
@@ -98,9 +113,13 @@ def model_of(cell: Mapping[str, Any], vocabulary: int, max_length: int) -> Trans
         mask_norms=cell["mask"],
         qk_norm=cell["qk_norm"],
         tied=cell["tied"],
-        final_norm=cell["final_norm"],
+        final_norm=None if isinstance(cell["final_norm"], str) else cell["final_norm"],
         embedding_scale=cell["embedding_scale"],
     )
+    if cell["final_norm"] == "shared":
+        model.final_norm = SharedNorm(cell["width"])
+    elif cell["final_norm"] == "larger":
+        nn.init.constant_(model.final_norm.weight, LARGER)  # type: ignore[arg-type]
     if cell["learned_scale"]:
         del model.embedding_scale
         scale = nn.Parameter(torch.tensor(cell["embedding_scale"]))
