@@ -84,6 +84,18 @@ def test_books_figure_draws_the_table():
             assert filled(collection).sum() == shares[book, :, page].sum()
 
 
+def test_cubes_figure_draws_the_table():
+    panels = {name: (name, 2) for name in NAMES} | {"the whole image": ("GroupNorm", 1)}
+    fig = plotting.cubes_figure(panels | {"in groups of two": ("GroupNorm", 3)})
+    shape, cell = (4, 4, 6), (0, 0, 5)
+    for ax, (name, groups) in zip(fig.axes, panels.values(), strict=False):
+        shares = norms.sharing_cells(name, shape, cell, num_groups=groups)
+        faces = {c.get_label(): c for c in ax.collections}
+        sides = {"front": shares[0], "right": shares[:, :, -1], "top": shares[:, 0]}
+        for face, side in sides.items():
+            assert_array_equal(filled(faces[face]), side.ravel())
+
+
 # --- geometry
 
 

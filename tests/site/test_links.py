@@ -16,7 +16,7 @@ PREVIEWS = {
         "#fig-inv-rate": "a hundred times smaller",
     },
     "book/in_depth/04_invariance": {"#equation-eq-inv-blind": "(4.4)"},
-    "book/in_depth/01_internal_covariate_shift": {"#equation-eq-ics-steps": "(1.3)"},  # a long one
+    "book/in_depth/01_internal_covariate_shift": {"#equation-eq-ics-steps": "(1.2)"},  # a long one
     # In a table: the row under the mouse has a colour of its own.
     "book/in_depth/03_batch_norm_vs_layer_norm": {"#cor-seq-outlier": "One outlier"},
     "book/01_internal_covariate_shift": {"#fig-ics-map": "Percent of"},  # a tall figure

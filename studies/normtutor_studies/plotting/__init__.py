@@ -22,7 +22,7 @@ _NAMES = {
     "covariate_shift": "dots drift_figure spreads_figure training_curves_figure "
     "training_map_figure",
     "drawings": "on_narrow",
-    "family": "books_figure shared_axes sharing_cells_figure",
+    "family": "books_figure cubes_figure shared_axes sharing_cells_figure",
     "general": "curves grid_map histograms",
     "geometry": "half_plane_figure keys_figure sphere_figure",
     "graph": "graph_figure",

@@ -174,3 +174,67 @@ def books_figure(captions: Mapping[str, str]) -> Figure:
         ax.set_aspect("equal")
         ax.set_axis_off()
     return fig
+
+
+def cubes_figure(panels: Mapping[str, tuple[str, int]]) -> Figure:
+    """Draw x as a cube of features by examples by positions, one panel per norm.
+
+    The front shows the first example, its features to the right and its positions downwards; the
+    other examples stand behind it. For images these are C, N and (H, W), for sequences H, B and L.
+    The framed cell is the first position of the last feature of the first example.
+
+    Parameters
+    ----------
+    panels : mapping from what stands above a cube to (a key of `norms.TABLE`, number of groups)
+
+    Returns
+    -------
+    Figure
+        One axes per panel. Its faces are `PolyCollection`s, labelled "front", "right" and "top".
+    """
+    examples, positions, features = shape = (4, 4, 6)
+    cell = (0, 0, features - 1)
+    behind = np.array([0.5, 0.36])  # from an example to the one behind it
+
+    def corners(b: int, t: int, h: int, *sides: tuple[int, int, int]) -> FloatArray:
+        """The corners of one side of a cell, as they are drawn."""
+        steps = np.array([(0, 0, 0), sides[0], np.add(*sides), sides[1]]) + np.array([b, t, h])
+        return np.array([[h, -t] + b * behind for b, t, h in steps])
+
+    rows = (len(panels) + 1) // 2
+    fig, axes = plt.subplots(rows, 2, figsize=(5.4, 2.1 * rows), layout="constrained")
+    for ax, (title, (name, groups)) in zip(axes.flat, panels.items(), strict=True):
+        shares = np.asarray(norms.sharing_cells(name, shape, cell, num_groups=groups))
+        for face, visible, start, sides in (
+            ("front", (0, slice(None), slice(None)), (0, 0, 0), ((0, 1, 0), (0, 0, 1))),
+            ("right", (slice(None), slice(None), -1), (0, 0, 1), ((1, 0, 0), (0, 1, 0))),
+            ("top", (slice(None), 0, slice(None)), (0, 0, 0), ((1, 0, 0), (0, 0, 1))),
+        ):
+            cells = np.argwhere(np.ones(shape)).reshape(*shape, 3)[visible].reshape(-1, 3)
+            squares = [corners(*(at + start), *sides) for at in cells]
+            colours = [norm_colour(name) if shares[tuple(at)] else PALE for at in cells]
+            ax.add_collection(
+                PolyCollection(
+                    squares, facecolors=colours, edgecolors="white", linewidths=1.0, label=face
+                )
+            )
+            framed = squares[[tuple(at) for at in cells].index(cell)]
+            ax.plot(*np.vstack([framed, framed[:1]]).T, color=INK, linewidth=1.8)
+        ax.set_title(title, fontsize=11, pad=3)
+        ax.text(features / 2, -positions - 0.25, "C or H →", ha="center", va="top", fontsize=11)
+        ax.text(
+            -0.25,
+            -positions / 2,
+            "← (H, W) or L",
+            rotation=90,
+            ha="right",
+            va="center",
+            fontsize=11,
+        )
+        x, y = [features + 0.35, -positions] + examples / 2 * behind
+        ax.text(x, y, "N or B →", rotation=36, ha="left", va="center", fontsize=11)
+        ax.set_xlim(-1.3, features + examples * behind[0] + 1.0)
+        ax.set_ylim(-positions - 1.4, examples * behind[1] + 0.2)
+        ax.set_aspect("equal")
+        ax.set_axis_off()
+    return fig
