@@ -1,5 +1,7 @@
 """Chapter 1: why a deep network needs something, and what BatchNorm's noise shows."""
 
+from dataclasses import replace
+
 from normtutor_studies.engine import Study, grid
 from normtutor_studies.store import Cell
 from normtutor_studies.worlds import SEQUENCES, SIGNALS
@@ -87,7 +89,6 @@ DOSES = (0.0, 0.5, 1.0, 2.0, 4.0)  # the largest shift, in deviations of what th
 SHAKEN: dict[str, Cell] = {
     "BatchNorm": {"norm": "batch"},
     "BatchNorm without γ": {"norm": "batch", "affine": False},
-    "LayerNorm": {"norm": "layer"},
 }
 
 Study(
@@ -97,23 +98,39 @@ Study(
     predicts={
         "steady inputs are what helps": "with any noise it is as without a norm",
         "something else helps": "with shifts of a whole deviation it still learns",
-        "the next norm removes what a batch shares": "BatchNorm bears more than LayerNorm, which "
-        "subtracts no mean of a unit",
         "γ outgrows the noise": "without γ and β it bears less",
     },
-    arms={"no norm": {"norm": "none"}, "noise alone, 0.5": {"norm": "none", "noise": 1.0}}
-    | {
-        f"{label}, {dose:g}": {**cell, "noise": 2 * dose}
-        for label, cell in SHAKEN.items()
-        for dose in DOSES
+    arms={
+        "no norm": {"norm": "none"},
+        "noise alone, 0.5": {"norm": "none", "noise": 1.0},
+        **{
+            f"{label}, {dose:g}": {**cell, "noise": 2 * dose}
+            for label, cell in SHAKEN.items()
+            for dose in DOSES
+        },
     },
     pairs=[("no norm", f"{label}, {dose:g}") for label in SHAKEN for dose in DOSES],
     worlds=[DIGITS],
-    control="Each arm at its own rate. A shift that all examples of a batch share is removed by "
-    "the next layer's BatchNorm, but for what the ReLU between them leaves of it: LayerNorm, which "
-    "removes none, is the control. So is BatchNorm without γ and β, which cannot make the signal "
-    "larger than the noise. Scales are drawn as well, from 1 to 1 plus half the largest shift, and "
-    "each example has a little noise of its own. Tests have no noise, with averages gathered anew.",
+    control="Each arm at its own rate. BatchNorm without γ and β cannot make the signal larger "
+    "than the noise. A shift that all examples of a batch share is in part removed by the next "
+    "layer's BatchNorm: dose_under_layer_norm asks whether that is why the network bears it. "
+    "Scales are drawn as well, from 1 to 1 plus half the largest shift, and each example has a "
+    "little noise of its own. Tests have no noise, with averages gathered anew.",
+)
+
+Study(
+    name="dose_under_layer_norm",
+    chapter=1,
+    question="Does a network with LayerNorm, which removes no shift of a unit, bear the noise?",
+    predicts={
+        "the next norm removes what a batch shares": "much less than BatchNorm",
+        "something else helps": "like BatchNorm",
+    },
+    arms={f"LayerNorm, {dose:g}": {"norm": "layer", "noise": 2 * dose} for dose in DOSES[:3]},
+    pairs=[(f"LayerNorm, {dose:g}", "LayerNorm, 0") for dose in DOSES[1:3]],
+    worlds=[replace(DIGITS, rate=DIGITS.rate / 16)],
+    control="The search begins at a sixteenth of BatchNorm's rate: above, this network learns "
+    "nothing with LayerNorm, and a search that begins on that plateau does not leave it.",
 )
 
 Study(

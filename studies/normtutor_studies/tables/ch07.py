@@ -147,8 +147,8 @@ Study(
         "warm-up and not with it; Adam, which divides by their size, stalls less",
         "uncertain second moments": "Adam stalls; with second moments gathered first it does "
         "not; SGD has no need",
-        "curvature at the start": "rates that stall lie above two over the curvature of the start, "
-        "and warm-up ends in a flatter place",
+        "curvature at the start": "rates of SGD that stall lie above 3.8 over the curvature of the "
+        "start (its momentum is 0.9), and warm-up ends in a flatter place",
         "the size of the first updates": "stalls follow where the first steps move the states far, "
         "whatever the optimizer",
     },
@@ -164,18 +164,7 @@ Study(
         for label, cell in ACCOUNTS.items()
         for rate in (SGD_RATES if cell.get("optimizer") == "sgd" else ADAM_RATES)
     }
-    | {"Pre-LN, Adam, 0.004": {"warmup": 0.0, "steps": 200, "early": True, "rate": 4e-3}}
-    | {
-        f"SGD, gradients / 100, {rate:g}": {
-            "wiring": "post",
-            "optimizer": "sgd",
-            "warmup": 0.0,
-            "steps": 200,
-            "early": True,
-            "rate": rate / 100,
-        }
-        for rate in SGD_RATES[-1:]
-    },
+    | {"Pre-LN, Adam, 0.004": {"warmup": 0.0, "steps": 200, "early": True, "rate": 4e-3}},
     worlds=[SORTING],
     seeds=(0, 1, 2),
     control="Twelve layers. To the end of training, at several rates each. Under SGD dividing all "
