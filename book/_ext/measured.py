@@ -1,6 +1,6 @@
 """Numbers and tables of the studies on pages: the build puts them in, so that none is typed.
 
-In Markdown: {measured}`study / row / format` becomes a number (see normtutor_studies.numbers), and
+In Markdown: {measured}`study / row / digits` becomes a number (see normtutor_studies.numbers), and
 
     ```{study} name
     ```

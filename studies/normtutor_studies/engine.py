@@ -67,6 +67,8 @@ class Study:
         What was found, in words, where something was.
     holds : function
         Whether the record bears the finding out.
+    rates : sequence of float
+        Learning rates of which each is tried on the tuning seeds, in place of the search.
     seeds, tuning : sequences of int
     folder : path
         Where its runs are; by default the book's own record.
@@ -83,6 +85,7 @@ class Study:
     rows: Mapping[str, Callable[["Study"], np.ndarray]] = field(default_factory=dict)
     finding: str = ""
     holds: Callable[["Study"], bool] | None = None
+    rates: Sequence[float] = ()
     seeds: Sequence[int] = SEEDS
     tuning: Sequence[int] = TUNING
     folder: Path = RECORDS
@@ -116,7 +119,7 @@ class Study:
                 for seed in self.seeds:
                     yield store.made(without_rate(cell), rate, seed)
 
-    def rate(self, world: str, label: str) -> float:
+    def rate(self, world: str, label: str) -> float | None:
         """The learning rate of an arm on record; see :meth:`rate_in`."""
         return self.rate_in(self.stores[world], self.arms[label])
 
@@ -124,9 +127,11 @@ class Study:
         self,
         store: Store,
         cell: Cell,
-        get: Callable[[Store, Cell, float, int], Run | None] = Store.get,
-    ) -> float:
+        get: Callable[[Store, Cell, float | None, int], Run | None] = Store.get,
+    ) -> float | None:
         """The learning rate of a cell: its own, or the best one on the tuning seeds.
+
+        None in a world that has no rate to search for.
 
         Raises
         ------
@@ -146,7 +151,9 @@ class Study:
                 )
             return float(np.mean([final(run) for run in runs if run is not None]))
 
-        return search(loss, store.world.rate)
+        if self.rates:
+            return min(self.rates, key=loss)
+        return None if store.world.rate is None else search(loss, store.world.rate)
 
     def on_record(self) -> list[str]:
         """The worlds of which every run is on record."""
@@ -194,6 +201,45 @@ class Study:
         """What was recorded under ``key``, first axis the seeds; NaN where a run diverged."""
         return np.array([run[key] for run in self.runs(world, label)], dtype=float)
 
+    @property
+    def settings(self) -> Cell:
+        """What holds in all arms that do not say otherwise; of the first world."""
+        return self.worlds[0].settings
+
+    def arms_with(self, **settings: Any) -> dict[str, dict[str, Any]]:
+        """The arms that have these settings, ``rate`` among them, each with all of its own."""
+        full = {label: {**self.settings, **cell} for label, cell in self.arms.items()}
+        return {label: cell for label, cell in full.items() if settings.items() <= cell.items()}
+
+    def choices(self, setting: str, **settings: Any) -> list[Any]:
+        """The values that a setting has in the arms with these settings, in their order."""
+        cells = self.arms_with(**settings).values()
+        return list(dict.fromkeys(cell[setting] for cell in cells))
+
+    def read(self, key: str, **settings: Any) -> np.ndarray:
+        """What the one arm with these settings recorded under ``key``, first axis the seeds.
+
+        Raises
+        ------
+        LookupError
+            If no arm has them, or several.
+        """
+        found = list(self.arms_with(**settings))
+        if len(found) != 1:
+            raise LookupError(
+                f"one arm of {self.name} must have the settings {settings}; "
+                f"{', '.join(found[:3]) or 'none'} {'have' if len(found) > 1 else 'has'} them."
+            )
+        return self.values(self.worlds[0].name, found[0], key)
+
+    def across(self, setting: str, key: str = "loss", **settings: Any) -> np.ndarray:
+        """``key`` of the arms with these settings, by another one: (seeds, its choices, ...)."""
+        arms = [
+            self.read(key, **{setting: value}, **settings)
+            for value in self.choices(setting, **settings)
+        ]
+        return np.stack(arms, axis=1)
+
     def final(self, world: str, label: str) -> np.ndarray:
         """The loss at the end, one number per seed; infinite where a run diverged."""
         return np.array([final(run) for run in self.runs(world, label)])
@@ -201,6 +247,8 @@ class Study:
     def effect(self, world: str, label: str, against: str, key: str = "loss") -> Effect:
         """An arm minus another, paired by seed: positive where ``label`` has more of it."""
         difference = self.values(world, label, key) - self.values(world, against, key)
+        if difference.ndim == 1:  # measured once, at the end
+            return Effect(difference, difference)
         return Effect(difference[:, difference.shape[1] // 2 - 1], difference[:, -1])
 
     def row(self, name: str) -> np.ndarray:
@@ -252,8 +300,20 @@ def without_rate(cell: Cell) -> dict[str, Any]:
 
 def final(run: Run) -> float:
     """The last test loss of a run; infinite if it diverged."""
-    loss = run["loss"]
-    return float("inf") if run.get("diverged") or loss[-1] is None else loss[-1]
+    loss = run["loss"][-1] if isinstance(run["loss"], list) else run["loss"]
+    return float("inf") if run.get("diverged") or loss is None else loss
+
+
+def at_best_rate(losses: np.ndarray) -> np.ndarray:
+    """Losses (seeds, rates) of each seed at the rate that is best on average over the *others*.
+
+    Choosing a rate on the seeds that are reported would make every model look better, and most so
+    the one whose losses scatter most. A run that diverged (NaN) counts as infinitely bad.
+    """
+    losses = np.where(np.isfinite(losses), losses, np.inf)
+    seeds = np.arange(len(losses))
+    chosen = [np.delete(losses, seed, axis=0).mean(0).argmin() for seed in seeds]
+    return losses[seeds, chosen]
 
 
 def search(loss: Callable[[float], float], start: float) -> float:

@@ -1,4 +1,4 @@
-"""Numbers for pages: a page names a study, a row and a format, and the build puts the number in."""
+"""Numbers for pages: a page names a study, a row and its digits; the build puts the number in."""
 
 import itertools
 import re
@@ -9,65 +9,64 @@ from normtutor.intervals import t_interval
 from normtutor_studies.engine import Study
 from normtutor_studies.tables import study
 
-MARK = re.compile(r"(?P<study>\w+)\s*/\s*(?P<row>[^/]+?)\s*/\s*(?P<form>[^/]+)")
-FORM = re.compile(r"(?P<of>min |max |abs )?(?P<digits>\d)(?P<unit>%?)(?P<spread>±?)")
+DIGITS = re.compile(r"(\d)(%?)")
 MINUS, NO_BREAK = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
 
 
 def said(mark: str) -> str:
-    """The number that a mark stands for: ``study / row / format``.
+    """The number that a mark stands for: ``study / row / digits``, the mean over seeds.
 
-    A format is the number of digits after the point; before it ``min``, ``max`` (over seeds) or
-    ``abs`` (the mean without its sign), behind it ``%`` for a share in percent and ``±`` for the
-    95% t-interval over seeds.
+    ``1`` gives one digit after the point, ``0%`` a share in whole percents.
 
     Raises
     ------
     ValueError, KeyError, LookupError
         If the mark is no mark, names what there is not, or names what is not on record.
     """
-    if (found := MARK.fullmatch(mark.strip())) is None:
-        raise ValueError(f"a number is marked as `study / row / format`; got {mark!r}.")
-    values = study(found["study"]).row(found["row"])
-    return written(values, found["form"])
+    name, _, rest = mark.partition("/")
+    row, _, last = rest.rpartition("/")
+    if (digits := DIGITS.fullmatch(last.strip())) is None:
+        raise ValueError(f"a number is marked as `study / row / digits`, as 2 or 0%; got {mark!r}.")
+    values = study(name.strip()).row(row.strip()) * (100 if digits[2] else 1)
+    return f"{values.mean():.{digits[1]}f}{digits[2]}".replace("-", MINUS)
 
 
-def written(values: np.ndarray, form: str) -> str:
-    """Numbers over seeds as text.
+def interval(values: np.ndarray, digits: int) -> str:
+    """The mean over seeds with its 95% t-interval.
 
-    >>> written(np.array([-0.11, -0.13]), "2"), written(np.array([-0.11, -0.13]), "abs 0%")
-    ('−0.12', '12%')
+    >>> interval(np.array([0.11, 0.13]), 2).replace(NO_BREAK, " ")
+    '0.12 ± 0.13'
     """
-    if (found := FORM.fullmatch(form.strip())) is None:
-        raise ValueError(
-            f"a format is a number of digits, such as 2, 0%, 2± or max 1; got {form!r}"
-        )
-    values = np.asarray(values) * (100 if found["unit"] else 1)
-    mean, half = t_interval(values)
-    number = {"min ": values.min(), "max ": values.max(), "abs ": abs(mean), None: mean}
-    text = f"{float(number[found['of']]):.{found['digits']}f}"
-    if found["spread"]:
-        text += f" ± {float(half):.{found['digits']}f}"
-    return text.replace("-", MINUS) + found["unit"]
+    mean, half = (float(number) for number in t_interval(values))
+    text = f"{mean:.{digits}f} ± {half:.{digits}f}"
+    return "diverged" if "nan" in text else text.replace("-", MINUS).replace(" ", NO_BREAK)
 
 
 def table(*studies: Study) -> str:
-    """All arms of studies as a table in Markdown, in the worlds on record.
+    """What studies found, as a table in Markdown, in the worlds on record.
+
+    Of studies that compare arms, and of those without :attr:`Study.rows`, the test loss of each
+    arm; else the rows.
 
     Raises
     ------
     LookupError
         If one of them is not on record in any world.
     """
-    lines = ["| world | arm | rate | test loss, halfway | test loss, end |"]
-    lines.append("| --- | --- | ---: | ---: | ---: |")
     for one in studies:
         if not one.on_record():
             raise LookupError(f"{one.name} is not on record in any world.")
+    if all(one.rows and not one.pairs for one in studies):
+        lines = ["| | mean over seeds |", "| --- | ---: |"]
+        rows = [(row, one.row(row)) for one in studies for row in one.rows]
+        return "\n".join(lines + [f"| {row} | {interval(found, 3)} |" for row, found in rows])
+    lines = ["| world | arm | rate | test loss, halfway | test loss, end |"]
+    lines.append("| --- | --- | ---: | ---: | ---: |")
+    for one in studies:
         for world, arm in itertools.product(one.on_record(), one.arms):
             loss = one.values(world, arm, "loss")
-            cells = [written(loss[:, at], "3±") for at in (loss.shape[1] // 2 - 1, -1)]
-            cells = ["diverged" if "nan" in cell else cell.replace(" ", NO_BREAK) for cell in cells]
+            halfway = interval(loss[:, loss.shape[1] // 2 - 1], 3) if loss.ndim > 1 else ""
+            end = interval(loss[:, -1] if loss.ndim > 1 else loss, 3)
             rate = f"{one.rate(world, arm):g}"
-            lines.append(f"| {world} | {arm} | {rate} | {cells[0]} | {cells[1]} |")
+            lines.append(f"| {world} | {arm} | {rate} | {halfway} | {end} |")
     return "\n".join(lines)

@@ -24,33 +24,37 @@ RECORDS = Path(__file__).parent / "records"  # the book's own
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """A task with its model: how one run is made.
+    """A task with its model, or a measurement: how one run is made.
 
     Parameters
     ----------
     name : str
     train : function
         From settings, a learning rate and a seed to what is recorded: ``loss``, the test loss at
-        eight points of the run, and whatever else the world measures.
+        eight points of the run or at its end, and whatever else is measured.
     settings : mapping
         Every setting of a cell, with its usual value.
-    rate : float
-        Where the search for a learning rate begins.
+    rate : float, optional
+        Where the search for a learning rate begins; without it the arms name theirs, or there is
+        none.
     fingerprint : function
         What identifies the data.
     unit : str
         Of the loss.
     title : str
         As figures and the ledger call it.
+    small : mapping
+        Settings with which a test makes a run in a second.
     """
 
     name: str
-    train: Callable[[Cell, float, int], Run]
+    train: Callable[[Cell, Any, int], Run]
     settings: Cell
-    rate: float
+    rate: float | None = None
     fingerprint: Callable[[], dict[str, str]] = dict
     unit: str = "nats"
     title: str = ""
+    small: Cell = field(default_factory=dict)
 
     def full(self, cell: Cell) -> dict[str, Any]:
         """The settings of a cell, complete.
@@ -64,7 +68,7 @@ class World:
             raise KeyError(f"{self.name} has no setting {', '.join(sorted(unknown))}.")
         return {**self.settings, **cell}
 
-    def key(self, cell: Cell, rate: float, seed: int) -> str:
+    def key(self, cell: Cell, rate: float | None, seed: int) -> str:
         """What tells one run of this world from another; usual values do not count."""
         own = {k: v for k, v in self.full(cell).items() if v != self.settings[k]}
         return json.dumps([own, rate, seed], sort_keys=True)
@@ -106,6 +110,12 @@ class Store:
                 found[key] = {**entry, "environment": environment}
         return found
 
+    @property
+    def data(self) -> dict[str, str]:
+        """What identified the data when the first run was made."""
+        with self.path.open(encoding="utf-8") as lines:
+            return json.loads(lines.readline())["data"]
+
     def _check(self, header: dict[str, Any]) -> None:
         usual = json.loads(json.dumps(dict(self.world.settings)))
         if header["settings"] != usual:
@@ -116,11 +126,11 @@ class Store:
                 "back, or move the file away and run the studies of this world again."
             )
 
-    def get(self, cell: Cell, rate: float, seed: int) -> Run | None:
+    def get(self, cell: Cell, rate: float | None, seed: int) -> Run | None:
         """A run on record, or None."""
         return self.runs.get(self.world.key(cell, rate, seed))
 
-    def made(self, cell: Cell, rate: float, seed: int) -> Run:
+    def made(self, cell: Cell, rate: float | None, seed: int) -> Run:
         """A run: from the record, or made now and put there before it is returned."""
         if (run := self.get(cell, rate, seed)) is not None:
             return run

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from normtutor_studies import numbers
-from normtutor_studies.engine import STUDIES, Effect, Study, grid, search
+from normtutor_studies.engine import STUDIES, Effect, Study, at_best_rate, grid, search
 from normtutor_studies.store import Store, World
 
 
@@ -139,6 +139,40 @@ def test_a_cell_with_an_unknown_setting_is_refused():
         toy_study("misspelt", {"low": {"hieght": 1.0}})
 
 
+def test_a_grid_of_rates_is_tried_on_the_tuning_seeds_and_one_that_diverges_is_not_chosen(tmp_path):
+    options = {"rates": (0.01, 0.04, 1.0), "seeds": (2, 3), "tuning": (0,), "folder": tmp_path}
+    study = toy_study(f"grid in {tmp_path}", {"high": {"height": 2.0, "best": 0.04}}, **options)
+    runs = list(study.run())
+    assert study.rate("toy", "high") == 0.04
+    assert [run["seed"] for run in runs] == [2, 3]
+
+
+def test_arms_are_read_by_their_settings(made):
+    np.testing.assert_equal(made.read("loss", height=2.0), made.values("toy", "high", "loss"))
+    assert made.choices("height") == [1.0, 2.0]
+    both = made.across("height")
+    assert both.shape == (5, 2, 8)
+    np.testing.assert_equal(both[:, 0], made.values("toy", "low", "loss"))
+    with pytest.raises(LookupError, match="low, high have them"):
+        made.read("loss")
+    with pytest.raises(LookupError, match="none has them"):
+        made.read("loss", height=7.0)
+
+
+def test_a_seed_gets_the_rate_that_is_best_on_the_others():
+    losses = np.array([[0.1, 0.5], [0.9, 0.4], [0.9, 0.3], [np.nan, 0.2]])
+    # Seed 0 would like the first rate, but the others speak against it.
+    assert at_best_rate(losses).tolist() == [0.5, 0.4, 0.3, 0.2]
+    assert np.isinf(at_best_rate(np.array([[0.1, 0.2], [0.1, 0.2], [np.nan, 0.2]]))[2])
+
+
+def test_what_nothing_is_trained_for_has_no_rate(tmp_path):
+    world = World("still", lambda cell, rate, seed: {"size": float(seed)}, {"depth": 1})
+    study = toy_study(f"still in {tmp_path}", {"only": {}}, worlds=[world], folder=tmp_path)
+    assert [run["rate"] for run in study.run()] == [None] * 5
+    assert study.read("size").tolist() == [0, 1, 2, 3, 4]
+
+
 def test_a_grid_varies_what_is_a_list():
     assert grid(a=[1, 2], b=(3, 4)) == [{"a": 1, "b": (3, 4)}, {"a": 2, "b": (3, 4)}]
 
@@ -151,22 +185,16 @@ def test_a_search_without_an_end_stops():
 # --- numbers on pages -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("form", "text"),
-    [("2", "−0.12"), ("0%", "−12%"), ("abs 1", "0.1"), ("min 2", "−0.13"), ("2±", "−0.12 ± 0.02")],
-)
-def test_a_number_is_written_as_its_format_says(form, text):
-    assert numbers.written(np.array([-0.11, -0.12, -0.13]), form) == text
-
-
-def test_a_mark_names_a_study_a_row_and_a_format(made, monkeypatch):
+def test_a_mark_names_a_study_a_row_and_its_digits(made, monkeypatch):
     rows = {"gap of both": lambda study: study.effect("toy", "high", "low").full}
     study = dataclasses.replace(made, name="with_rows", rows=rows)
     monkeypatch.setitem(STUDIES, "with_rows", study)
     assert numbers.said("with_rows / gap of both / 2") == "1.00"
+    assert numbers.said("with_rows / gap of both / 0%") == "100%"
+    assert numbers.said("with_rows / toy: low - high / 1") == "−1.0"
     with pytest.raises(KeyError, match="has no row 'gap'; it has gap of both"):
         numbers.said("with_rows / gap / 2")
-    with pytest.raises(ValueError, match="study / row / format"):
+    with pytest.raises(ValueError, match="study / row / digits"):
         numbers.said("with_rows, gap")
 
 

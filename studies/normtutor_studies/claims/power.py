@@ -127,7 +127,7 @@ def better_than_layer_norm() -> Evidence:
     "between batches ({prf:ref}`cor-seq-running`); between mixed batches that is little.",
 )
 def trouble_of_batch_norm() -> Evidence:
-    alike, mixed = experiments.load("company"), study("company")
+    alike, mixed = experiments.load("company"), study("batch_composition")
     varied = "BatchNorm, varied lengths"
     trouble = above(0, "If that were the trouble, evaluation would have the higher loss.")
     return [

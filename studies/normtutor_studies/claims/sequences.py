@@ -262,7 +262,9 @@ def fails_on_text() -> Evidence:
         Finding(
             "BatchNorm's test loss minus LayerNorm's, source code, mixed batches with masked "
             "padding, six layers, each at its own rate (nats per character)",
-            study("company").row("code: BatchNorm, varied lengths - LayerNorm, varied lengths"),
+            study("batch_composition").row(
+                "code: BatchNorm, varied lengths - LayerNorm, varied lengths"
+            ),
             above(0, "To fail is to have the larger loss."),
         ),
         Unsettled(

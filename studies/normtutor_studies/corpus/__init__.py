@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from joblib import Memory
@@ -166,3 +166,8 @@ def _documents(numbers: np.ndarray, sentences: np.ndarray, documents: np.ndarray
     each = np.split(numbers, np.cumsum(sentences)[:-1])
     ends = np.cumsum(documents).tolist()
     return tuple(tuple(each[a:b]) for a, b in zip([0, *ends], ends, strict=False))
+
+
+def fingerprint(**settings: Any) -> dict[str, str]:
+    """What identifies the text; it differs between versions of the packages."""
+    return {"text_sha256": load_corpus(**settings).sha256}

@@ -4,7 +4,7 @@ from importlib import import_module
 
 from normtutor_studies.engine import STUDIES, Study
 
-for _chapter in ("bench", "ch01", "ch03", "ch05", "ch06", "ch07", "ch08", "ch09"):
+for _chapter in ("bench", "ch01", "ch03", "ch04", "ch05", "ch06", "ch07", "ch08", "ch09"):
     import_module(f"normtutor_studies.tables.{_chapter}")
 
 

@@ -1,6 +1,11 @@
 """Chapter 3: BatchNorm and LayerNorm on sequences, by who shares a batch."""
 
+from functools import partial
+
+import numpy as np
+
 from normtutor_studies.engine import Study
+from normtutor_studies.measures import sentence_end
 from normtutor_studies.store import Cell
 from normtutor_studies.worlds import SEQUENCES
 
@@ -12,7 +17,7 @@ BATCHES: dict[str, Cell] = {
 }
 
 Study(
-    name="company",
+    name="batch_composition",
     chapter=3,
     question="Does BatchNorm end behind LayerNorm, and does it depend on who shares a batch?",
     predicts={
@@ -43,4 +48,28 @@ Study(
     pairs=[("unmasked", "masked")],
     worlds=SEQUENCES,
     control="Padding is no target, and no token attends to it.",
+)
+
+
+def likelier_among_short(of: Study, norm: str) -> np.ndarray:
+    """How many times as likely the end is among sentences half as long."""
+    return of.read("end_among_short", norm=norm) / of.read("end_among_equal", norm=norm)
+
+
+Study(
+    name="sentence_end",
+    chapter=3,
+    question="Can a token read the end of its sentence off the other sentences of its batch?",
+    arms={label: {"norm": norm, "rate": 4e-3} for label, norm in NORMS.items()},
+    worlds=[sentence_end.WORLD],
+    seeds=range(10, 15),
+    rows={
+        f"times as likely among short sentences, {label}": partial(likelier_among_short, norm=norm)
+        for label, norm in NORMS.items()
+    },
+    control="The sentences, their tokens and their positions are the same in both batches. "
+    "LayerNorm cannot see the other sentences and must give the same probability twice. Not "
+    "checked: longer training.",
+    finding="A BatchNorm model expects an end where the other sentences end.",
+    holds=lambda of: bool((likelier_among_short(of, "batch") > 10).all()),
 )

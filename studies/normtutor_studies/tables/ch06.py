@@ -1,6 +1,9 @@
 """Chapter 6: PowerNorm against LayerNorm and BatchNorm, by the size of a batch."""
 
+from functools import partial
+
 from normtutor_studies.engine import Study
+from normtutor_studies.measures import power_statistics
 from normtutor_studies.store import Cell
 from normtutor_studies.worlds import SEQUENCES
 from normtutor_studies.worlds.code import CODE
@@ -60,4 +63,28 @@ Study(
     ],
     worlds=SEQUENCES,
     control="PowerNorm-V takes its one statistic from the batch, as BatchNorm does.",
+)
+
+Study(
+    name="power_statistics",
+    chapter=6,
+    question="Do batch statistics fluctuate more on text than on images?",
+    arms={
+        label: {"condition": condition, "rate": 4e-3}
+        for condition, label in power_statistics.SHORT.items()
+    }
+    | {"text, shuffled, PN-V": {"condition": "power-v", "rate": 4e-3}},
+    worlds=[power_statistics.WORLD],
+    seeds=range(10, 15),
+    rows={
+        f"n times the squared distance of the mean, first norm, {label}": partial(
+            power_statistics.first_norm, condition=condition, key="effect", quantity="mean"
+        )
+        for condition, label in power_statistics.SHORT.items()
+    },
+    control="A larger value on text could come from the number of values that each batch pools, so "
+    "the batches are sized to make each first norm pool about as many; from the scale of the "
+    "activations, so every quantity is also given scale-free; from the model, so a Transformer "
+    "also reads the digits, pixel by pixel; or from who shares a batch, so the same text comes "
+    "shuffled and in document order. Not checked: models and batches of the paper's size.",
 )

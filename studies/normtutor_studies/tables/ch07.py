@@ -5,7 +5,9 @@ from functools import partial
 
 import numpy as np
 
-from normtutor_studies.engine import TUNING, Effect, Study
+from normtutor_studies.engine import TUNING, Effect, Study, grid
+from normtutor_studies.measures import depth_profiles, encoder_decoder, first_steps
+from normtutor_studies.measures.sorting import WARMUP_MAP
 from normtutor_studies.store import Cell
 from normtutor_studies.worlds import SEQUENCES
 from normtutor_studies.worlds.formulas import FORMULAS
@@ -171,4 +173,154 @@ Study(
     "gradients by a number is dividing the rate by it, and under Adam it changes nothing but for "
     "ε, so gradients cannot be scaled apart from the rate. One task, in which little depth is "
     "needed; the map of sorting has more rates, and warm_up has them in formulas.",
+)
+
+# --- sorting --------------------------------------------------------------------------------------
+
+SORTING_RATES = [1e-3, 2e-3, 4e-3, 8e-3, 16e-3]
+REMEDIES = ("none", "post-small", "deepnorm", "ds-init", "admin", "peri", "rezero", "fixup")
+MAP: list[Cell] = [
+    *grid(depth=6, wiring=["post", "pre"], warmup=[0, 60], rate=SORTING_RATES),
+    *grid(depth=12, wiring=["post", "pre"], warmup=[0, 20, 60], rate=SORTING_RATES),
+    *grid(depth=12, wiring=[*REMEDIES], warmup=0, rate=SORTING_RATES),
+]
+
+
+def gained_by_warmup(of: Study, wiring: str, depth: int) -> np.ndarray:
+    """Loss with the longest warm-up minus loss without, paired by seed, at the largest rate."""
+    warmed, cold = (
+        of.read("loss", wiring=wiring, depth=depth, warmup=warmup, rate=16e-3) for warmup in (60, 0)
+    )
+    return warmed - cold
+
+
+Study(
+    name="warmup_map",
+    chapter=7,
+    question="What trains, with and without warm-up, over learning rates and two depths?",
+    arms={
+        f"{c['wiring']}, {c['depth']} layers, warm-up {c['warmup']}, {c['rate']:g}": c for c in MAP
+    },
+    worlds=[WARMUP_MAP],
+    seeds=range(10, 15),
+    rows={
+        f"loss with warm-up minus without, {label}, {depth} layers": partial(
+            gained_by_warmup, wiring=wiring, depth=depth
+        )
+        for depth in (6, 12)
+        for label, wiring in WIRINGS.items()
+    },
+    control="A stall could come from the rate, and a remedy could look good at one lucky rate, so "
+    "every cell is trained at five. Or it could come from a task that cannot be learned at this "
+    "depth in so few steps, for which Pre-LN is the control: it has the same sublayers, sequences "
+    "and steps, and it learns. So are the bare layers without norm or remedy, which do not. Not "
+    "checked: more steps, clipping, larger embeddings, text, other depths of the remedies, and "
+    "remedies with warm-up. Sorting eight digits is easy, so the order among those that train says "
+    "little.",
+)
+
+
+def last_over_first(of: Study, wiring: str) -> np.ndarray:
+    """The trained stream's size after the last layer over that after the first."""
+    signal = of.read("trained signal", wiring=wiring)
+    return signal[:, -1] / signal[:, 1]
+
+
+PROFILED = ("post", "pre", "peri", "deepnorm")
+
+Study(
+    name="depth_profiles",
+    chapter=7,
+    question="How do signal and gradient change over the layers, before and after training?",
+    arms={wiring: {"wiring": wiring, "rate": 2e-3} for wiring in PROFILED},
+    worlds=[depth_profiles.WORLD],
+    seeds=range(10, 15),
+    rows={
+        f"stream, last layer over first, {wiring}": partial(last_over_first, wiring=wiring)
+        for wiring in PROFILED
+    },
+    control="A profile could come from the initial weights, so it is also measured before "
+    "training. And a gradient with respect to a larger stream is smaller for that reason alone, so "
+    "the size of the stream is recorded beside it. The four wirings share the rate, the warm-up "
+    "and the sequences. Not checked: a rate tuned for each wiring, and other tasks than sorting.",
+)
+
+UPDATED = ("post", "pre", "post-small", "deepnorm", "peri")
+
+Study(
+    name="first_update",
+    chapter=7,
+    question="How far does the first step of Adam move the output, over depth?",
+    arms={
+        f"{cell['wiring']}, {cell['depth']} layers": cell
+        for cell in grid(wiring=[*UPDATED], depth=[4, 8, 16, 32], rate=1e-6)
+    },
+    worlds=[first_steps.FIRST_UPDATE],
+    seeds=range(10, 15),
+    rows={
+        f"power of depth of the first update, {wiring}": partial(
+            first_steps.exponents, wiring=wiring, key="change"
+        )
+        for wiring in UPDATED
+    },
+    control="A large first update could simply reflect a large gradient, so the gradient's norm is "
+    "recorded too. Post-LN with small initial weights is the control: its norms stand where "
+    "Post-LN's do, its top gradient is large and its update small.",
+)
+
+TRACES: dict[str, Cell] = {
+    "Post-LN, 0.001": {"wiring": "post", "rate": 1e-3},
+    "Post-LN, 0.004": {"wiring": "post", "rate": 4e-3},
+    "Post-LN, 0.004, warm-up": {"wiring": "post", "warmup": 60, "rate": 4e-3},
+    "Post-LN, small below, 0.004": {"wiring": "post-small", "rate": 4e-3},
+    "Pre-LN, 0.004": {"wiring": "pre", "rate": 4e-3},
+    "Pre-LN, 0.016": {"wiring": "pre", "rate": 16e-3},
+}
+
+
+def largest_likeness(of: Study, label: str) -> np.ndarray:
+    """How alike the tokens of an arm become, at most."""
+    return of.values("first_steps", label, "likeness").max(axis=1)
+
+
+Study(
+    name="first_steps",
+    chapter=7,
+    question="What happens in the first forty steps of a run that stalls?",
+    arms=TRACES,
+    worlds=[first_steps.FIRST_STEPS],
+    seeds=range(10, 15),
+    rows={
+        f"largest likeness of the tokens, {label}": partial(largest_likeness, label=label)
+        for label in TRACES
+    },
+    control="The traces differ from one another in the wiring, the rate or the warm-up alone. At "
+    "larger rates the output no longer moves in proportion. Not checked: plain SGD, and other "
+    "tasks than sorting.",
+)
+
+Study(
+    name="encoder_decoder",
+    chapter=7,
+    question="In which half of an encoder-decoder does the gradient vanish before training?",
+    arms={
+        f"{label}, {depth} layers": {"wiring": wiring, "depth": depth}
+        for label, wiring in WIRINGS.items()
+        for depth in (6, 12, 18)
+    },
+    worlds=[encoder_decoder.WORLD],
+    seeds=range(10, 16),
+    rows={
+        f"log2 of the gradient, lowest over highest layer, {label}, {part}, {depth} layers": (
+            partial(encoder_decoder.bottom_over_top, part=part, wiring=wiring, depth=depth)
+        )
+        for part in encoder_decoder.PARTS
+        for label, wiring in WIRINGS.items()
+        for depth in (6, 12, 18)
+    },
+    control="A small gradient at the bottom could be a matter of which matrix is looked at, so the "
+    "gradient at each layer's output is recorded as well; or of depth alone, for which Pre-LN is "
+    "the control: the same sublayers, with the norms in another place. The prediction from the "
+    "variance of cross-attention has no fitted number in it. Not checked: initial weights other "
+    "than torch's own.",
 )
