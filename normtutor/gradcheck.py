@@ -36,7 +36,8 @@ def gradient_errors(
     Parameters
     ----------
     function : callable
-        ``function(*arguments)`` returns y, an array.
+        ``function(*arguments)`` returns y, an array, or a tuple that begins with it, as the
+        formulas of :mod:`normtutor.norms` do. A ``torch.nn.Module`` is called in the same way.
     arguments : sequence of float64 arrays
     grads : sequence of arrays
         The gradients of ⟨grad_y, y⟩ to check, one for each argument, of its shape.
@@ -56,7 +57,8 @@ def gradient_errors(
     Raises
     ------
     ValueError
-        If an argument is not float64, or a gradient has another shape than its argument.
+        If an argument is not float64, or a gradient has another shape than its argument, or
+        ``grad_y`` another than y.
 
     Examples
     --------
@@ -65,7 +67,27 @@ def gradient_errors(
     True
     >>> gradient_errors(lambda x: x**2, [x], [3 * x], np.ones(2))[0] > 0.1
     True
+
+    A formula of the package, with the gradients that it derives:
+
+    >>> from normtutor import norms
+    >>> x, grad_y = np.asarray([1.0, 2.0, 4.0]), np.asarray([1.0, 0.0, 0.0])
+    >>> grads = norms.layer_norm_backward(grad_y, norms.layer_norm(x)[1])
+    >>> gradient_errors(norms.layer_norm, [x], [grads.x], grad_y)[0] < 1e-8
+    True
     """
+
+    def projected(*arguments: Array) -> float:
+        """⟨grad_y, y⟩, the number whose gradients are checked."""
+        y = function(*arguments)
+        y = y[0] if isinstance(y, tuple) else y
+        if tuple(y.shape) != tuple(grad_y.shape):
+            raise ValueError(
+                f"grad_y must have the shape of y, {tuple(y.shape)}; got {tuple(grad_y.shape)}. "
+                "One that would broadcast weights other entries than you think."
+            )
+        return _number(array_namespace(y, grad_y).sum(grad_y * y))
+
     # A stream of its own: a caller's default_rng(seed) may have drawn the very x, and along x a
     # norm's gradient is 0.
     generator = np.random.default_rng([seed, 1])
@@ -85,14 +107,19 @@ def gradient_errors(
         worst = 0.0
         for _ in range(directions):
             v = xp.asarray(generator.standard_normal(tuple(argument.shape)))
-            here, there = (
-                xp.sum(grad_y * function(*arguments[:i], argument + h * v, *arguments[i + 1 :]))
+            before, after = (
+                projected(*arguments[:i], argument + h * v, *arguments[i + 1 :])
                 for h in (-step, step)
             )
-            numeric = float(there - here) / (2 * step)
-            claimed = float(xp.sum(grad * v))
+            numeric = (after - before) / (2 * step)
+            claimed = _number(xp.sum(grad * v))
             # A projection has a standard deviation of the gradient's norm.
-            scale = max(float(xp.sqrt(xp.sum(grad * grad))), abs(numeric), 1e-8)
+            scale = max(_number(xp.sqrt(xp.sum(grad * grad))), abs(numeric), 1e-8)
             worst = max(worst, abs(numeric - claimed) / scale)
         errors.append(worst)
     return errors
+
+
+def _number(value: Array) -> float:
+    """A scalar of any library; torch warns of one that still has its history."""
+    return float(value.detach() if hasattr(value, "detach") else value)

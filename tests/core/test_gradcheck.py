@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+from normtutor import layers, norms
 from normtutor.gradcheck import gradient_errors
 
 x = np.random.default_rng(0).standard_normal((3, 4))
@@ -47,3 +50,21 @@ def test_a_gradient_that_vanishes_along_the_argument_is_no_trouble():
     radial = np.sum(g * x, axis=-1, keepdims=True) / length(x) ** 2
     right = (g - x * radial) / length(x)
     assert gradient_errors(lambda x: x / length(x), [x], [right], g)[0] < 1e-8
+
+
+def test_the_formulas_of_the_package_and_modules_are_checked_as_they_are():
+    weight = np.asarray([0.5, -1.0, 2.0, 1.5])
+    grads = norms.layer_norm_backward(g, norms.layer_norm(x, weight)[1])
+    assert max(gradient_errors(norms.layer_norm, [x, weight], grads[:2], g)) < 1e-8
+    for module in (nn.LayerNorm(4).double(), layers.LayerNorm(4).double()):
+        theirs = torch.from_numpy(x).requires_grad_()
+        grad_y = torch.from_numpy(g)
+        (module(theirs) * grad_y).sum().backward()
+        assert gradient_errors(module, [theirs], [theirs.grad], grad_y)[0] < 1e-8
+        assert gradient_errors(module, [theirs], [2 * theirs.grad], grad_y)[0] > 0.1
+
+
+def test_a_grad_y_that_would_broadcast_is_refused():
+    for wrong in (g[:1], g[..., :1], np.ones(())):
+        with pytest.raises(ValueError, match=r"grad_y must have the shape of y, \(3, 4\)"):
+            gradient_errors(cube, [x], [RIGHT], wrong)
