@@ -17,6 +17,7 @@ choices of a norm.
 ('yes', 'no')
 """
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
@@ -441,6 +442,7 @@ def draw(
     *,
     bias: bool = False,
     positions: int | None = None,
+    units: int | None = None,
 ) -> Setup:
     """Draw data, weights and perhaps a bias of a random shape and scale.
 
@@ -453,16 +455,19 @@ def draw(
         Whether there is a bias, as large as the rest of z.
     positions : int, optional
         L; by default 3 to 6.
+    units : int, optional
+        H; by default one of 4, 8 and 12.
 
     Returns
     -------
     Setup
-        B and d from 2 to 5, H one of 4, 8 and 12.
+        B and d from 2 to 5.
     """
     # With two positions InstanceNorm's output is ±1 whatever the input, so there are at least 3.
     batch, length, features = (int(n) for n in rng.integers((2, 3, 2), (6, 7, 6)))
     length = length if positions is None else positions
-    units = 4 * int(rng.integers(1, 4))
+    drawn = 4 * int(rng.integers(1, 4))
+    units = drawn if units is None else units
     reach = 0.3 if np.dtype(dtype) == np.float16 else 2.0
     x_scale, w_scale = 10.0 ** rng.uniform(-reach, reach, 2)
     centre = rng.standard_normal(features)
@@ -478,7 +483,7 @@ def _run(subject: Subject, before: Setup, after: Setup) -> tuple[Array, Array]:
     """Outputs before and after, in float64 for the comparison."""
     z_before, z_after = subject.linear(*before), subject.linear(*after)
     norm = subject.norm(z_before) if subject.frozen else subject.norm
-    y_before, y_after = np.asarray(norm(z_before)), np.asarray(norm(z_after))
+    y_before, y_after = _first(norm(z_before)), _first(norm(z_after))
     if y_before.shape != z_before.shape:
         raise ValueError(
             f"a norm must return an array of its input's shape {z_before.shape}; got "
@@ -491,6 +496,35 @@ def _run(subject: Subject, before: Setup, after: Setup) -> tuple[Array, Array]:
             f"{y_before.dtype} for {z_before.dtype}. Compute in the dtype of z or a finer one."
         )
     return y_before.astype(np.float64), y_after.astype(np.float64)
+
+
+def _first(result: Any) -> Array:
+    """What a norm returned; the formulas return more beside it."""
+    return np.asarray(result[0] if isinstance(result, tuple) else result)
+
+
+def _of_module(module: Any) -> tuple[Norm, int | None]:
+    """A torch module as a function of z, and H if the module has a fixed one.
+
+    It runs in at least float32, on a copy, so that no running statistic moves.
+    """
+    import torch
+
+    shape = getattr(module, "normalized_shape", None)
+    names = ("num_features", "num_channels", "dim")
+    units = next((getattr(module, name) for name in names if hasattr(module, name)), None)
+    if shape is not None and len(shape) == 1:
+        units = shape[0]
+    over_batch = isinstance(module, torch.nn.modules.batchnorm._NormBase | torch.nn.GroupNorm)
+    axis = getattr(module, "feature_axis", 1 if over_batch else -1)
+
+    def norm(z: Array) -> Array:
+        x = torch.from_numpy(np.promote_types(z.dtype, np.float32).type(z))
+        with torch.no_grad():
+            y = copy.deepcopy(module).to(x.dtype)(x.movedim(-1, axis))
+        return y.movedim(axis, -1).numpy()
+
+    return norm, units
 
 
 def relative_change(before: Array, after: Array) -> float:
@@ -534,6 +568,7 @@ def audit(
     bias: bool = False,
     negative: bool = False,
     positions: int | None = None,
+    units: int | None = None,
     transformations: Mapping[str, Transformation] = TRANSFORMATIONS,
     dtypes: Sequence[Any] = (np.float64, np.float32, np.float16),
     draws: int = 8,
@@ -543,9 +578,11 @@ def audit(
 
     Parameters
     ----------
-    norm : function
-        Takes z of shape (B, L, H), returns y of the same shape. Give it ε = 0 to ask what the
-        theorems say; with an ε the verdict can be "up to eps".
+    norm : function or torch.nn.Module
+        Takes z of shape (B, L, H), returns y of the same shape, or a tuple that begins with y, as
+        the formulas of :mod:`normtutor.norms` do. Give it ε = 0 to ask what the theorems say; with
+        an ε the verdict can be "up to eps". A module runs in its own mode and gets its features
+        where it expects them.
     linear : function
         ``linear(x, weight, bias)`` returns z. By default :func:`linear`;
         :func:`weight_normalized` for a norm of the weights.
@@ -558,6 +595,8 @@ def audit(
         Whether the factors are negative.
     positions : int, optional
         L; by default it is drawn, from 3 to 6.
+    units : int, optional
+        H, for a norm with parameters; a module says it itself. By default it is 4, 8 or 12.
     transformations : mapping of name -> Transformation
     dtypes : sequence of floating dtypes
     draws : int
@@ -585,10 +624,13 @@ def audit(
 
     Examples
     --------
-    >>> row = audit(lambda z: norms.layer_norm(z)[0])  # with its ε of 1e-5
+    >>> row = audit(norms.layer_norm)  # with its ε of 1e-5
     >>> row["weight matrix recentred"].verdict, row["weight matrix rescaled"].verdict
     ('yes', 'up to eps')
     """
+    if hasattr(norm, "named_parameters"):
+        norm, own_units = _of_module(norm)
+        units = own_units if units is None else units
     subject = Subject(norm, linear, frozen)
     sign = -1 if negative else 1
     row = Row()
@@ -599,7 +641,7 @@ def audit(
         for dtype in dtypes:
             precision, largest, told = float(np.finfo(dtype).eps), 0.0, 0
             for _ in range(draws):
-                before = draw(rng, dtype, bias=bias, positions=positions)
+                before = draw(rng, dtype, bias=bias, positions=positions, units=units)
                 after, signs = transformation.change(before, Dice(rng, sign))
                 with np.errstate(all="ignore"):
                     y_before, y_after = _run(subject, before, after)
@@ -622,7 +664,7 @@ def audit(
             by_dtype[np.dtype(dtype).name] = largest
         verdict, example = YES, None
         if excess > SAFETY:
-            options = subject, transformation, rng, sign, bias, positions
+            options = subject, transformation, rng, sign, bias, positions, units
             if not flips and _falls_with_scale(*options):
                 verdict = UP_TO_EPS
             else:
@@ -639,11 +681,12 @@ def _falls_with_scale(
     sign: int,
     bias: bool,
     positions: int | None,
+    units: int | None,
 ) -> bool:
     """Say whether the change falls as 1/s or 1/s² when z is multiplied by s, as ε's does."""
     exponents: list[float] = []
     for _ in range(5):
-        setup = draw(rng, bias=bias, positions=positions)
+        setup = draw(rng, bias=bias, positions=positions, units=units)
         unit = _scale(linear(*setup))
         state = rng.bit_generator.state
 
@@ -677,17 +720,19 @@ def _counterexample(
     sign: int,
     bias: bool,
     positions: int | None,
+    units: int | None,
 ) -> Counterexample | None:
     """Find small whole numbers on which y changes; the first of the clearest of a few.
 
     What is equal but for rounding, which differs between processors, counts as equal.
     """
     dice, best = Dice(rng, sign, whole=True), None
-    length = 3 if positions is None else positions
+    length, width = (3 if positions is None else positions), (4 if units is None else units)
     largest = 0.0
     for _ in range(12):
         x, weight, shift = (
-            rng.integers(-3, 4, shape).astype(np.float64) for shape in ((2, length, 2), (4, 2), 4)
+            rng.integers(-3, 4, shape).astype(np.float64)
+            for shape in ((2, length, 2), (width, 2), width)
         )
         before = Setup(x, weight, shift if bias else None)
         after = transformation.change(before, dice)[0]

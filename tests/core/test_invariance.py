@@ -5,13 +5,15 @@ import pytest
 from bs4 import BeautifulSoup
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
-from normtutor import invariance, norms
+from normtutor import invariance, layers, norms
 from normtutor.invariance import (
     NO,
     NORMS,
     SIGN,
     TRANSFORMATIONS,
+    UP_TO_EPS,
     YES,
     Dice,
     Setup,
@@ -279,6 +281,36 @@ OWN = {
 def test_a_norm_of_ones_own_has_its_row(name):
     norm, row = OWN[name]
     assert letters(audit(norm)) == row
+
+
+@pytest.mark.parametrize(
+    ("norm", "name"),
+    [
+        (norms.layer_norm, "LayerNorm"),
+        (nn.LayerNorm(6), "LayerNorm"),
+        (layers.RMSNorm(6), "RMSNorm"),
+        (nn.BatchNorm1d(4), "BatchNorm"),
+        (layers.BatchNorm(4, feature_axis=-1), "BatchNorm"),
+        (nn.BatchNorm1d(4).eval(), "BatchNorm, eval"),
+        (nn.GroupNorm(2, 4), "GroupNorm"),
+        (layers.PowerNorm(4, feature_axis=-1), "PowerNorm, frozen"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else type(value).__module__,
+)
+def test_formulas_and_modules_have_the_row_of_their_norm(norm, name):
+    row = audit(norm, draws=2)
+    found = "".join("y" if cell.verdict in (YES, UP_TO_EPS) else "n" for cell in row.values())
+    assert found == TYPED[name]
+    assert {cell.verdict for cell in row.values()} != {YES}
+    for buffer in norm.buffers() if isinstance(norm, nn.Module) else ():
+        assert buffer.unique().tolist() in ([0], [1])  # no running statistic has moved
+
+
+def test_a_norm_with_parameters_says_how_many_units_it_needs():
+    gamma = np.asarray([0.5, 2.0, -1.0])
+    row = audit(lambda z: norms.layer_norm(z, gamma.astype(z.dtype)), units=3, draws=2)
+    assert row["weight matrix recentred"].verdict == YES
+    assert row["data set recentred"].counterexample.y_before.shape == (2, 3, 3)
 
 
 def test_without_positions_group_norm_is_layer_norm_within_groups():
