@@ -56,7 +56,7 @@ class Swapped:
         self.model = model
         self.changed: list[Change] = []
         self.refused: dict[str, str] = {}
-        self._slow_paths: list[tuple[nn.Module, Any]] = []
+        self._fast_paths: list[tuple[nn.Module, str, Any]] = []
 
     def undo(self) -> None:
         """Put the model's own norms back, with the parameters and buffers as they are now.
@@ -76,9 +76,9 @@ class Swapped:
                     old.update(new)
             before.train(after.training)
             _put(self.model, name, before)
-        for layer, value in self._slow_paths:
-            layer.activation_relu_or_gelu = value
-        self.changed, self._slow_paths = [], []
+        for layer, condition, value in self._fast_paths:
+            setattr(layer, condition, value)
+        self.changed, self._fast_paths = [], []
 
     def __enter__(self) -> "Swapped":
         return self
@@ -103,7 +103,7 @@ class Swapped:
 
 def swap_norms(
     model: nn.Module,
-    make: Callable[[nn.Module], nn.Module] | None = None,
+    make: type[nn.Module] | Callable[[nn.Module], nn.Module] | None = None,
     *,
     only: type | tuple[type, ...] | Callable[[str, nn.Module], bool] | None = None,
     strict: bool = True,
@@ -119,10 +119,12 @@ def swap_norms(
     ----------
     model : torch.nn.Module
         Of torch, transformers, timm or your own.
-    make : callable, optional
-        Called with our equivalent of each norm; returns the layer to use instead, for example
-        ``lambda norm: layers.RMSNorm(norm.normalized_shape)``. It gets the old norm's training
-        flag, device and dtype.
+    make : class or callable, optional
+        A class of :mod:`normtutor.layers` with a ``feature_axis``, such as ``layers.RMSNorm``: it
+        is built with the number of features, the feature axis and the ε of each norm. Or a function
+        that is called with our equivalent of each norm and returns the layer to use instead, for
+        example ``lambda norm: layers.GroupNorm(8, norm.num_features)``. The new layer gets the old
+        norm's training flag, device and dtype.
     only : class, tuple of classes, or callable, optional
         Which norms to look at: by the class of the model's own module, or ``only(name, module)``.
     strict : bool
@@ -162,7 +164,12 @@ def swap_norms(
     >>> type(model[1])
     <class 'normtutor.layers.LayerNorm'>
 
-    Another norm in the place of BatchNorm, which takes over γ and β:
+    Another kind of norm, with γ and β as they begin:
+
+    >>> swap_norms(model, layers.RMSNorm).changed[0].after
+    RMSNorm((4,), eps=1e-05, elementwise_affine=True)
+
+    PowerNorm in the place of BatchNorm, which takes over γ and β:
 
     >>> def power_norm(norm):
     ...     layer = layers.PowerNorm(norm.num_features, norm.eps, feature_axis=1)
@@ -188,7 +195,7 @@ def swap_norms(
                 )
             if module not in found:
                 ours = _equal(module, proved)
-                found[module] = ours if make is None else _made(make(ours), module)
+                found[module] = ours if make is None else _made(make, ours, module)
             report.changed.append(Change(name, module, found[module]))
         except _Refusal as refusal:
             report.refused[name] = str(refusal)
@@ -206,13 +213,27 @@ def swap_norms(
         )
     for name, _, after in report.changed:
         _put(model, name, after)
-    for layer in model.modules():
-        if isinstance(layer, nn.TransformerEncoderLayer) and any(
-            after in (layer.norm1, layer.norm2) for _, _, after in report.changed
-        ):
-            report._slow_paths.append((layer, layer.activation_relu_or_gelu))
-            layer.activation_relu_or_gelu = 0  # its condition for the fast path, used nowhere else
+    _leave_fast_paths(model, report)
     return report
+
+
+def _leave_fast_paths(model: nn.Module, report: Swapped) -> None:
+    """Make torch's encoders call the new norms in evaluation, too, and give them no nested tensor.
+
+    Each of the two attributes is a condition for one of the fast paths, and is used nowhere else
+    in evaluation.
+    """
+    new = {change.after for change in report.changed}
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoder):
+            condition, inside = "use_nested_tensor", module.layers.modules()
+        elif isinstance(module, nn.TransformerEncoderLayer):
+            condition, inside = "activation_relu_or_gelu", module.modules()
+        else:
+            continue
+        if not new.isdisjoint(inside):
+            report._fast_paths.append((module, condition, getattr(module, condition)))
+            setattr(module, condition, 0)
 
 
 class _Refusal(Exception):
@@ -259,8 +280,9 @@ def _looks_like_a_norm(module: nn.Module, ours_too: bool) -> bool:
     )
 
 
-def _made(new: nn.Module, old: nn.Module) -> nn.Module:
-    """What the caller made of a norm, where and how the old one was."""
+def _made(make: Callable[..., Any], ours: nn.Module, old: nn.Module) -> nn.Module:
+    """What the caller makes of a norm, where and how the old one was."""
+    new = _of_class(make, ours) if isinstance(make, type) else make(ours)
     if not isinstance(new, nn.Module):
         raise TypeError(f"make must return a torch.nn.Module; got {type(new).__name__}.")
     for tensor in [*old.parameters(), *old.buffers()]:
@@ -268,6 +290,30 @@ def _made(new: nn.Module, old: nn.Module) -> nn.Module:
             new.to(device=tensor.device, dtype=tensor.dtype)
             break
     return new.train(old.training)
+
+
+def _of_class(kind: type[nn.Module], ours: Any) -> nn.Module:
+    """A layer of another kind for the same features, on the same axis, with the same ε."""
+    settings = inspect.signature(kind).parameters
+    features = next((getattr(ours, name) for name in SHAPE_NAMES if hasattr(ours, name)), None)
+    several = isinstance(features, tuple) and len(features) > 1
+    if (
+        "feature_axis" not in settings
+        or "num_groups" in settings
+        or features is None
+        or (several and "normalized_shape" not in settings)
+    ):
+        raise TypeError(
+            f"{kind.__name__} cannot be built from a {type(ours).__name__} of {features} features "
+            "alone. Pass a function that builds it, such as lambda norm: "
+            "layers.GroupNorm(8, norm.num_features)."
+        )
+    if isinstance(features, tuple) and not several:
+        (features,) = features
+    options = {"feature_axis": getattr(ours, "feature_axis", -1)}
+    if getattr(ours, "eps", None) is not None:
+        options["eps"] = ours.eps
+    return kind(features, **options)
 
 
 def _equal(module: nn.Module, proved: dict[Any, int]) -> nn.Module:
@@ -312,22 +358,23 @@ def _equal(module: nn.Module, proved: dict[Any, int]) -> nn.Module:
     return ours
 
 
-def _agreeing(module: nn.Module, candidates: list[nn.Module]) -> int:
+def _agreeing(module: nn.Module, candidates: list[Any]) -> int:
     """Which candidate does what ``module`` does; of several the one that rounds as it does."""
-    found: dict[int, int] = {}
+    agree: dict[int, int] = {}
     errors: dict[tuple[int, ...], str] = {}
     for i, ours in enumerate(candidates):
+        axes = {candidates[j].feature_axis for j, unequal in agree.items() if unequal == 0}
+        if ours.feature_axis in axes:
+            continue
         try:
             unequal = _compare(module, ours)
         except Exception as error:  # whatever the module raises on a plain call is a reason
-            said = (str(error).splitlines() or [""])[0][:120]
-            errors[_shapes(module, ours)[0]] = f"{type(error).__name__}: {said}"
+            message = (str(error).splitlines() or [""])[0][:120]
+            errors[_shapes(module, ours)[0]] = f"{type(error).__name__}: {message}"
             continue
         if unequal is not None:
-            found[i] = unequal
-        if unequal == 0:
-            break
-    if not found:
+            agree[i] = unequal
+    if not agree:
         reason = "none of our layers computes the same"
         if len(errors) == len({_shapes(module, ours)[0] for ours in candidates}):
             tried = "; ".join(
@@ -335,7 +382,9 @@ def _agreeing(module: nn.Module, candidates: list[nn.Module]) -> int:
             )
             reason = f"its forward cannot be compared with ours: {tried}"
         raise _Refusal(reason)
-    return min(found, key=lambda i: found[i])
+    if len({candidates[i].feature_axis for i in agree}) > 1:
+        raise _Refusal("it has the features last or on axis 1, by the number of axes; ours do not")
+    return min(agree, key=lambda i: agree[i])
 
 
 def _take_over(new: nn.Module, old: nn.Module) -> None:
@@ -375,6 +424,8 @@ def _candidates(module: nn.Module) -> Iterator[nn.Module]:
 
     if isinstance(module, _NormBase):
         kind = layers.InstanceNorm if isinstance(module, _InstanceNorm) else layers.BatchNorm
+        if isinstance(module, nn.InstanceNorm2d | nn.InstanceNorm3d):
+            kind = InstanceNorm2d if isinstance(module, nn.InstanceNorm2d) else InstanceNorm3d
         momentum = module.momentum
         if momentum is not None and not 0 <= momentum <= 1:
             raise _Refusal(f"its momentum is {momentum}, outside [0, 1]")
@@ -427,31 +478,41 @@ def _candidates(module: nn.Module) -> Iterator[nn.Module]:
 
 def _compare(module: nn.Module, ours: nn.Module) -> int | None:
     """Run copies of both; None if they differ, or how many bfloat16 numbers are not equal."""
+    first, *others = _shapes(module, ours)
+    # The small numbers tell how large ε is, the large ones whether something is cut off.
+    trials = [
+        (first, scale, dtype, training)
+        for dtype in (torch.float32, torch.bfloat16)
+        for training in (True, False)
+        for scale in (1.5, 2e-3, 1e5)
+    ]
     unequal = 0
-    for dtype in (torch.float32, torch.bfloat16):
-        for training in (True, False):
-            for shape in _shapes(module, ours):
-                # The small numbers tell how large ε is.
-                for scale in (1.5, 2e-3):
-                    pair = [_run(m, shape, scale, dtype, training) for m in (module, ours)]
-                    theirs, mine = pair
-                    if list(theirs) != list(mine):
-                        return None
-                    tolerance = 1e-4 if dtype == torch.float32 else 4 * torch.finfo(dtype).eps
-                    for name, value in theirs.items():
-                        if value.dtype != mine[name].dtype or value.shape != mine[name].shape:
-                            return None
-                        value, other = value.double(), mine[name].double()
-                        limit = tolerance * float(value.abs().max()) + 1e-12
-                        if not float((value - other).abs().max()) <= limit:
-                            return None
-                        if dtype == torch.bfloat16 and name == "y":
-                            unequal += int((value != other).sum())
+    for trial in [*trials, *((shape, 1.5, torch.float32, True) for shape in others)]:
+        dtype = trial[2]
+        try:
+            expected = _run(module, *trial)
+        except Exception:
+            if trial[0] == first:
+                raise
+            continue  # what it does not take, it cannot do otherwise
+        results = _run(ours, *trial)
+        if list(expected) != list(results):
+            return None
+        tolerance = 1e-4 if dtype == torch.float32 else 4 * torch.finfo(dtype).eps
+        for name, value in expected.items():
+            if value.dtype != results[name].dtype or value.shape != results[name].shape:
+                return None
+            value, other = value.double(), results[name].double()
+            limit = tolerance * float(value.abs().max()) + 1e-12
+            if not float((value - other).abs().max()) <= limit:
+                return None
+            if dtype == torch.bfloat16 and name == "y":
+                unequal += int((value != other).sum())
     return unequal
 
 
 def _shapes(module: nn.Module, ours: Any) -> list[tuple[int, ...]]:
-    """Shapes of input on which the two are compared."""
+    """Shapes of input on which the two are compared; the first must be taken by both."""
     if isinstance(ours, layers.BatchNorm | layers.InstanceNorm | layers.GroupNorm):
         width: Any = getattr(ours, "num_features", None) or ours.num_channels
         positions: tuple[int, ...] = (5, 4)
@@ -461,9 +522,10 @@ def _shapes(module: nn.Module, ours: Any) -> list[tuple[int, ...]]:
             if isinstance(module, kinds):
                 positions = (5, 4, 3)[:dimensions]
         return [(3, width, *positions)]
+    shape = tuple(ours.normalized_shape)
     if ours.feature_axis == 1:
-        return [(3, *ours.normalized_shape, 5, 4)]
-    return [(3, 5, *ours.normalized_shape)]
+        return [(3, *shape, 5, 4), (3, *shape, 7), (1, *shape, 9, 8), (2, *shape, 2, 3, 4)]
+    return [(3, 5, *shape), (4, *shape), (1, 64, *shape), (2, 3, 7, *shape)]
 
 
 def _run(
@@ -504,6 +566,24 @@ def _run(
             torch.manual_seed(0)  # for a dropout
             found["y, activated"] = twin(x.detach().clone())
     return {n: v.detach() for n, v in found.items()}
+
+
+class InstanceNorm2d(layers.InstanceNorm):
+    """InstanceNorm that takes (C, H, W) as one example, as torch's InstanceNorm2d does."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if x.ndim != 3:
+            return super().forward(x, mask)
+        return super().forward(x[None], None if mask is None else mask[None])[0]
+
+
+class InstanceNorm3d(layers.InstanceNorm):
+    """InstanceNorm that takes (C, D, H, W) as one example, as torch's InstanceNorm3d does."""
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if x.ndim != 4:
+            return super().forward(x, mask)
+        return super().forward(x[None], None if mask is None else mask[None])[0]
 
 
 class _Activated(nn.Module):

@@ -91,7 +91,7 @@ MODELS = {
         lambda: images(nn.BatchNorm2d(8, affine=False, track_running_stats=False)),
         "BatchNorm",
     ),
-    "InstanceNorm2d": (lambda: images(nn.InstanceNorm2d(8, affine=True)), "InstanceNorm"),
+    "InstanceNorm2d": (lambda: images(nn.InstanceNorm2d(8, affine=True)), "InstanceNorm2d"),
     "GroupNorm": (lambda: images(nn.GroupNorm(2, 8, eps=1e-3)), "GroupNorm"),
     "LayerNorm": (lambda: tokens(nn.LayerNorm(8, eps=1e-6)), "LayerNorm"),
     "LayerNorm of two axes": (lambda: tokens(nn.LayerNorm((5, 8), bias=False)), "LayerNorm"),
@@ -245,6 +245,34 @@ class DetachedNorm(LlamaNorm):
         return self.weight * x * scale.detach()
 
 
+class FourAxesNorm(LlamaNorm):
+    """Has the features last, but on axis 1 where the input has four axes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.ndim == 4:
+            return super().forward(x.movedim(1, -1)).movedim(-1, 1)
+        return super().forward(x)
+
+
+class TwoAxesNorm(LlamaNorm):
+    """Subtracts a mean where the input has two axes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x - x.mean(-1, keepdim=True) if x.ndim == 2 else x)
+
+
+class ClampedNorm(LlamaNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.clamp(-50, 50))
+
+
+class LengthNorm(LlamaNorm):
+    """Doubles what long sequences get."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) * (1 if x.shape[1] < 32 else 2)
+
+
 class RenamedNorm(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -268,6 +296,10 @@ REFUSED = [
     (MaskedBatchNorm(8), r"its forward takes \(.*mask.* = None\)"),
     (FlatNorm(8), r"on a trial input of shape \(3, 5, 8\) it raises ValueError"),
     (DetachedNorm(8), "none of our layers computes the same"),
+    (FourAxesNorm(8), "by the number of axes"),
+    (TwoAxesNorm(8), "none of our layers computes the same"),
+    (ClampedNorm(8), "none of our layers computes the same"),
+    (LengthNorm(8), "none of our layers computes the same"),
     (RenamedNorm(8), "its parameters are gamma"),
     (FrozenBatchNorm2d(8), "perhaps frozen"),
     (nn.SyncBatchNorm(8), "several processes"),
@@ -329,6 +361,52 @@ def test_the_fast_path_of_torchs_encoder_does_not_pass_the_new_norms_by():
         without = model(x)
     assert (without - expected).abs().max() > 1
     torch.testing.assert_close(without, model(x).detach())
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")  # torch's own, before
+def test_a_padded_batch_in_evaluation_takes_no_nested_tensor_through_the_new_norms():
+    layer = nn.TransformerEncoderLayer(8, nhead=2, batch_first=True)
+    model = nn.TransformerEncoder(layer, num_layers=2).eval()
+    x, padding = randn(2, 5, 8).float(), torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
+    with torch.no_grad():
+        expected = model(x, src_key_padding_mask=padding)
+        report = normtutor.swap_norms(model)
+        found = model(x, src_key_padding_mask=padding)
+        torch.testing.assert_close(found[~padding], expected[~padding], rtol=1e-4, atol=1e-5)
+        report.undo()
+        assert model.use_nested_tensor
+        assert model(x, src_key_padding_mask=padding).equal(expected)
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_instance_norm_takes_one_example_without_a_batch_as_torchs_does(dimensions):
+    kind = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)[dimensions - 1]
+    model = nn.Sequential(nn.Identity(), kind(3, affine=True, track_running_stats=True))
+    for shape in ((3, *(4, 5, 6)[:dimensions]), (2, 3, *(4, 5, 6)[:dimensions])):
+        x, twin = randn(*shape).float(), copy.deepcopy(model)
+        normtutor.swap_norms(twin)
+        assert_same(every_result(twin, x), every_result(copy.deepcopy(model), x), factor=5)
+
+
+def test_a_class_is_built_with_the_features_the_axis_and_the_epsilon_of_each_norm():
+    model, x = images(nn.BatchNorm2d(8, eps=3e-4), nn.GroupNorm(2, 8))
+    normtutor.swap_norms(model, layers.RMSNorm)
+    assert [type(m) for m in model[1:]] == [layers.RMSNorm] * 2
+    assert model[1].eps == 3e-4 and model[1].normalized_shape == (8,)
+    torch.testing.assert_close(
+        model[:2](x).square().mean(1), torch.ones(4, 5, 4), rtol=1e-2, atol=1e-2
+    )
+    model, x = tokens(nn.LayerNorm(8), LlamaNorm(8))
+    normtutor.swap_norms(model.eval(), layers.BatchNorm)
+    assert [m.feature_axis for m in model[1:]] == [-1, -1] and not model[1].training
+    assert model(x).shape == (4, 5, 8)
+    for kind in (layers.GroupNorm, nn.BatchNorm1d):
+        model, _ = tokens(nn.LayerNorm(8))
+        with pytest.raises(TypeError, match=rf"{kind.__name__} cannot be built .*lambda norm"):
+            normtutor.swap_norms(model, kind)
+    model, _ = tokens(nn.LayerNorm((5, 8)))
+    with pytest.raises(TypeError, match=r"BatchNorm cannot be built .*of \(5, 8\) features"):
+        normtutor.swap_norms(model, layers.BatchNorm)
 
 
 # nanoGPT has a LayerNorm of its own and a tied head; minGPT torch's LayerNorm, untied.
