@@ -91,10 +91,13 @@ def norms_of(model: Any, inputs: Any = None) -> Norms:
         model = model_of(model)
     length, language = LENGTH, inputs is None
     if language:
-        if "input_ids" not in inspect.signature(model.forward).parameters:
+        takes = inspect.signature(model.forward).parameters
+        if "input_ids" not in takes:
             raise ValueError("inputs must say what to call the model with; got None.")
         # A cache of earlier tokens would only be filled.
         inputs = {"input_ids": torch.zeros(1, LENGTH, dtype=torch.long), "use_cache": False}
+        if "decoder_input_ids" in takes:
+            inputs["decoder_input_ids"] = inputs["input_ids"]
     else:
         inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
         shape = next(_tensors(inputs)).shape
@@ -127,9 +130,10 @@ def norms_of(model: Any, inputs: Any = None) -> Norms:
         return Norm(short(call.name), place, branch, **read.known | over)
 
     blocks: dict[tuple[str, tuple[Step, ...]], list[int]] = {}
-    root, source = graph.node(_traced(output).grad_fn), min(graph.parents)
-    sinks = []
+    root = graph.node(_traced(output).grad_fn)
+    streams_of: list[tuple[int, int, int]] = []  # of each list: where it begins, ends, and starts
     for where, members in lists.items():
+        sinks = []
         for i, layer in enumerate(members):
             entering, leaving = _traced((layer.args, layer.kwargs)), _traced(layer.output)
             begin = graph.node(entering.grad_fn)
@@ -147,23 +151,31 @@ def norms_of(model: Any, inputs: Any = None) -> Norms:
             if aside:
                 steps += (Step((), False, tuple(aside)),)
             blocks.setdefault((where, steps), []).append(i)
+        first = min(begin for _, begin in sinks)
+        streams_of.append((first, max(sinks)[0], members[0].start))
     ends: list[Norm] = []
-    if lists:
-        for place, begin, end in (
-            ("embedding", source, min(begin for _, begin in sinks)),
-            ("final", max(sinks)[0], root),
-        ):
-            for node in gates(graph.between(begin, end)):
+    # An encoder and a decoder have a stream each; of lists along one stream the outer ends count.
+    for first, last, _ in streams_of:
+        above = graph.above(first)
+        later = [(b, start) for b, _, start in streams_of if b > first]
+        until = min((start for _, start in later), default=root + 1)
+        if not any(end in above for _, end, _ in streams_of):
+            for node in gates(graph.between(min(above), first)):
                 norm = graph.norm(node)
                 if norm and not numbers.match(norm.name):
-                    ends.append(make(norm, place, "", 0))
-                if node in graph.weights and place == "final":
+                    ends.append(make(norm, "embedding", "", 0))
+        if not any(last in graph.above(b) for b, _ in later):
+            for node in gates(graph.between(last, root)):
+                norm = graph.norm(node)
+                if norm and node < until and not numbers.match(norm.name):
+                    ends.append(make(norm, "final", "", 0))
+                if node in graph.weights:
                     break
-    else:
+    if not lists:
         inside = [call for call in calls if call.name]
         parents = {c.name.rpartition(".")[0].replace(".", "/") for c in inside if c.stop > c.start}
         top = len(os.path.commonpath(parents) + "/") if all(parents) else 0
-        ways = graph.between(source, root)
+        ways = graph.between(min(graph.parents), root)
         steps = _steps(graph, inside, ways, length, lambda name: name[top:], make)
         blocks["", steps] = [0]
     ends += [

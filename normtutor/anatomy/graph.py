@@ -78,6 +78,10 @@ class Graph:
         found = bisect.bisect_left(self.starts, node)
         return self.norms[found] if self.starts[found : found + 1] == [node] else None
 
+    def above(self, node: int) -> set[int]:
+        """Find the nodes on which a node depends, and itself."""
+        return {node} | _reached(node, self.parents)
+
     def between(self, source: int, sink: int, since: int = 0) -> dict[int, list[int]]:
         """Nodes on the ways from one to the other, in order, each with its parents among them.
 

@@ -45,7 +45,20 @@ def _without_values(model: nn.Module, mode: FakeTensorMode) -> nn.Module:
             if isinstance(tensor, nn.Parameter):
                 empty = nn.Parameter(empty, requires_grad=tensor.is_floating_point())
             memo[id(tensor)] = empty
-    return copy.deepcopy(model, memo)
+    twin = copy.deepcopy(model, memo)
+    for module in twin.modules():
+        _in_plain_operations(getattr(module, "config", None))
+    return twin
+
+
+def _in_plain_operations(config: Any) -> None:
+    """Let a model of transformers compute attention and experts in operations that can be seen.
+
+    Its kernels for experts refuse float32 without values.
+    """
+    if hasattr(config, "_attn_implementation"):
+        config._attn_implementation = "eager"
+        config._experts_implementation = "batched_mm"  # as all experts, whatever the router says
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:
@@ -163,13 +176,13 @@ def model_of(config: Any, device: str = "meta", own_class: Any = None) -> nn.Mod
             raise ValueError("the configuration must have a model_type; it has none.")
         settings = {key: value for key, value in config.items() if key != "model_type"}
         config = transformers.AutoConfig.for_model(config["model_type"], **settings)
+    config = copy.deepcopy(config)  # a model may be using it
     text = config.get_text_config(decoder=True)
     if type(text) is type(config):
         text = config  # and no copy that lacks what begins with "decoder_"
     if hasattr(text, "is_decoder"):
         text.is_decoder = True
-    text._attn_implementation = "eager"  # its scores are operations that can be seen
-    text._experts_implementation = "batched_mm"  # as all experts, whatever the router says
+    _in_plain_operations(text)
     with torch.device(device):
         if own_class is not None:
             return own_class(text if type(text) is own_class.config_class else config)

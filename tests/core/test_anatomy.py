@@ -117,6 +117,20 @@ def test_with_torchs_attention_too():
     assert found.blocks[0].steps[0].branches == (("self_attn", "attention", ()),)
 
 
+def test_an_encoder_and_a_decoder_have_ends_of_their_own():
+    sizes = {"num_encoder_layers": 2, "num_decoder_layers": 2, "dim_feedforward": 24}
+    model = nn.Transformer(WIDTH, HEADS, **sizes, batch_first=True)
+    found = anatomy.norms_of(model, (X, X))
+    assert [(norm.name, norm.place) for norm in found.ends] == [
+        ("encoder.norm", "final"),
+        ("decoder.norm", "final"),
+    ]
+    assert [(block.where, len(block.steps)) for block in found.blocks] == [
+        ("encoder.layers", 4),
+        ("decoder.layers", 6),
+    ]
+
+
 class Parallel(nn.Module):
     def __init__(self, shared):
         super().__init__()

@@ -1,8 +1,10 @@
 """The census and the drawings made from it say of ten classes what their modules say."""
 
+import copy
 import re
 
 import pytest
+import torch
 from bs4 import BeautifulSoup
 from normtutor_studies import current_models
 from torch import nn
@@ -90,3 +92,75 @@ def test_a_configuration_becomes_a_table_without_a_model():
     )
     with pytest.raises(ValueError, match="must have a model_type"):
         anatomy.norms_of({"rms_norm_eps": 2e-5})
+
+
+SMALL = {
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 50,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+IDS = torch.randint(3, 50, (2, 7), generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("kind", ["bert", "electra", "llama"])
+def test_a_live_models_configuration_stays_as_it_is(kind, tmp_path):
+    torch.manual_seed(0)
+    model = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(kind, **SMALL))
+    config, kept = copy.deepcopy(model.config), vars(copy.deepcopy(model.config))
+    expected = model.eval()(IDS)[0]
+    anatomy.norms_of(model.config)
+    anatomy.norms_of(model)
+    assert vars(model.config) == kept
+    assert model(IDS)[0].equal(expected)
+    for name, one in (("before", config), ("after", model.config)):
+        one.save_pretrained(tmp_path / name)
+    texts = [(tmp_path / name / "config.json").read_text() for name in ("before", "after")]
+    assert texts[0] == texts[1]
+
+
+MIXTURES = {
+    "mixtral": {"num_local_experts": 4},
+    "qwen3_moe": {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16},
+    "olmoe": {"num_experts": 4, "num_experts_per_tok": 2},
+    "granitemoe": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "phimoe": {"num_local_experts": 4},
+}
+
+
+@pytest.mark.parametrize("kind", MIXTURES)
+def test_a_mixture_of_experts_is_read_in_float32_as_its_configuration_is(kind):
+    settings = {**SMALL, "num_key_value_heads": 2, **MIXTURES[kind]}
+    config = transformers.AutoConfig.for_model(kind, **settings)
+    model = transformers.AutoModelForCausalLM.from_config(config).float()
+    found = anatomy.norms_of(model)
+    assert found == anatomy.norms_of(model.config)
+    assert [norm.place for norm in found.ends] == ["final"]
+
+
+ENCODERS_AND_DECODERS = {
+    "t5": (
+        {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2, "num_heads": 4},
+        [("encoder.final_layer_norm", "final"), ("decoder.final_layer_norm", "final")],
+    ),
+    "bart": (
+        {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "encoder_ffn_dim": 48}
+        | {"decoder_ffn_dim": 48, "encoder_attention_heads": 4, "decoder_attention_heads": 4},
+        [
+            ("model.encoder.layernorm_embedding", "embedding"),
+            ("model.decoder.layernorm_embedding", "embedding"),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ENCODERS_AND_DECODERS)
+def test_the_norms_at_the_ends_of_an_encoder_and_a_decoder(kind):
+    settings, ends = ENCODERS_AND_DECODERS[kind]
+    config = transformers.AutoConfig.for_model(kind, vocab_size=50, **settings)
+    model = transformers.AutoModelForSeq2SeqLM.from_config(config)
+    assert [(norm.name, norm.place) for norm in anatomy.norms_of(model).ends] == ends
