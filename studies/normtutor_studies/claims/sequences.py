@@ -22,7 +22,7 @@ from normtutor_studies.claims.ledger import (
 )
 
 CHAPTER = "03_batch_norm_vs_layer_norm"
-PARTED = Place(CHAPTER, "Twelve reasons that you may have heard")
+PARTED = Place(CHAPTER, "Reasons that you may have heard")
 
 
 @claim(
