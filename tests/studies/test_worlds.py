@@ -231,3 +231,11 @@ def test_second_moments_are_gathered_before_the_first_step():
         seen = update.state[p]["exp_avg_sq"] / (1 - 0.98**transformers.MOMENTS)
         torch.testing.assert_close(seen, gradient.square(), rtol=1e-3, atol=1e-9)
     assert sum(1 for _ in stream) == 200 - transformers.MOMENTS
+
+
+def test_a_shared_last_norm_keeps_which_tokens_are_longer():
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 8) * torch.tensor([1.0, 2.0, 4.0])[:, None]
+    y = transformers.SharedNorm(8)(x)
+    assert y.square().mean().item() == pytest.approx(1, rel=1e-5)
+    torch.testing.assert_close(y / x, (y / x)[:1, :1, :1].expand_as(x))
