@@ -169,10 +169,10 @@ Study(
     | {"Pre-LN, Adam, 0.004": {"warmup": 0.0, "steps": 200, "early": True, "rate": 4e-3}},
     worlds=[SORTING],
     seeds=(0, 1, 2),
-    control="Twelve layers, to the end of training. Adam's rate is the best one with warm-up on the "
-    "map of sorting, which has others; SGD has one rate and a fourth of it. Under SGD dividing all "
-    "gradients by a number is dividing the rate by it, and under Adam it changes nothing but for "
-    "ε, so gradients cannot be scaled apart from the rate. One task, in which little depth is "
+    control="Twelve layers, to the end of training. Adam's rate is the best one with warm-up on "
+    "the map of sorting, which has others; SGD has one rate and a fourth of it. Under SGD dividing "
+    "all gradients by a number is dividing the rate by it, and under Adam it changes nothing but "
+    "for ε, so gradients cannot be scaled apart from the rate. One task, in which little depth is "
     "needed.",
 )
 
