@@ -7,12 +7,7 @@ In Markdown: {measured}`study / row / digits` becomes a number (see normtutor_st
 
 becomes what a study asked, what was expected, how it was controlled, and all that it found; of
 several names, one question asked in several worlds, all in one table. A mark that names nothing on
-record is a warning, which fails the build. On a depth page
-
-    ```{controls}
-    ```
-
-becomes what else could explain the chapter's experiments, in the words of their modules.
+record is a warning, which fails the build.
 """
 
 from typing import Any
@@ -72,23 +67,7 @@ class StudyBox(SphinxDirective):
         return self.parse_text_to_nodes("\n\n".join(part for part in parts if part))
 
 
-class Controls(SphinxDirective):
-    """What else could explain the results of a chapter's experiments, and what was checked."""
-
-    OPENING = (
-        "An effect may have another cause than the one that a figure suggests. For each saved run "
-        "of this chapter: what else could explain its result, what was checked, and what was not."
-    )
-
-    def run(self) -> list[nodes.Node]:
-        from normtutor_studies.experiments import records
-
-        told = records.controls(self.env.docname.rsplit("/", 1)[-1])
-        return self.parse_text_to_nodes(f"{self.OPENING}\n\n{told}")
-
-
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("measured", Measured())
     app.add_directive("study", StudyBox)
-    app.add_directive("controls", Controls)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

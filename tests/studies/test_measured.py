@@ -45,7 +45,7 @@ def built(text: str, folder: Path) -> tuple[str, str]:
     with docutils_namespace():
         app = Sphinx(
             source, None, folder / "out", folder / "trees", "text",
-            confoverrides={"extensions": ["myst_parser", "measured"]},
+            confoverrides={"extensions": ["myst_parser", "measured", "verdicts"]},
             status=None, warning=warnings,
         )  # fmt: skip
         app.build()

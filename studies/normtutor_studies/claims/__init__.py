@@ -20,7 +20,7 @@ from normtutor_studies.claims import (
     sequences,
 )
 from normtutor_studies.claims.ledger import VERDICTS, Claim, Finding, Unsettled, tally, verdict_of
-from normtutor_studies.claims.page import LABELS, Page
+from normtutor_studies.claims.page import LABELS, Page, label
 
 __all__ = [
     "CLAIMS",
@@ -30,6 +30,7 @@ __all__ = [
     "Finding",
     "Page",
     "Unsettled",
+    "label",
     "named",
     "show",
     "tally",

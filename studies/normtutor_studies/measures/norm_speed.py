@@ -118,14 +118,15 @@ def race(
 
 
 def summary(times: dict[str, np.ndarray]) -> Run:
-    """Quartiles of each contestant's time, and of its ratio to LayerNorm of the same way."""
+    """Quartiles of each time, and of its ratio to LayerNorm of the same way and to torch's."""
     quartiles: Run = {}
     for name, seconds in times.items():
         way = name.partition(" ")[0]
         quartiles[f"microseconds, {name}"] = np.quantile(seconds * 1e6, [0.25, 0.5, 0.75]).tolist()
-        if f"{way} layer" in times:
-            ratio = seconds / times[f"{way} layer"]
-            quartiles[f"to layer, {name}"] = np.quantile(ratio, [0.25, 0.5, 0.75]).tolist()
+        for key, layer in (("to layer", f"{way} layer"), ("to torch layer", "torch layer")):
+            if layer in times:
+                ratio = seconds / times[layer]
+                quartiles[f"{key}, {name}"] = np.quantile(ratio, [0.25, 0.5, 0.75]).tolist()
     return quartiles
 
 
