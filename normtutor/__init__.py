@@ -6,26 +6,69 @@
 - :func:`normtutor.diagnose`: why a model does something else in evaluation than in training.
 - :func:`normtutor.norms_of`: which norms a model has, and where they stand.
 
-``import normtutor`` needs neither torch nor matplotlib.
+``import normtutor`` needs neither torch nor matplotlib: what needs them is imported where it is
+first used.
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from normtutor import (
+        anatomy,
+        data,
+        diagnosis,
+        gradcheck,
+        grading,
+        invariance,
+        layers,
+        masks,
+        models,
+        moments,
+        norms,
+        probes,
+        swapping,
+        training,
+        wiring,
+    )
+    from normtutor.anatomy import norms_of
+    from normtutor.diagnosis import diagnose
+    from normtutor.swapping import swap_norms
 
 __version__ = "0.3.0"
 
-HOMES = {"swap_norms": "swapping", "diagnose": "diagnosis", "norms_of": "anatomy"}
-# What was here up to 0.2.0: code that imports it is told where it is.
-MOVED = {
-    *("experiments", "claims", "plotting", "current_models"),
-    *("benchmark", "interactive", "tables"),
-}
+__all__ = [
+    "anatomy",
+    "data",
+    "diagnose",
+    "diagnosis",
+    "gradcheck",
+    "grading",
+    "invariance",
+    "layers",
+    "masks",
+    "models",
+    "moments",
+    "norms",
+    "norms_of",
+    "probes",
+    "swap_norms",
+    "swapping",
+    "training",
+    "wiring",
+]
+
+_HOMES = {"swap_norms": "swapping", "diagnose": "diagnosis", "norms_of": "anatomy"}
 
 
 def __getattr__(name: str) -> Any:
-    """Find what needs torch only when it is asked for."""
-    if name in HOMES:
-        return getattr(importlib.import_module(f"normtutor.{HOMES[name]}"), name)
-    if name in MOVED:
-        raise ImportError(f"normtutor.{name} is in normtutor_studies now: pip install ./studies")
+    """Import a module, or a function with its module, where it is first asked for."""
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"normtutor.{_HOMES[name]}"), name)
+    if name in __all__:
+        return importlib.import_module(f"normtutor.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import normtutor
+
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (ROOT / "normtutor", ROOT / "studies" / "normtutor_studies")
 MODULES = {
@@ -43,6 +45,35 @@ def test_no_modules_import_each_other():
         for name, path in MODULES.items()
     }
     graphlib.TopologicalSorter(graph).prepare()  # names the circle
+
+
+def test_every_public_name_is_there_without_an_import_of_its_own():
+    code = """
+import normtutor
+assert {*normtutor.__all__} <= {*dir(normtutor)}
+assert normtutor.layers.LayerNorm(3).eps == 1e-5
+for name in normtutor.__all__:
+    value = getattr(normtutor, name)
+    assert value.__module__.startswith("normtutor.") if callable(value) else value.__doc__, name
+try:
+    normtutor.experiments
+except AttributeError as error:
+    assert "'experiments'" in str(error)
+else:
+    raise AssertionError
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_types_are_known_behind_the_front_door():
+    """What is imported where it is first used is imported for the type checker, under its name."""
+    tree = ast.parse(MODULES["normtutor"].read_text(encoding="utf-8"))
+    (typed,) = [node for node in tree.body if isinstance(node, ast.If)]
+    names = [
+        alias.name for one in typed.body for alias in one.names if isinstance(one, ast.ImportFrom)
+    ]
+    assert sorted(names) == sorted(normtutor.__all__)
 
 
 def test_importing_normtutor_imports_nothing_heavy():
