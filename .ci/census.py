@@ -59,6 +59,7 @@ INPUTS = {
     "kyutai_speech_to_text": {"input_ids": torch.zeros(1, 11, 33, dtype=torch.long)},
 }
 #: The names of settings that say which layers are of which kind.
+RECURRENT = re.compile("mamba|rwkv|lstm|recurrent", re.I)
 LAYERS = re.compile(
     "layer_types|block_type|period|interval|offset|pattern|indices|first_k|kv_shared|sparse_step|"
     "only_layers|every_n|layer_ids|moe_layers|(attn|attention|dense|source|rope)_layers|"
@@ -362,7 +363,9 @@ class Reader:
         attends = any("attention" in kinds for kinds in mixed)
         hybrid = beside or (attends and any("attention" not in m and "mixer" in m for m in mixed))
         words = ["hybrid"] * hybrid + ["MoE"] * any(sparse)
-        entry["kind"] = " ".join(words) or ("dense" if attends else "recurrent")
+        # Attention with terms of its own, as in XLNet, is not recognized.
+        recurrent = not attends and RECURRENT.search(entry["class"])
+        entry["kind"] = " ".join(words) or ("recurrent" if recurrent else "dense")
         kinds = sorted((i, k) for k, b in enumerate(self.whole.blocks) for i in b.layers)
         entry["layers"] = "".join(f"{k:x}" for _, k in kinds)
         if self.decoder.text in WITH_NUMBERS:

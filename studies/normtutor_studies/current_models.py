@@ -19,6 +19,7 @@ import pandas as pd
 
 from normtutor.anatomy import Block, Norm, Norms, Step
 from normtutor.anatomy.parts import number
+from normtutor_studies.html_tables import Table, table
 
 HERE = Path(__file__).parent
 
@@ -283,6 +284,26 @@ def cells(model: Model) -> dict[str, str]:
         "published": "–" if model.eps_published is None else number(model.eps_published),
         "read": model.read,
     }
+
+
+#: The models that the chapter shows, one or two of each kind that one meets.
+WELL_KNOWN = (
+    *("BERT", "GPT-2", "BLOOM", "LLaMA", "Mistral 7B", "Command R", "Gemma 2", "OLMo 2 7B"),
+    *("DeepSeek-V3", "MiniMax-Text-01", "Gemma 3", "Qwen3 8B", "gpt-oss", "Kimi Linear"),
+    "DeepSeek-V4",
+)
+
+
+def known_models() -> Table:
+    """Make the chapter's table: what the well-known models have, the oldest first."""
+    shown = {"year": "Year", "norm": "Norm", "placement": "Place", "qk": "QK-norm"}
+    rows = {}
+    for model in published():
+        if model.name in WELL_KNOWN:
+            texts = cells(model)
+            eps = number(model.eps_published or model.eps_class)
+            rows[model.name] = {head: texts[key] for key, head in shown.items()} | {"ε": eps}
+    return table(pd.DataFrame(rows).T)
 
 
 class ModelTable:

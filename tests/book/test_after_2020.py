@@ -43,6 +43,18 @@ def test_what_readers_may_know_of_single_models(name):
     assert BY_NAME[name]._asdict().items() >= KNOWN[name].items()
 
 
+def test_attention_of_its_own_kind_is_not_taken_for_recurrence():
+    """XLNet, ProphetNet and Reformer attend, with terms that the census does not recognize."""
+    recurrent = {model.name for model in DECODERS if model.kind == "recurrent"}
+    assert {"MambaForCausalLM", "RwkvForCausalLM", "xLSTMForCausalLM"} <= recurrent
+    assert not recurrent & {"XLNetLMHeadModel", "ProphetNetForCausalLM", "ReformerModelWithLMHead"}
+
+
+def test_the_chapter_shows_fifteen_models_of_the_table():
+    shown = repr(current_models.known_models())
+    assert len(shown.splitlines()) == 16 and all(n in shown for n in current_models.WELL_KNOWN)
+
+
 def test_settings_are_looked_up_and_never_guessed():
     look_up = current_models.norms_from_census
     assert look_up("gemma3n_text").streams == 4
@@ -56,7 +68,7 @@ def test_settings_are_looked_up_and_never_guessed():
 
 
 def test_the_table_reads_the_same_as_text_and_as_a_page():
-    table = current_models.ModelTable(MODELS[:3])
+    table = current_models.ModelTable(MODELS[1:4])
     assert "GPT-NeoX-20B" in repr(table) and "1e−5" in repr(table)
     soup = BeautifulSoup(table._repr_html_(), "html.parser")
     assert [cell.text for cell in soup.select("thead th")] == list(current_models.HEAD.values())

@@ -117,7 +117,7 @@ def bias_to_the_identity() -> Evidence:
 @claim(
     "Post-LN is hard to train because its gradients vanish towards the bottom.",
     met=f"{heard.TUTORIALS}, after {{cite:t}}`zhang2019dsinit` and others",
-    place=Place(CHAPTER, "Do Post-LN's gradients vanish?"),
+    place=Place(CHAPTER, "Do Post-LN's gradients vanish?", in_depth=True),
     recorded="partly",
     scope="at our scale",
     answer="They vanish in the decoder of an encoder-decoder; self-attention alone fails without "
@@ -288,7 +288,7 @@ def no_warm_up_for_pre_ln() -> Evidence:
 @claim(
     "Post-LN needs warm-up because the gradients near its output are large at the start.",
     met="summaries of {cite:t}`xiong2020`",
-    place=Place(CHAPTER, "The usual explanation: large gradients"),
+    place=Place(CHAPTER, "Why warm-up helps"),
     recorded="partly",
     scope="at our scale",
     answer="True of SGD; Adam divides the size of a gradient away and fails all the same.",

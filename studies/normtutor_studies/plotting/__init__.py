@@ -30,7 +30,8 @@ _NAMES = {
     "labels": "label_lines",
     "style": "INK NORM_COLOURS NO_NORM OTHER_COLOURS PALE PALETTE SHADES STYLE norm_colour "
     "use_book_style",
-    "wiring": "first_steps_figure layer_gradients_figure wiring_labels wirings_figure",
+    "wiring": "first_steps_figure layer_gradients_figure layers_figure wiring_labels "
+    "wirings_figure",
 }
 _MODULE_OF = {
     name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()

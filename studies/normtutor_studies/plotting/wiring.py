@@ -241,3 +241,64 @@ def _against_last(gradients: ArrayLike) -> FloatArray:
 def _times(power: float, position: int | None = None) -> str:
     """2 to this power as a multiple: 4×, 1×, 1/4×."""
     return f"{2 ** round(power):d}×" if power >= 0 else f"1/{2 ** round(-power):d}×"
+
+
+def layers_figure() -> Figure:
+    """Draw one whole Transformer layer, Post-LN on the left and Pre-LN on the right.
+
+    The stream runs upwards, thick; each branch leaves it, passes its sublayer and rejoins it at a
+    sum. A dark box is a norm, an outlined one the norm after the last layer.
+    """
+    fig, axes = plt.subplots(1, 2, figsize=(5.6, 6.0), layout="constrained")
+    for ax, post in zip(axes, (True, False), strict=True):
+        _draw_layer(ax, post=post)
+        ax.set_title("Post-LN" if post else "Pre-LN", loc="center", fontsize=12, pad=4)
+        ax.set(xlim=(-0.75, 2.9), ylim=(-0.6, 13.2))
+        ax.set_axis_off()
+    return fig
+
+
+def _draw_layer(ax: Axes, *, post: bool) -> None:
+    stream, branch, gap = 0.0, 1.75, 0.32  # gap: from the middle of a box to its edge
+    line = {"arrowstyle": "-|>", "color": INK, "shrinkA": 0, "shrinkB": 0, "linewidth": 1.4}
+    thick = line | {"color": PALETTE["teal"], "linewidth": 2.6}
+    plain = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": INK}
+    dark = plain | {"facecolor": "#5a5a5a", "edgecolor": "none"}
+
+    def box(x: float, y: float, said: str, style: dict[str, Any] = plain, ink: str = INK) -> None:
+        ax.text(x, y, said, ha="center", va="center", fontsize=10, color=ink, bbox=style, zorder=4)
+
+    def arrow(start: tuple[float, float], end: tuple[float, float], how: Any = line) -> None:
+        ax.annotate("", xy=end, xytext=start, arrowprops=how)
+
+    arrow((stream, -0.1), (stream, 13.0), thick)
+    ax.text(stream, -0.2, "x", ha="center", va="top", fontsize=11)
+    for bottom, sublayer in ((0.4, ("  attention  ",)), (6.3, ("linear", "ReLU", "linear"))):
+        plus, y = bottom + 4.4, bottom
+        ax.plot([stream, branch], [y, y], color=INK, linewidth=1.4)
+        if not post:
+            arrow((branch, y), (branch, y + 1.0 - gap))
+            y = bottom + 1.0
+            box(branch, y, "norm", dark, "white")
+            y += gap
+        if len(sublayer) == 1:  # three arrows: queries, keys and values
+            places, fork, left, right = [bottom + 3.2], bottom + 1.7, branch - 0.6, branch + 0.6
+            ax.plot([branch, branch], [y, fork], color=INK, linewidth=1.4)
+            ax.plot([left, right], [fork, fork], color=INK, linewidth=1.4)
+            for x, name in ((left, "q"), (branch, "k"), (right, "v")):
+                arrow((x, fork), (x, places[0] - gap - 0.08))
+                ax.text(x + 0.08, fork + 0.3, name, ha="left", fontsize=10)
+        else:
+            places = [bottom + 2.0, bottom + 2.9, bottom + 3.8]
+            for place in places:
+                arrow((branch, y), (branch, place - gap))
+                y = place + gap
+        for place, said in zip(places, sublayer, strict=True):
+            box(branch, place, said)
+        ax.plot([branch, branch], [places[-1] + gap, plus], color=INK, linewidth=1.4)
+        arrow((branch, plus), (stream + 0.2, plus))
+        box(stream, plus, "+", plain | {"boxstyle": "circle,pad=0.14"})
+        if post:
+            box(stream, plus + 0.95, "norm", dark, "white")
+    if not post:
+        box(stream, 12.0, "norm", plain | {"facecolor": PALE})
