@@ -25,6 +25,8 @@ INVENTORIES = {
 }
 
 CHECK_MARKER = "# NBVAL_CHECK_OUTPUT\n"
+# What a formula returns beside its output.
+RESULT = re.compile(r"(Cache|Grads|Gradients|Normalized|Stats)$")
 
 
 def inventory(name: str, listing: str) -> bytes:
@@ -101,26 +103,35 @@ def hide_check_markers(app: Sphinx, doctree: nodes.document, docname: str) -> No
 
 
 def list_modules(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Describe every module of a package where a page says ``<!-- modules of PACKAGE -->``.
+    """Describe what a new norm brings, which should not be forgotten on the page of the package.
 
-    There is one for each finding, or for each subject, and a new one should not be forgotten. Where
-    it says ``<!-- other functions of PACKAGE -->`` come those that it does not describe elsewhere.
+    Where the page says ``<!-- other functions of PACKAGE -->`` come those that it does not describe
+    elsewhere, and where it says ``<!-- results of PACKAGE -->`` the named tuples that its functions
+    return: caches, gradients, running statistics.
     """
-
-    def listing(mark: re.Match[str]) -> str:
-        package = Path(str(import_module(mark[1]).__file__)).parent
-        names = [f"{mark[1]}.{path.stem}" for path in sorted(package.glob("[a-z]*.py"))]
-        blocks = [f".. automodule:: {name}" for name in names if name not in source[0]]
-        return "\n".join(["```{eval-rst}", *blocks, "```"])
 
     def functions(mark: re.Match[str]) -> str:
         public = import_module(mark[1]).__all__
         names = [name for name in public if not re.search(rf":: (\w+\.)*{name}\b", source[0])]
-        blocks = [f".. autofunction:: {name}" for name in names]
+        blocks = [f".. autofunction:: {name}" for name in names if not RESULT.search(name)]
         return "\n".join(["```{eval-rst}", f".. py:currentmodule:: {mark[1]}", *blocks, "```"])
 
-    source[0] = re.sub(r"<!-- modules of ([a-z._]+) -->", listing, source[0])
+    def results(mark: re.Match[str]) -> str:
+        package = import_module(mark[1])
+        folder = Path(str(package.__file__)).parent
+        blocks = []
+        for module in (
+            import_module(f"{mark[1]}.{p.stem}") for p in sorted(folder.glob("[a-z]*.py"))
+        ):
+            for name, value in vars(module).items():
+                home = getattr(value, "__module__", "")
+                if home == module.__name__ and RESULT.search(name) and hasattr(value, "_fields"):
+                    public = f"{mark[1]}.{name}" if hasattr(package, name) else f"{home}.{name}"
+                    blocks.append(f".. autoclass:: {public}")
+        return "\n".join(["```{eval-rst}", *blocks, "```"])
+
     source[0] = re.sub(r"<!-- other functions of ([a-z._]+) -->", functions, source[0])
+    source[0] = re.sub(r"<!-- results of ([a-z._]+) -->", results, source[0])
 
 
 def load_interactive_figures(
