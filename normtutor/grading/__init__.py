@@ -1,8 +1,7 @@
 """Coursework that is checked: named checks, points, and words that say what went wrong.
 
 In a notebook, ``check("02.3", my_function)`` tries an answer on fresh random inputs and prints what
-it found. From the command line, ``python -m normtutor.grading grade SUBMISSION.ipynb`` does so for
-a whole notebook, which runs in a process of its own.
+it found. To grade whole notebooks, and a class of them, there is ``normtutor-grader``.
 
 >>> check("05.3", lambda eps, share: eps / share)
 05.3 When does it matter? (implement): 0 of 2 points
@@ -23,7 +22,7 @@ from normtutor.grading.judging import (
     outputs_of,
     prediction,
 )
-from normtutor.grading.notebook import check, check_file, explain, numbers, score
+from normtutor.grading.notebook import check, check_file, explain, gather, numbers, score
 from normtutor.grading.tasks import TASKS, tasks_of
 
 __all__ = [
@@ -39,6 +38,7 @@ __all__ = [
     "check_file",
     "compare",
     "explain",
+    "gather",
     "judge",
     "numbers",
     "outputs_of",

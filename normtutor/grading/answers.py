@@ -1,7 +1,7 @@
 """A student's answer: how it is called, what is seen of the call, and how values travel as text.
 
 A grade and a student's own ``check`` both go through :func:`call` and :func:`drive`, so they agree.
-This file is run by its path as well, beside a submission, and imports nothing of normtutor.
+The grader runs this file beside a submission as well, so it imports nothing of normtutor.
 """
 
 import base64
@@ -19,12 +19,34 @@ import numpy as np
 
 DTYPES = ("bool", "int64", "int32", "float16", "float32", "float64")
 MOST_BYTES = 16_000_000  # of one answer, as text
-PATIENCE = 4  # seconds by the clock for each of computing: a busy machine costs nobody points
+MOST_TEXT = 100_000  # characters of a string
 # Packages that hold an answer or take derivatives. None of them is there for a graded submission.
 WITHHELD = (
-    *("normtutor", "jax", "jaxlib", "flax", "equinox", "haiku", "keras", "tensorflow", "autograd"),
+    *(
+        "normtutor",
+        "normtutor_grader",
+        "normtutor_studies",
+        "jax",
+        "jaxlib",
+        "flax",
+        "equinox",
+        "haiku",
+        "keras",
+        "tensorflow",
+        "autograd",
+    ),
     *("mlx", "transformers", "timm", "onnxruntime", "nbgrader"),
 )
+
+
+def is_withheld(name: str) -> bool:
+    """Whether a package, or a file of it in a folder of packages, is not there when one is graded.
+
+    With a "~" in front pip keeps what it could not remove.
+    """
+    return name.startswith(("~", "__editable__")) or re.split("[-.]", name)[0] in WITHHELD
+
+
 # What a library calls a norm, and what in torch and SciPy takes a derivative.
 NORMS = re.compile(r"(layer|batch|group|instance|rms|weight|local_response)_norm(?!al)")
 DERIVATIVES = re.compile(r"^(backward|grad|vjp|jvp|jac\w*|hessian|make_dual|\w*derivative)$")
@@ -53,7 +75,7 @@ class Sublayer(NamedTuple):
 def encode(value: Any) -> Any:
     """Turn a value into what JSON can carry. Unknown types are named, not carried."""
     if value is None or isinstance(value, (bool, str)):
-        return value[:10_000] if isinstance(value, str) else value
+        return value[:MOST_TEXT] if isinstance(value, str) else value
     if isinstance(value, int) and abs(value) < 2**63:
         return {"integer": value}
     if isinstance(value, numbers.Number) and not isinstance(value, (np.generic, complex)):
@@ -166,33 +188,22 @@ class Late(BaseException):
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Interrupt what runs inside after some seconds of computing, where signals allow it.
-
-    What waits without computing is interrupted, too, ``PATIENCE`` times as late.
-    """
+    """Interrupt what runs inside after some seconds by the clock, where signals allow it."""
     usable = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
     if not usable or seconds <= 0:
         yield
         return
 
     def late(signum: int, frame: Any) -> None:
-        waited = PATIENCE * seconds if signum == signal.SIGALRM else seconds
-        raise Late(f"it did not finish within {waited:g} seconds")
+        raise Late(f"it did not finish within {seconds:g} seconds")
 
-    clocks = (
-        (signal.SIGPROF, signal.ITIMER_PROF, seconds),
-        (signal.SIGALRM, signal.ITIMER_REAL, PATIENCE * seconds),
-    )
-    before = [signal.signal(number, late) for number, _, _ in clocks]
-    for _, clock, most in clocks:
-        signal.setitimer(clock, most)
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
-        for _, clock, _ in clocks:
-            signal.setitimer(clock, 0)
-        for (number, _, _), handler in zip(clocks, before, strict=True):
-            signal.signal(number, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def in_words(error: BaseException) -> str:

@@ -2,7 +2,10 @@
 
 import hashlib
 import importlib.util
+import json
+import re
 import textwrap
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -120,7 +123,9 @@ def numbers(student: str, chapter: str) -> None:
             print(task.id, personal(task, student).title)
 
 
-def check(id: str, answer: Any, *, hint: bool = False, student: str = "") -> None:
+def check(
+    id: str, answer: Any, *, hint: bool = False, final: bool = False, student: str = ""
+) -> None:
     """Try an answer and print which checks it passes; a prediction is only noted.
 
     Parameters
@@ -130,12 +135,15 @@ def check(id: str, answer: Any, *, hint: bool = False, student: str = "") -> Non
     answer : function, class or number
         What the exercise asks for.
     hint : bool
-        Whether to name the mistake in code that is to be repaired, and not its symptom alone.
+        Whether to name the mistake in code that is to be repaired, and not its symptom alone. In a
+        course that costs a point.
+    final : bool
+        Without a course: whether to say if a prediction is right.
     student : str
         The identifier, where the course gives each student numbers of their own.
     """
     task = personal(task_named(id), student) if student else task_named(id)
-    print(report(tried(task, answer), hint))
+    print(report(examined(task, answer) if final else tried(task, answer), hint))
 
 
 def check_file(path: str | Path) -> tuple[ModuleType, set[str]]:
@@ -164,8 +172,44 @@ def explain(id: str, text: str) -> None:
     check(id, text)
 
 
-def score(id: str, answer: Any) -> float:
-    """Print as :func:`check` does and return the points, as nbgrader expects of a test cell."""
-    result = tried(task_named(id), answer)
+def score(id: str, answer: Any, *, all_or_nothing: bool = False) -> float:
+    """Print as :func:`check` does and return the points, as nbgrader expects of a test cell.
+
+    Raises
+    ------
+    AssertionError
+        With ``all_or_nothing``, as otter-grader expects of a test, unless all points are earned;
+        its message is the report.
+    """
+    result = examined(task_named(id), answer)
+    if all_or_nothing and result.score < result.task.points:
+        raise AssertionError(report(result))
     print(report(result))
     return result.score
+
+
+def gather(notebooks: Iterable[str | Path], file: str | Path) -> None:
+    """Write the file of a project from exercises notebooks: their imports, and each task's answer.
+
+    Raises
+    ------
+    ValueError
+        If the file is there already.
+    """
+    if Path(file).exists():
+        raise ValueError(f"{file} is there already")
+    cells: list[str] = []
+    for path in notebooks:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))["cells"]
+        cells += ["".join(cell["source"]) for cell in content if cell["cell_type"] == "code"]
+    lines = {line for source in cells for line in source.splitlines()}
+    imports = sorted(line for line in lines if re.match(r"(import|from) (?!normtutor)\w", line))
+    blocks: dict[str, list[str]] = {}
+    for task in tasks_of(PROJECT):
+        begins = re.compile(rf"^(def|class) {task.name}\b", re.MULTILINE)
+        source = next((source for source in cells if begins.search(source)), None)
+        if source is not None:
+            blocks.setdefault(source.strip(), []).append(f"# %% {task.id} {task.title}")
+    parts = ["\n".join(imports)]
+    parts += ["\n".join([*heads, source]) for source, heads in blocks.items()]
+    Path(file).write_text("\n\n\n".join(parts) + "\n", encoding="utf-8")

@@ -4,9 +4,6 @@ import csv
 import inspect
 import json
 import math
-import os
-import signal
-import sys
 import zipfile
 from pathlib import Path
 
@@ -14,10 +11,21 @@ import numpy as np
 import pytest
 from attacks import DEADLY
 from handed_in import RIGHT, WRONG, hand_in, rows
+from normtutor_grader import __main__ as command_line
+from normtutor_grader import classes, roster, wall
+from normtutor_grader.sandbox import Limits
 
-from normtutor.grading import TASKS, answers, classes, judge, notebook, roster, sandbox
-from normtutor.grading.__main__ import main
-from normtutor.grading.judging import GraderFailed
+from normtutor.grading import TASKS, notebook
+
+
+def main(arguments):
+    """The command line, without the wall, which has tests of its own."""
+    return command_line.main([*arguments, *["--no-wall"] * (arguments[0] == "grade")])
+
+
+def settings_of(chapter, **how):
+    return classes.Settings(chapter, walled=False, **how)
+
 
 TEXT = "explanation_02_7 = " + repr("It pools all channels, so it is GroupNorm. " * 8)
 
@@ -39,7 +47,7 @@ def table_in(path):
 
 def test_a_class_is_graded_in_one_command(collected, capsys):
     assert main(["grade", str(collected), "--chapter", "02"]) == 0
-    out = collected.with_name("collected-graded")
+    out = collected.with_name("collected-graded") / "02"
     table = rows(out)
     assert set(table) == {"02_ann", "02_bob", "cy"}
     assert {name: row["total"] for name, row in table.items()} == {
@@ -48,8 +56,6 @@ def test_a_class_is_graded_in_one_command(collected, capsys):
     assert table["02_ann"]["02.7"] == "" and table["02_ann"]["complete"] == "no"
     summary = (out / "summary.md").read_text()
     assert "3 graded" in summary and "median 3" in summary
-    records = [classes.kept(out, name) for name in table]
-    assert ("without a wall" in summary) == any(record["no wall"] for record in records)
     assert "only the variances inside the chunks are there" in summary
     assert "3 of 16 points" in (out / "02_ann.txt").read_text()
     assert "grades.csv" in capsys.readouterr().out
@@ -68,44 +74,152 @@ def test_a_second_run_grades_only_what_is_new(collected, monkeypatch, tmp_path):
     again = hand_in(collected / "02_bob.ipynb", RIGHT)
     assert main(arguments) == 0
     assert sorted(graded) == sorted([late, again])
-    assert rows(tmp_path / "out")["02_bob"]["total"] == "3.0"
+    assert rows(tmp_path / "out" / "02")["02_bob"]["total"] == "3.0"
     assert main([*arguments, "--again"]) == 0
     assert len(graded) == 2 + 4
 
 
+def entered(path, student="02_ann", task="02.7", **what):
+    """Change the row of a task in by_hand.csv, or add it, as a spreadsheet of Windows does."""
+    found = roster.rows_of(path)
+    mine = [row for row in found if (row["identifier"], row["task"]) == (student, task)]
+    for row in mine or [found.append({**found[0], **dict.fromkeys(found[0], "")}) or found[-1]]:
+        row |= {"identifier": student, "task": task, **what}
+    with open(path, "w", newline="", encoding="cp1252") as file:
+        table = csv.DictWriter(file, found[0], delimiter=";")
+        table.writeheader()
+        table.writerows(found)
+
+
 def test_points_for_explanations_are_entered_and_merged(collected, capsys):
-    out = collected.with_name("collected-graded")
+    out = collected.with_name("collected-graded") / "02"
     main(["grade", str(collected), "--chapter", "02"])
-    path = out / "explanations.csv"
-
-    def enter(points, student="02_ann", comment=""):
-        with open(path, newline="") as file:
-            found = list(csv.DictReader(file))
-        for row in found:
-            if row["identifier"] == student:
-                row["points"], row["comment"] = points, comment
-        with open(path, "w", newline="", encoding="utf-8-sig") as file:  # as a spreadsheet does
-            table = csv.DictWriter(file, found[0])
-            table.writeheader()
-            table.writerows(found)
-
-    enter("1,5", comment="and the direction?")
+    path = out / "by_hand.csv"
+    entered(path, points="1,5", comment="und die Größe?")
     assert main(["merge", str(out)]) == 0
     row = rows(out)["02_ann"]
     assert (row["02.7"], row["total"], row["complete"]) == ("1.5", "4.5", "yes")
     report = (out / "02_ann.txt").read_text()
-    assert "02.7, read: 1.5 of 2 points. and the direction?" in report
+    assert "02.7, read by a person: 1.5 of 2 points. und die Größe?" in report
     assert "Together: 4.5 of 18 points" in report
-    # Grading once more keeps what a person has entered, unless the text has changed.
+    # Grading once more keeps what a person has entered, also if the text has changed.
     main(["grade", str(collected), "--chapter", "02", "--again"])
     assert rows(out)["02_ann"]["02.7"] == "1.5"
     hand_in(collected / "02_ann.ipynb", RIGHT, TEXT.replace("pools", "takes"))
     main(["grade", str(collected), "--chapter", "02"])
+    assert rows(out)["02_ann"]["02.7"] == "1.5"
+    assert "02_ann, 02.7: handed in anew" in (out / "summary.md").read_text()
+    assert "pools" in path.read_text()
+    entered(path, points="")
+    assert main(["merge", str(out)]) == 0 and "takes" in path.read_text()
     assert rows(out)["02_ann"]["02.7"] == ""
-    assert "it had 1.5 points" in path.read_text()
-    enter("7")
+    before = path.read_text()
+    entered(path, points="7")
+    wrong = path.read_bytes()
     assert main(["merge", str(out)]) == 2
-    assert "not a number from 0 to 2" in capsys.readouterr().err
+    assert "02_ann, 02.7: 7 is not a number from 0 to 2" in capsys.readouterr().err
+    assert path.read_bytes() == wrong != before.encode()
+
+
+def test_the_points_of_a_program_can_be_overridden_and_annotated(collected):
+    out = collected.with_name("collected-graded") / "02"
+    main(["grade", str(collected), "--chapter", "02"])
+    entered(out / "by_hand.csv", "02_bob", "02.3", points="2.5", comment="a slip of the pen")
+    entered(out / "by_hand.csv", "cy", "02.2", comment="see the board")
+    assert main(["merge", str(out)]) == 0
+    assert (rows(out)["02_bob"]["02.3"], rows(out)["02_bob"]["total"]) == ("2.5", "3.5")
+    assert "02.3, read by a person: 2.5 of 3 points. a slip" in (out / "02_bob.txt").read_text()
+    assert "02.2: see the board" in (out / "cy.txt").read_text()
+    assert rows(out)["cy"]["02.2"] == "0.0"
+    main(["grade", str(collected), "--chapter", "02", "--again"])
+    assert rows(out)["02_bob"]["02.3"] == "2.5"
+
+
+@pytest.mark.parametrize("chapter", ["03", "2", "09", "99"])
+def test_another_chapter_costs_no_points_that_were_entered(collected, chapter, capsys):
+    """It rewrote the table without the earlier rows, with exit code 0."""
+    out = collected.with_name("collected-graded")
+    main(["grade", str(collected), "--chapter", "02"])
+    entered(out / "02" / "by_hand.csv", points="2", comment="good")
+    kept = (out / "02" / "by_hand.csv").read_bytes()
+    code = main(["grade", str(collected), "--chapter", chapter])
+    assert code == (3 if chapter == "03" else 2)
+    assert (out / "02" / "by_hand.csv").read_bytes() == kept
+    assert chapter == "03" or f"there is no chapter '{chapter}'" in capsys.readouterr().err
+    assert main(["merge", str(out / "02")]) == 0
+    assert rows(out / "02")["02_ann"]["02.7"] == "2.0"
+
+
+def test_who_has_left_the_list_keeps_the_points_that_were_entered(collected):
+    out = collected.with_name("collected-graded") / "02"
+    main(["grade", str(collected), "--chapter", "02"])
+    entered(out / "by_hand.csv", points="2")
+    (collected / "02_ann.ipynb").rename(collected.parent / "02_ann.ipynb")
+    main(["grade", str(collected), "--chapter", "02"])
+    assert "02_ann" not in rows(out)
+    (collected.parent / "02_ann.ipynb").rename(collected / "02_ann.ipynb")
+    main(["grade", str(collected), "--chapter", "02"])
+    assert rows(out)["02_ann"]["02.7"] == "2.0"
+
+
+def test_missing_and_unreadable_work_has_no_points_for_a_platform(tmp_path):
+    """It had 0.0, which Canvas and Moodle take for a grade."""
+    folder, out, given = tmp_path / "in", tmp_path / "out", tmp_path / "list.csv"
+    hand_in(folder / "ann.ipynb", RIGHT)
+    (folder / "bob.ipynb").write_text("{")
+    given.write_text("identifier\nann\nbob\ncy\n")
+    command = ["grade", str(folder), "--chapter", "02", "--out", str(out), "--roster", str(given)]
+    assert main(command) == 3
+    out /= "02"
+    assert [row["total"] for row in rows(out).values()] == ["3.0", "", ""]
+    for name in ("canvas.csv", "moodle.csv"):
+        assert ",0.0" not in (out / name).read_text()
+
+
+@pytest.mark.parametrize("form", ["semicolons", "tabs", "cp1252", "utf-16"])
+def test_a_list_comes_from_any_spreadsheet(tmp_path, form):
+    text = "identifier;name;file\nö1;Ann Ö;\nbob;Bob;\n"
+    text = text.replace(";", "\t") if form == "tabs" else text
+    path = tmp_path / "list.csv"
+    path.write_bytes(text.encode(form if form in ("cp1252", "utf-16") else "utf-8"))
+    assert [(s.identifier, s.name) for s in roster.read(path)] == [("ö1", "Ann Ö"), ("bob", "Bob")]
+
+
+def test_a_list_that_is_not_there_is_said_to_be_missing(collected, tmp_path, capsys):
+    missing = str(tmp_path / "nobody.csv")
+    assert main(["grade", str(collected), "--chapter", "02", "--roster", missing]) == 2
+    assert "nobody.csv cannot be read: No such file" in capsys.readouterr().err
+
+
+def test_a_classmate_takes_nobodys_place_by_the_name_of_a_file(tmp_path):
+    """It made the other one's work unreadable: there were two notebooks."""
+    folder = tmp_path / "in"
+    hand_in(folder / "bob_02.ipynb", RIGHT)
+    hand_in(folder / "x_bob_02.ipynb", WRONG)
+    hand_in(folder / "ann_bob_02.ipynb", WRONG)
+    (bob, ann) = roster.collected(folder, [roster.Student("bob"), roster.Student("ann")])
+    assert [p.name for p in bob.entries] == ["bob_02.ipynb"]
+    assert [p.name for p in ann.entries] == ["ann_bob_02.ipynb"]
+
+
+def test_what_went_wrong_in_a_cell_is_in_the_summary(collected):
+    hand_in(collected / "02_ann.ipynb", "import no_such_package", RIGHT)
+    main(["grade", str(collected), "--chapter", "02"])
+    summary = (collected.with_name("collected-graded") / "02" / "summary.md").read_text()
+    assert "02_ann (02_ann.ipynb): graded: code cell 1: ModuleNotFoundError" in summary
+
+
+def test_without_a_wall_nothing_is_graded_unless_that_is_asked_for(collected, monkeypatch, capsys):
+    """The grader went on, silently, with exit code 0."""
+
+    def none():
+        raise wall.NoWall(wall.REMEDY.format(why="the command bwrap is not installed"))
+
+    monkeypatch.setattr(wall, "tried", none)
+    assert command_line.main(["grade", str(collected), "--chapter", "02"]) == 2
+    assert "apt install bubblewrap" in capsys.readouterr().err
+    assert not collected.with_name("collected-graded").exists()
+    assert main(["grade", str(collected), "--chapter", "02"]) == 0
 
 
 def test_a_failure_of_the_grader_stops_nobody_else(collected, monkeypatch, tmp_path):
@@ -116,73 +230,35 @@ def test_a_failure_of_the_grader_stops_nobody_else(collected, monkeypatch, tmp_p
             raise RuntimeError("out of luck")
         return run(path, *arguments, **how)
 
-    out, settings = tmp_path / "out", classes.Settings("02")
-    classes.grade_class(collected, out, settings)
-    path = out / "explanations.csv"
-    path.write_text(path.read_text().replace("02_ann,02.7,,", "02_ann,02.7,2,"))
+    out, settings = tmp_path / "out" / "02", settings_of("02")
+    classes.grade_class(collected, tmp_path / "out", settings)
+    entered(out / "by_hand.csv", points="2")
     with monkeypatch.context() as patch:
         patch.setattr(classes, "grade", failing)
-        assert classes.grade_class(collected, out, settings, again=True) == 5
+        assert classes.grade_class(collected, out.parent, settings, again=True) == 5
     row = rows(out)["02_ann"]
-    assert (row["state"], row["02.3"], row["total"], row["complete"]) == ("failed", "", "", "no")
+    assert (row["state"], row["02.3"], row["total"], row["complete"]) == ("failed", "", "2.0", "no")
     assert rows(out)["cy"]["total"] == "3.0"
     assert "2 graded, " not in (out / "summary.md").read_text().splitlines()[0]
     assert "median 2, mean 2.00, from 1 to 3" in (out / "summary.md").read_text()
     report = (out / "02_ann.txt").read_text()
     assert report.startswith("02_ann.ipynb: not graded") and "out of luck" in report
-    assert "points" not in report
+    assert "16 points" not in report
     # The next run tries again, and what a person had entered is still there.
-    assert classes.grade_class(collected, out, settings) == 0
+    assert classes.grade_class(collected, out.parent, settings) == 0
     assert rows(out)["02_ann"]["total"] == "5.0"
 
 
-def test_a_process_that_cannot_start_costs_nobody_points(collected, tmp_path, monkeypatch):
+def test_a_process_that_cannot_start_costs_nobody_points(collected, tmp_path, monkeypatch, capsys):
     """The user may not run the interpreter, as in a container with a locked home folder."""
     (tmp_path / "python").write_text("#!/bin/sh\n")
-    monkeypatch.setattr(sandbox, "_shared", {})
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    out, report, results = tmp_path / "out", tmp_path / "r.txt", tmp_path / "r.json"
-    assert classes.grade_class(collected, out, classes.Settings("02")) == 5
+    monkeypatch.setattr(wall, "PYTHON", str(tmp_path / "python"))
+    out = tmp_path / "out"
+    assert classes.grade_class(collected, out, settings_of("02")) == 5
+    out /= "02"
     assert {(row["state"], row["total"]) for row in rows(out).values()} == {("failed", "")}
     assert "no process could be started" in (out / "02_ann.txt").read_text()
     assert "3 failed" in (out / "summary.md").read_text()
-    one = ["grade", str(collected / "02_ann.ipynb"), "--report", str(report)]
-    assert main([*one, "--gradescope", str(results)]) == 5
-    assert report.read_text().startswith("02_ann.ipynb: not graded")
-    assert "Permission" in report.read_text()
-    assert "the grader failed" in json.loads(results.read_text())["output"]
-
-
-@pytest.mark.parametrize("where", ["in the starter", "in the new process"])
-def test_a_start_that_fails_is_the_graders_fault(monkeypatch, where):
-    patience = sandbox.Limits(5.0, 10.0, 512, 100.0)
-    with sandbox.Sandbox(["a = 1"], patience) as there:
-        if where == "in the starter":
-
-            def ended(self, *arguments):
-                raise sandbox.Silent("the process that starts submissions has ended")
-
-            monkeypatch.setattr(sandbox.Starter, "start", ended)
-        else:
-            os.rmdir(there._folder)  # it cannot go into its folder
-        with pytest.raises(GraderFailed, match="no process could be started"):
-            judge(TASKS["02.1"], there.answer("a"), np.random.default_rng(0))
-        assert there.stopped == []
-
-
-def test_a_starter_that_has_died_is_replaced(monkeypatch):
-    patience = sandbox.Limits(5.0, 10.0, 512, 200.0)
-    monkeypatch.setattr(sandbox, "_shared", {})
-    monkeypatch.setenv("COURSE_TOKEN", "hidden")  # which reaches no submission
-    with sandbox.Sandbox(["import os; a = 1 + ('COURSE_TOKEN' in os.environ)"], patience) as first:
-        assert first.answer("a")() == 1
-    here = sandbox.starter()
-    os.killpg(here.process.pid, signal.SIGKILL)
-    here.process.wait()
-    monkeypatch.setattr(here, "alive", lambda: here.control.fileno() >= 0)
-    with sandbox.Sandbox(["a = 2"], patience) as second:
-        assert second.answer("a")() == 2
-    sandbox.starter().close()
 
 
 def test_one_notebook_of_a_student_counts_and_none_is_chosen_from_two(collected, tmp_path):
@@ -190,8 +266,8 @@ def test_one_notebook_of_a_student_counts_and_none_is_chosen_from_two(collected,
     student = {s.identifier: s for s in roster.collected(collected)}["cy"]
     assert classes.chosen(student, "02").name == "02_mine.ipynb"
     hand_in(collected / "cy" / "02_second.ipynb", RIGHT)
-    assert classes.grade_class(collected, tmp_path / "out", classes.Settings("02")) == 3
-    assert "it is not clear which" in (tmp_path / "out" / "cy.txt").read_text()
+    assert classes.grade_class(collected, tmp_path / "out", settings_of("02")) == 3
+    assert "it is not clear which" in (tmp_path / "out" / "02" / "cy.txt").read_text()
 
 
 LONG = "a" * 255  # what a file system takes, and "a" * 255 + ".json" is more
@@ -203,7 +279,8 @@ def test_no_name_of_a_folder_ends_the_run_or_meets_another(tmp_path):
     names += ["a\u200bnn", "a\u200cnn"]  # which look like one another, and like "ann"
     for name in names:
         hand_in(folder / name / "02.ipynb", RIGHT)
-    assert classes.grade_class(folder, out, classes.Settings("02")) == 0
+    assert classes.grade_class(folder, out, settings_of("02")) == 0
+    out /= "02"
     table = rows(out)
     assert len(table) == len(names) and {row["total"] for row in table.values()} == {"3.0"}
     assert len(list(out.glob("*.txt"))) == len(names)
@@ -235,10 +312,12 @@ def test_everybody_on_the_list_is_in_the_table(tmp_path, capsys):
     (tmp_path / "students.csv").write_text(ROSTER, encoding="utf-8")
     command = ["grade", str(folder), "--chapter", "02", "--out", str(out)]
     assert main([*command, "--roster", str(tmp_path / "students.csv")]) == 3
+    out /= "02"
     table = rows(out)
     liar = MOODLE.replace("7001", "8002_7003")
     assert list(table) == ["7001", "jo", "8002", "kim", "lee", "ida", liar, "eve"]
-    assert [float(row["total"]) for row in table.values()] == [3, 3, 0, 3, 0, 0, 0, 3]
+    totals = ["3.0", "3.0", "0.0", "3.0", "", "", "0.0", "3.0"]
+    assert [row["total"] for row in table.values()] == totals
     assert table["8002"]["state"] == "graded"
     assert (table["lee"]["state"], table["ida"]["state"]) == ("unreadable", "missing")
     assert table["lee"]["note"].startswith("a .py only")
@@ -262,11 +341,11 @@ def test_a_file_of_a_project_is_handed_in_like_a_notebook(tmp_path):
     hand_in(folder / "maxm_8002_991_my_norms.py").write_text(f"# %% one\nx = (\n# %% two{RIGHT}")
     hand_in(folder / "jo" / "my_norms.py").write_text(WRONG)
     for chapter, of in (("", "66"), ("02", "18")):
-        assert classes.grade_class(folder, out, classes.Settings(chapter)) == 0
-        table = rows(out)
+        assert classes.grade_class(folder, out, settings_of(chapter)) == 0
+        table = rows(out / (chapter or "my_norms"))
         assert [row["02.3"] for row in table.values()] == ["0.0", "3.0"]
         assert {row["of"] for row in table.values()} == {of}
-    assert "02.3 Two chunks" in (out / "jo.txt").read_text()
+    assert "02.3 Two chunks" in (out / "02" / "jo.txt").read_text()
 
 
 CANVAS = """\ufeffStudent,ID,SIS User ID,SIS Login ID,Section,Old (12)
@@ -284,31 +363,31 @@ def test_canvas_and_moodle_get_back_what_they_gave(tmp_path):
     folder, out, given = tmp_path / "in", tmp_path / "out", tmp_path / "given.csv"
     hand_in(folder / "maxm_8002_991_02.ipynb", RIGHT)
     given.write_text(CANVAS, encoding="utf-8")
-    assert classes.grade_class(folder, out, classes.Settings("02"), roster=given) == 0
-    assert table_in(out / "canvas.csv") == [
+    assert classes.grade_class(folder, out, settings_of("02"), roster=given) == 0
+    assert table_in(out / "02" / "canvas.csv") == [
         ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Coursework 02"],
         ["    Points Possible", "", "", "", "", "18"],
         ["Muster, Max", "8002", "s1", "max@x", "A;B", "3.0"],
-        ["Ö, Ann", "8003", "s2", "ann@x", "A", "0.0"],
+        ["Ö, Ann", "8003", "s2", "ann@x", "A", ""],
     ]
-    with zipfile.ZipFile(out / "feedback.zip") as file:
+    with zipfile.ZipFile(out / "02" / "feedback.zip") as file:
         assert file.namelist() == ["maxm_8002_991_02.ipynb.txt", "8003.txt"]
         assert b"3 of 16 points" in file.read("maxm_8002_991_02.ipynb.txt")
     hand_in(folder / MOODLE / "work.ipynb", RIGHT)
     given.write_text(WORKSHEET, encoding="utf-8")
     (folder / "maxm_8002_991_02.ipynb").unlink()
-    assert classes.grade_class(folder, out, classes.Settings("02"), roster=given) == 0
-    head, ann, ida = table_in(out / "moodle.csv")
+    assert classes.grade_class(folder, out, settings_of("02"), roster=given) == 0
+    head, ann, ida = table_in(out / "02" / "moodle.csv")
     assert head == WORKSHEET[1:].splitlines()[0].split(",")
     assert ann == ["Participant 7001", "Ann Ö", "ann@x", "Submitted", "3.0", "18", "-"]
-    assert ida[4] == "0.0"
-    with zipfile.ZipFile(out / "feedback.zip") as file:
+    assert ida[4] == ""
+    with zipfile.ZipFile(out / "02" / "feedback.zip") as file:
         assert file.namelist() == [f"{MOODLE}/report.txt", "Participant 7002.txt"]
     # A list of one's own: the identifier is what either platform is asked for.
     given.write_text("identifier;name\n7001;Ann\n", encoding="utf-8")
-    assert classes.grade_class(folder, out, classes.Settings("02"), roster=given) == 0
-    assert table_in(out / "canvas.csv")[2] == ["Ann", "", "7001", "7001", "", "3.0"]
-    assert table_in(out / "moodle.csv")[1] == ["7001", "Ann", "3.0", "", ""]
+    assert classes.grade_class(folder, out, settings_of("02"), roster=given) == 0
+    assert table_in(out / "02" / "canvas.csv")[2] == ["Ann", "", "7001", "7001", "", "3.0"]
+    assert table_in(out / "02" / "moodle.csv")[1] == ["7001", "Ann", "3.0", "", ""]
 
 
 KILLS = """
@@ -329,21 +408,21 @@ def test_a_grader_that_is_killed_loses_nobody(tmp_path):
     for name, number in (("ann", 1), ("bob", 13), ("cy", 1)):
         hand_in(folder / name / "02.ipynb", f"prediction_02_1 = {number}")
     (tmp_path / "variant.py").write_text(KILLS)
-    settings = classes.Settings("02", variant=tmp_path / "variant.py")
+    settings = settings_of("02", variant=tmp_path / "variant.py")
     assert classes.grade_class(folder, out, settings, jobs=2) == 5
-    table = rows(out)
+    table = rows(out / "02")
     assert list(table) == ["ann", "bob", "cy"] and table["bob"]["state"] == "failed"
     for name in ("ann", "cy"):  # the next run takes up what the killed one has left
         hand_in(folder / "bob" / "02.ipynb", "prediction_02_1 = 1")
         assert classes.grade_class(folder, out, settings) == 0
-        assert rows(out)[name]["02.1"] == "1.0"
+        assert rows(out / "02")[name]["02.1"] == "1.0"
 
 
 def test_a_formula_in_an_explanation_is_none_in_a_spreadsheet(collected):
-    hand_in(collected / "02_ann.ipynb", "explanation_02_7 = '=1+1;=2+2; = 3'")
+    hand_in(collected / "02_ann.ipynb", "explanation_02_7 = '''=1+1;=2+2; = 3\n=4'''")
     main(["grade", str(collected), "--chapter", "02"])
-    written = (collected.with_name("collected-graded") / "explanations.csv").read_text()
-    assert ",'=1+1;'=2+2; = 3" in written  # some programs split at a semicolon
+    written = (collected.with_name("collected-graded") / "02" / "by_hand.csv").read_text()
+    assert "'=1+1;'=2+2; = 3\n'=4" in written  # some programs split at a semicolon, or a line's end
 
 
 def test_the_name_of_a_file_leads_out_of_no_folder(tmp_path):
@@ -358,7 +437,7 @@ def test_what_is_wrong_with_a_command_is_said(tmp_path, capsys):
         (["grade", str(tmp_path / "empty")], "no notebook"),
         (["grade", str(tmp_path / "nowhere.ipynb")], "nothing at"),
         (["merge", str(tmp_path / "empty")], "no graded submissions"),
-        (["grade", str(tmp_path / "empty"), "--report", "x"], "--out"),
+        (["solutions", "99"], "no chapter"),
     ):
         assert main(arguments) == 2
         assert words in capsys.readouterr().err
@@ -376,10 +455,10 @@ def test_a_record_is_there_as_a_whole_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "write_text", interrupted)
     student = roster.Student("ann", entries=(path,))
     with pytest.raises(KeyboardInterrupt):
-        classes.record_of(student, classes.Settings("02"), tmp_path)
+        classes.record_of(student, settings_of("02"), tmp_path)
     assert not list(tmp_path.glob("*.json"))
     monkeypatch.undo()
-    record = classes.record_of(student, classes.Settings("02"), tmp_path)
+    record = classes.record_of(student, settings_of("02"), tmp_path)
     assert classes.kept(tmp_path, "ann") == json.loads(json.dumps(record))
 
 
@@ -396,6 +475,7 @@ def test_a_copied_prediction_earns_nothing_where_everybody_has_numbers_of_their_
     given.write_text("identifier,number\nann,S1\nbob,s2\n")
     command = ["grade", str(folder), "--out", str(out), "--roster", str(given)]
     assert main([*command, "--personal", "number"]) == 0
+    out /= "02"
     assert [row["02.1"] for row in rows(out).values()] == ["1.0", "0.0"]
     assert f"with features = {features['s2']}" in (out / "bob.txt").read_text()
     capsys.readouterr()
@@ -442,9 +522,11 @@ BROKEN = {  # what is in the file, and the state
 
 
 def test_a_class_with_broken_missing_and_hostile_submissions_loses_nobody(tmp_path, monkeypatch):
-    """The same with sixty, five, two and one was played through by hand."""
-    monkeypatch.setattr(sandbox, "MOST_WRITTEN", 10_000_000)
-    monkeypatch.setattr(answers, "PATIENCE", 20)
+    """Behind the wall, where there is one; an honest notebook has all the time that it needs."""
+    try:
+        wall.tried()
+    except wall.NoWall as error:
+        pytest.skip(str(error).splitlines()[0])
     folder, out = tmp_path / "in", tmp_path / "out"
     honest, missing = ["honest 1", "honest 2"], ["missing"]
     for name in honest:
@@ -457,8 +539,9 @@ def test_a_class_with_broken_missing_and_hostile_submissions_loses_nobody(tmp_pa
             path.write_text(content)
     names = [*missing, *DEADLY, *BROKEN, *honest]
     (tmp_path / "list.csv").write_text("identifier\n" + "\n".join(names))
-    settings = classes.Settings("02", limits=classes.Limits(0.25, 2.0, 512, 200.0))
-    assert classes.grade_class(folder, out, settings, roster=tmp_path / "list.csv") == 4
+    settings = classes.Settings("02", limits=Limits(4.0, 300.0, 512))
+    assert classes.grade_class(folder, out, settings, roster=tmp_path / "list.csv", jobs=2) == 4
+    out /= "02"
     table = rows(out)
     assert list(table) == names
     assert {table[name]["total"] for name in honest} == {"3.0"}
@@ -466,8 +549,7 @@ def test_a_class_with_broken_missing_and_hostile_submissions_loses_nobody(tmp_pa
     assert {name: table[name]["state"] for name in BROKEN} == {n: s for n, (_, s) in BROKEN.items()}
     assert table["an end"]["state"] == "stopped"
     for name in DEADLY:
-        assert table[name]["state"] in ("graded", "stopped") and float(table[name]["total"]) <= 3, (
-            name
-        )
+        assert table[name]["state"] in ("graded", "stopped"), name
+        assert float(table[name]["total"]) <= 3, name
         assert table[name]["02.1"] == table[name]["02.2"] == "0.0", name
     assert len(list(out.glob("*.txt"))) == len(names)

@@ -6,6 +6,7 @@ gradebook, or the grading worksheet of an assignment in Moodle.
 
 import csv
 import hashlib
+import io
 import re
 import unicodedata
 import zipfile
@@ -78,6 +79,52 @@ def plainly(text: str) -> str:
     return unicodedata.normalize("NFC", text).casefold()
 
 
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    """The rows of a table that some program has written: commas, semicolons or tabs.
+
+    Raises
+    ------
+    ValueError
+        If there is no such file, or it cannot be read.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror}.") from error
+    try:
+        text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("cp1252", errors="replace")  # so Excel saves a table on Windows
+    first = text.partition("\n")[0]
+    table = csv.DictReader(io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count))
+    try:
+        rows = list(table)
+    except csv.Error as error:
+        raise ValueError(f"{path.name} is no table: {error}.") from error
+    return [{str(k): str(v or "") for k, v in row.items() if k is not None} for row in rows]
+
+
+def no_formula(cell: Any) -> Any:
+    """A cell of a table that no spreadsheet program takes for a formula."""
+    if not isinstance(cell, str):
+        return cell
+    # Some programs begin a cell anew at a semicolon, a tab or the end of a line.
+    return re.sub(r"(^(?=[\t\r])|(?:^|[;\t\r\n])(?=[=+@-]))", r"\1'", cell)
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Write a table: whole, or not at all."""
+    unfinished = path.with_suffix(".part")
+    with open(unfinished, "w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file)
+        table.writerow(columns)
+        table.writerows(rows)
+    unfinished.replace(path)
+
+
 def read(path: Path) -> list[Student]:
     """Read a list of students.
 
@@ -86,13 +133,9 @@ def read(path: Path) -> list[Student]:
     ValueError
         If it has no column of identifiers, or names somebody twice.
     """
-    with open(path, newline="", encoding="utf-8-sig") as file:
-        first = file.readline()
-        file.seek(0)
-        rows = list(csv.DictReader(file, delimiter=max(",;\t", key=first.count)))
     found: dict[str, Student] = {}
-    for row in rows:
-        columns = {plainly(str(name)).strip(): str(value or "") for name, value in row.items()}
+    for row in rows_of(path):
+        columns = {plainly(name).strip(): value for name, value in row.items()}
 
         def value(names: Sequence[str], columns: dict[str, str] = columns) -> str:
             return next((columns[name].strip() for name in names if name in columns), "")
@@ -104,10 +147,12 @@ def read(path: Path) -> list[Student]:
             continue
         if identifier in found:
             raise ValueError(f"{path} names {identifier} twice.")
-        kept = {str(name): str(cell or "") for name, cell in row.items() if name is not None}
         entries = (Path(value(FILE)),) if value(FILE) else ()  # in the folder of what came in
-        found[identifier] = Student(identifier, printable(value(NAME)), entries, kept)
+        found[identifier] = Student(identifier, printable(value(NAME)), entries, row)
     return list(found.values())
+
+
+# --- what was handed in ---------------------------------------------------------------------------
 
 
 def place_of(student: Student, entry: Path) -> int:
@@ -124,19 +169,24 @@ def place_of(student: Student, entry: Path) -> int:
 
 
 def collected(folder: Path, listed: Sequence[Student] = ()) -> list[Student]:
-    """Everybody on the list and everybody who handed something in, with what they handed in."""
+    """Everybody on the list and everybody who handed something in, with what they handed in.
+
+    Of a student's files those count in whose names the identifier stands first: what a classmate
+    has put behind it takes nobody's place.
+    """
     found = {s.identifier: [folder / e for e in s.entries] for s in listed}
     named = {folder / e.parts[0] for s in listed for e in s.entries}
+    placed: dict[str, list[tuple[int, Path]]] = {s.identifier: [] for s in listed}
     others: dict[str, Student] = {}
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith((".", "__MACOSX")) or entry in named:
             continue
         places = {s: place_of(s, entry) for s in listed}
-        theirs = [s for s in listed if places[s] >= 0]
-        if theirs:
-            student = min(theirs, key=lambda s: (places[s], -len(s.identifier)))
+        candidates = [s for s in listed if places[s] >= 0]
+        if candidates:
+            student = min(candidates, key=lambda s: (places[s], -len(s.identifier)))
             if not student.entries:  # otherwise the list says which file counts
-                found[student.identifier].append(entry)
+                placed[student.identifier].append((places[student], entry))
         elif entry.is_dir() or entry.suffix in (".ipynb", ".py"):
             raw = entry.name if entry.is_dir() else entry.stem
             identifier = printable(raw)
@@ -144,6 +194,9 @@ def collected(folder: Path, listed: Sequence[Student] = ()) -> list[Student]:
                 identifier += f" {hashed(raw)}"
             before = others.get(identifier, Student(identifier))
             others[identifier] = replace(before, entries=(*before.entries, entry))
+    for identifier, entries in placed.items():
+        first = min((place for place, _ in entries), default=0)
+        found[identifier] += [entry for place, entry in entries if place == first]
     there = {i: tuple(e for e in es if e.exists() or e.is_symlink()) for i, es in found.items()}
     return [replace(s, entries=there[s.identifier]) for s in listed] + list(others.values())
 
@@ -151,32 +204,16 @@ def collected(folder: Path, listed: Sequence[Student] = ()) -> list[Student]:
 # --- what platforms import ------------------------------------------------------------------------
 
 
-def no_formula(cell: Any) -> Any:
-    """A cell of a table that no spreadsheet program takes for a formula."""
-    if not isinstance(cell, str):
-        return cell
-    return re.sub(r"(^(?=[\t\r])|(?:^|[;\t])(?=[=+@-]))", r"\1'", cell)  # some split at a semicolon
-
-
-def write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write a table: whole, or not at all."""
-    unfinished = path.with_suffix(".part")
-    with open(unfinished, "w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow(columns)
-        table.writerows(rows)
-    unfinished.replace(path)
-
-
-def export(out: Path, records: Sequence[dict[str, Any]], totals: dict[str, Any]) -> None:
+def export(
+    out: Path, chapter: str, records: Sequence[dict[str, Any]], totals: dict[str, Any]
+) -> None:
     """Write points as Canvas and Moodle import them, and every report into one zip.
 
     Canvas takes ``canvas.csv`` under *Grades, Import*, and the zip as uploaded submissions of the
     assignment; Moodle takes ``moodle.csv`` as the assignment's grading worksheet or as a table
     of grades, and the zip as feedback files. A student's own row of the list is kept as it was.
+    Work that is missing or could not be read has no points there: what it counts is yours to say.
     """
-    chapters = {id[:2] for record in records for id in record["tasks"]}
-    title = f"Coursework {PROJECT if len(chapters) > 1 else ''.join(chapters)}"
     of = max(sum(task["points"] for task in record["tasks"].values()) for record in records)
     whole = ["    Points Possible", *[""] * (len(CANVAS) - 1), f"{of:g}"]
     canvas, moodle = [whole], []
@@ -192,7 +229,7 @@ def export(out: Path, records: Sequence[dict[str, Any]], totals: dict[str, Any])
         own = {"Identifier": identifier, "Full name": name, **row, "Grade": total}
         own["Feedback comments"] = no_formula(record["note"])
         moodle.append([own.get(column, "") for column in moodle_columns])
-    write_table(out / "canvas.csv", [*CANVAS, title], canvas)
+    write_table(out / "canvas.csv", [*CANVAS, f"Coursework {chapter}"], canvas)
     write_table(out / "moodle.csv", moodle_columns, moodle)
     with zipfile.ZipFile(out / "feedback.zip", "w", zipfile.ZIP_DEFLATED) as file:
         for record in records:

@@ -1,12 +1,11 @@
 """Grade a folder of submissions: side by side, resumable, with a table and a summary of the class.
 
-Each submission leaves a record and a report in the results' folder as soon as it is graded. A
+Each submission leaves a record and a report in the folder of its chapter as soon as it is graded. A
 submission whose record is up to date is not graded again, so an interrupted run goes on where it
 stopped, and a late submission costs only its own time.
 """
 
 import contextlib
-import csv
 import hashlib
 import json
 import re
@@ -16,12 +15,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joblib
+from tqdm import tqdm
+
 from normtutor import __version__
-from normtutor.grading.judging import NOT_TRIED, Task, printable
+from normtutor.grading.judging import NOT_TRIED, printable
 from normtutor.grading.notebook import personal, points
-from normtutor.grading.roster import Student, collected, export, no_formula, read, write_table
-from normtutor.grading.sandbox import Limits
-from normtutor.grading.submission import (
+from normtutor_grader import wall
+from normtutor_grader.roster import (
+    Student,
+    collected,
+    export,
+    no_formula,
+    read,
+    rows_of,
+    write_table,
+)
+from normtutor_grader.sandbox import Limits
+from normtutor_grader.submission import (
     Grade,
     Unreadable,
     as_failure,
@@ -32,23 +43,27 @@ from normtutor.grading.submission import (
     nothing,
     tasks_for,
 )
-from normtutor.grading.tasks import PROJECT
 
 # What became of a submission, and the exit code of a run in which that is the worst.
 STATES = {"graded": 0, "missing": 0, "unreadable": 3, "stopped": 4, "failed": 5}
-HEAD = ("identifier", "name", "file", "state", "note")  # of grades.csv
+NO_POINTS = ("missing", "unreadable", "failed")  # until a person gives some
+HEAD = ("identifier", "name", "file", "state", "note", "seed")  # of grades.csv
 CLASS = "class.list"  # in which order the students stand in the tables
-COLUMNS = ("identifier", "task", "points", "of", "comment", "text")  # of explanations.csv
+BY_HAND = "by_hand.csv"
+COLUMNS = ("identifier", "task", "points", "of", "comment", "note", "text")  # of BY_HAND
+
+Given = dict[tuple[str, str], dict[str, str]]  # rows of BY_HAND by identifier and task
 
 
 class Settings(NamedTuple):
     """How all submissions of a class are graded."""
 
-    chapter: str = ""  # of the file's name where empty
+    chapter: str
     checks: Path | None = None
     variant: Path | None = None
     limits: Limits = Limits()
     personal: str = ""  # the column of the list from which each student's numbers follow
+    walled: bool = True
 
 
 def chosen(student: Student, chapter: str) -> Path:
@@ -61,7 +76,7 @@ def chosen(student: Student, chapter: str) -> Path:
     """
     paths = student.notebooks
     named = [path for path in paths if path.name.startswith(chapter) or path.stem.endswith(chapter)]
-    paths = (chapter and named) or paths
+    paths = named or paths
     if len(paths) > 1:
         names = ", ".join(printable(path.name) for path in paths)
         words = f"there are {len(paths)} notebooks, and it is not clear which one counts: {names}"
@@ -95,27 +110,21 @@ def record_of(
 
     ``died`` is what ended the process that should have done so.
     """
-    (path, *_), tasks, hidden = (
-        [*student.files, Path(student.identifier)],
-        list[Task](),
-        list[str](),
-    )
+    path, *_ = [*student.files, Path(student.identifier)]
+    tasks, hidden = tasks_for(settings.chapter, settings.checks, settings.variant)
     state, failure = "graded", ""
     try:
-        if settings.chapter:  # a row of zeros needs the tasks, too
-            tasks, hidden = tasks_for(settings.chapter, settings.checks, settings.variant)
         if died:
             raise died
         path = chosen(student, settings.chapter)
-        if not settings.chapter:
-            tasks, hidden = tasks_for(chapter_of(path), settings.checks, settings.variant)
         if settings.personal:
             own = student.row.get(settings.personal, student.identifier)
             tasks = [personal(task, own) for task in tasks]
-        found = grade(path, tasks, limits=settings.limits, hidden=hidden)
+        how: dict[str, Any] = {"limits": settings.limits, "hidden": hidden}
+        found = grade(path, tasks, **how, walled=settings.walled)
         if found.stopped:
             state = "stopped"
-    except ValueError as error:
+    except Unreadable as error:
         found, state = nothing(tasks, str(error)), "unreadable" if student.files else "missing"
     except Exception as error:
         found, state = nothing(tasks, f"the grader failed: {error!r}"), "failed"
@@ -142,18 +151,13 @@ def as_record(student: Student, path: Path, found: Grade, state: str) -> dict[st
         "feedback": student.feedback,
         "file": printable(path.name) if student.files else "",
         "state": state,
-        "note": [*found.stopped, *found.notes, ""][0] if state != "graded" else "",
-        "score": found.score,
-        "possible": found.possible,
-        "seconds": found.seconds,
-        "no wall": found.walled.missing if found.walled else "",
+        "note": [*found.stopped, *found.notes, ""][0],
+        "seed": found.seed,
         "tasks": {
             r.task.id: {
-                "title": r.task.title,
                 "kind": r.task.kind,
                 "score": r.score,
                 "points": r.task.points,
-                "hidden": r.task.id in found.hidden,
                 "findings": [f._asdict() for f in r.findings],
             }
             for r in found.results
@@ -171,6 +175,21 @@ def kept(out: Path, key: str) -> dict[str, Any]:
         return {}
 
 
+def only_chapter(students: Sequence[Student]) -> str:
+    """The chapter that all notebooks of a folder are of, by their names.
+
+    Raises
+    ------
+    ValueError
+        If they are of several.
+    """
+    chapters = sorted({chapter_of(path) for student in students for path in student.notebooks})
+    if len(chapters) != 1:
+        raise ValueError(f"there are notebooks of chapters {', '.join(chapters)}: name one with "
+                         "--chapter")  # fmt: skip
+    return chapters[0]
+
+
 def grade_class(
     folder: Path,
     out: Path,
@@ -180,26 +199,27 @@ def grade_class(
     again: bool = False,
     roster: Path | None = None,
 ) -> int:
-    """Grade a folder, write the results into another, and return the exit code.
+    """Grade a folder, write the results into ``out/CHAPTER``, and return the exit code.
 
     Everybody who handed something in has a row in the table, and so has everybody in ``roster``.
 
     Raises
     ------
     ValueError
-        If nothing is in the folder, or the list cannot be read.
+        If nothing is in the folder, the chapter is unknown, or the list cannot be read.
+    NoWall
+        If there is no wall here.
     """
-    import joblib
-    from tqdm import tqdm
-
     students = collected(folder, read(roster) if roster else ())
     if not students:
         raise ValueError(f"there is no notebook in {folder}")
+    settings = settings._replace(chapter=settings.chapter or only_chapter(students))
+    tasks_for(settings.chapter, settings.checks, settings.variant)  # fails now if ever
+    if settings.walled:
+        wall.tried()
+    out = out / settings.chapter
     out.mkdir(parents=True, exist_ok=True)
-    names = [path for student in students for path in student.notebooks]
-    chapters = {PROJECT if path.stem.endswith(PROJECT) else path.name[:2] for path in names}
-    if not settings.chapter and len(chapters) == 1:
-        settings = settings._replace(chapter=chapter_of(Path(*chapters)))
+    by_hand(out, [])  # a table that cannot be read is said before the work
     left = [
         s for s in students
         if again or kept(out, s.key).get("fingerprint") != fingerprint(s, settings)
@@ -222,116 +242,133 @@ def grade_class(
     return write_up(out)
 
 
+# --- what a person gives --------------------------------------------------------------------------
+
+
+def by_hand(out: Path, records: Sequence[dict[str, Any]]) -> Given:
+    """Read what a person has entered, add a row for each explanation that is new, and write it.
+
+    A row that has points or a comment stays as it is. Points in the row of another task take the
+    place of the program's.
+
+    Raises
+    ------
+    ValueError
+        If points are no number from 0 to what the task is worth.
+    """
+    path = out / BY_HAND
+    before = rows_of(path) if path.exists() else []
+    if any(not row.get("identifier") or not row.get("task") for row in before):
+        raise ValueError(f"{path.name} has a row without an identifier or a task")
+    before = [{**dict.fromkeys(COLUMNS, ""), **row} for row in before]
+    rows: Given = {(row["identifier"].lstrip("'"), row["task"]): row for row in before}
+    for record in records:
+        for id, text in record["texts"].items():
+            row = rows.setdefault((record["identifier"], id), dict.fromkeys(COLUMNS, ""))
+            new = no_formula(text.strip())
+            if not row["points"].strip():
+                row["text"], row["note"] = new, ""
+            elif row["text"] != new:
+                row["note"] = "handed in anew: clear the points to read the new text"
+        for id, task in record["tasks"].items():
+            if (record["identifier"], id) in rows:
+                row, who = rows[record["identifier"], id], record["identifier"]
+                row |= {"identifier": no_formula(who), "task": id, "of": f"{task['points']:g}"}
+                value, most = row["points"].strip().replace(",", "."), task["points"]
+                if value and not (re.fullmatch(r"\d*\.?\d+", value) and float(value) <= most):
+                    words = f"{value} is not a number from 0 to {most:g}"
+                    raise ValueError(f"{path.name}: {who}, {id}: {words}")
+    columns = list(dict.fromkeys([*COLUMNS, *(name for row in before for name in row)]))
+    if records:
+        write_table(path, columns, ([row.get(c, "") for c in columns] for row in rows.values()))
+    return rows
+
+
+def entered(given: Given, record: dict[str, Any], id: str) -> float | None:
+    """The points that a person has given for a task."""
+    value = given.get((record["identifier"], id), {}).get("points", "").strip()
+    return float(value.replace(",", ".")) if value else None
+
+
+def score_of(record: dict[str, Any], id: str, given: Given) -> float | str:
+    """The points of one task; empty while nobody, or no program, has read it."""
+    task, value = record["tasks"].get(id), entered(given, record, id)
+    if task is None or value is not None:
+        return "" if value is None else value
+    return "" if task["kind"] == "explain" or record["state"] in NO_POINTS else task["score"]
+
+
+def total_of(record: dict[str, Any], given: Given) -> float | str:
+    """All points that there are so far; none where nothing could be graded."""
+    scores = [score for id in record["tasks"] if (score := score_of(record, id, given)) != ""]
+    return round(sum(map(float, scores)), 2) if scores else ""
+
+
+def remarks(record: dict[str, Any], given: Given) -> Iterator[str]:
+    """What the report says about what a person has entered."""
+    for id, task in record["tasks"].items():
+        value, row = entered(given, record, id), given.get((record["identifier"], id), {})
+        comment = printable(row.get("comment", "").strip())
+        if value is not None:
+            worth = points(value, task["points"])
+            yield f"{id}, read by a person: {worth}{'. ' + comment if comment else ''}"
+        elif comment:
+            yield f"{id}: {comment}"
+    waits = any(score_of(record, id, given) == "" for id in record["tasks"])
+    if not waits:
+        whole = sum(task["points"] for task in record["tasks"].values())
+        yield f"Together: {points(float(total_of(record, given)), whole)}"
+
+
 # --- what a class has done ------------------------------------------------------------------------
 
 
 def write_up(out: Path) -> int:
-    """Write reports, tables and summary from the records, with the points for explanations."""
+    """Write reports, tables and summary from the records, with what a person has entered."""
     if not (out / CLASS).exists():
-        raise ValueError(f"there are no graded submissions in {out}")
+        raise ValueError(f"there are no graded submissions in {out}; it has the name of a chapter")
     records = [kept(out, key) for key in json.loads((out / CLASS).read_text(encoding="utf-8"))]
-    given = explanations(out, records)
+    given = by_hand(out, records)
     totals = {r["identifier"]: total_of(r, given) for r in records}
     for record in records:
-        text = record["report"] + "".join(f"{line}\n" for line in entered(record, given))
+        text = record["report"] + "".join(f"{line}\n" for line in remarks(record, given))
         (out / f"{record['key']}.txt").write_text(text, encoding="utf-8")
     ids = sorted({id for record in records for id in record["tasks"]})
     rows = []
     for record in records:
         cells = [score_of(record, id, given) for id in ids]
         whole = sum(task["points"] for task in record["tasks"].values())
-        waits = any(score_of(record, id, given) == "" for id in record["tasks"])
         head, total = [record[name] for name in HEAD], totals[record["identifier"]]
-        rows.append([*map(no_formula, head), *cells, total, whole, "no" if waits else "yes"])
+        complete = "no" if "" in cells else "yes"
+        rows.append([*map(no_formula, head), *cells, total, whole, complete])
     write_table(out / "grades.csv", [*HEAD, *ids, "total", "of", "complete"], rows)
-    export(out, records, totals)
-    (out / "summary.md").write_text("\n".join(summary(records, totals)) + "\n", encoding="utf-8")
+    export(out, out.name, records, totals)
+    lines = summary(records, totals, given)
+    (out / "summary.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return max(STATES[record["state"]] for record in records)
 
 
-def score_of(record: dict[str, Any], id: str, given: dict[tuple[str, str], dict]) -> Any:
-    """The points of one task; empty while nobody, or no program, has read it."""
-    task = record["tasks"].get(id)
-    if task is None or record["state"] == "failed":
-        return ""
-    if task["kind"] != "explain":
-        return task["score"]
-    return given[record["identifier"], id]["points"]
-
-
-def total_of(record: dict[str, Any], given: dict[tuple[str, str], dict]) -> float | str:
-    """All points that there are so far; none where the grader failed."""
-    if record["state"] == "failed":
-        return ""
-    return round(sum(float(score_of(record, id, given) or 0) for id in record["tasks"]), 2)
-
-
-def entered(record: dict[str, Any], given: dict[tuple[str, str], dict]) -> Iterator[str]:
-    """What the report says about explanations that somebody has read."""
-    asked = [id for id, task in record["tasks"].items() if task["kind"] == "explain"]
-    rows = [given[record["identifier"], id] for id in asked if record["state"] != "failed"]
-    for row in rows:
-        if row["points"] != "":
-            worth = points(float(row["points"]), float(row["of"]))
-            yield f"{row['task']}, read: {worth}{'. ' + row['comment'] if row['comment'] else ''}"
-    if rows and all(row["points"] != "" for row in rows):
-        whole = sum(task["points"] for task in record["tasks"].values())
-        yield f"Together: {points(float(total_of(record, given)), whole)}"
-
-
-def explanations(out: Path, records: Sequence[dict[str, Any]]) -> dict[tuple[str, str], dict]:
-    """Read the points that were entered in explanations.csv, and write it with what is new."""
-    path, before = out / "explanations.csv", {}
-    if path.exists():
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            before = {(row["identifier"], row["task"]): row for row in csv.DictReader(file)}
-    rows = {}
-    for record in records:
-        who = no_formula(record["identifier"])
-        if record["state"] == "failed":  # what was entered before is kept for the next run
-            for key in [key for key in before if key[0] == who]:
-                rows[key] = {column: before[key].get(column) or "" for column in COLUMNS}
-            continue
-        for id, written in record["texts"].items():
-            text = no_formula(written.strip())
-            most = record["tasks"][id]["points"]
-            old = before.get((who, id), {})
-            value = (old.get("points") or "").strip().replace(",", ".")
-            comment = old.get("comment") or ""
-            if value and old.get("text", "").strip() != text:
-                comment = f"the text has changed; it had {value} points. {comment}".strip()
-                value = ""
-            if value and not (value.replace(".", "", 1).isdigit() and float(value) <= most):
-                words = f"{value} is not a number from 0 to {most:g}"
-                raise ValueError(f"{path.name}: {record['identifier']}, {id}: {words}")
-            row = (who, id, value, f"{most:g}", comment, text)
-            rows[record["identifier"], id] = dict(zip(COLUMNS, row, strict=True))
-        for id, task in record["tasks"].items():  # of a file that could not be read
-            if task["kind"] == "explain" and id not in record["texts"]:
-                row = (who, id, "0", f"{task['points']:g}", "", "")
-                rows[record["identifier"], id] = dict(zip(COLUMNS, row, strict=True))
-    write_table(path, COLUMNS, [row.values() for row in rows.values()])
-    return rows
-
-
-def summary(records: Sequence[dict[str, Any]], totals: dict[str, Any]) -> Iterator[str]:
+def summary(
+    records: Sequence[dict[str, Any]], totals: dict[str, Any], given: Given
+) -> Iterator[str]:
     """The class on a page: who is missing something, which checks failed, and with which words."""
     states = Counter(record["state"] for record in records)
     yield f"# {len(records)} students\n"
     yield ", ".join(f"{n} {state}" for state, n in states.items()) + ".\n"
-    came = [r for r in records if r["state"] not in ("failed", "missing")]
-    values = sorted(totals[r["identifier"]] for r in came)
+    came = [r for r in records if r["state"] not in NO_POINTS]
+    values = sorted(float(totals[r["identifier"]]) for r in came if totals[r["identifier"]] != "")
     if values:
         yield (
             f"Points: median {statistics.median(values):g}, mean {statistics.mean(values):.2f}, "
             f"from {values[0]:g} to {values[-1]:g}.\n"
         )
-    if any(record["no wall"] for record in records):
-        yield "**Some submissions ran without a wall of the kernel;** their reports say why.\n"
     for record in records:
-        if record["state"] != "graded":
+        if record["state"] != "graded" or record["note"]:
             who = f"{record['identifier']} ({record['file'] or record['name']})"
             yield f"- {in_markdown(who)}: {record['state']}: {in_markdown(record['note'])}"
+    for (identifier, id), row in given.items():
+        if row["note"]:
+            yield f"- {in_markdown(identifier)}, {id}: {row['note']}"
     others = [r["identifier"] for r in records if not r["row"]]
     if 0 < len(others) < len(records):
         yield f"\nNot on the list: {in_markdown(', '.join(others))}."
@@ -339,8 +376,6 @@ def summary(records: Sequence[dict[str, Any]], totals: dict[str, Any]) -> Iterat
     words: dict[tuple[str, str], Counter] = {}
     asked: Counter = Counter()
     for record in came:
-        if record["state"] == "unreadable":
-            continue
         for id, task in record["tasks"].items():
             for found in task["findings"]:
                 asked[id, found["check"]] += 1
@@ -350,8 +385,7 @@ def summary(records: Sequence[dict[str, Any]], totals: dict[str, Any]) -> Iterat
                     words.setdefault((id, found["check"]), Counter())[reason] += 1
     for (id, check), reasons in sorted(words.items(), key=lambda item: -item[1].total()):
         most = "; ".join(f"{reason[:160]} ({n})" for reason, n in reasons.most_common(3))
-        most = in_markdown(most)
-        yield f"| {id} | {check} | {reasons.total()} of {asked[id, check]} | {most} |"
+        yield f"| {id} | {check} | {reasons.total()} of {asked[id, check]} | {in_markdown(most)} |"
 
 
 def in_markdown(text: str) -> str:

@@ -1,41 +1,44 @@
-"""Grade a whole notebook: read it, run it apart, judge its answers, write the reports."""
+"""Grade a whole notebook: read it, run it apart, judge its answers, write the report."""
 
 import importlib.util
+import io
 import re
-import time
+import secrets
+import tokenize
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from normtutor.grading.judging import Finding, GraderFailed, Result, Task, judge, printable
 from normtutor.grading.notebook import explained, points, report
-from normtutor.grading.sandbox import Limits, Sandbox, parsed
-from normtutor.grading.tasks import PROJECT, tasks_of
-from normtutor.grading.wall import Wall
+from normtutor.grading.tasks import PROJECT, TASKS, tasks_of
+from normtutor_grader.sandbox import Limits, Sandbox, parsed
 
 LARGEST_NOTEBOOK = 50_000_000  # bytes: plots are large
 MOST_CELLS = 1000
 MOST_CODE = 2_000_000  # characters in all of them
 MOST_PARTS = 2_000_000  # lists, dictionaries and commas in it
-LONGEST_EXPLANATION = 3000  # characters that a report repeats
+LONGEST_EXPLANATION = 20_000  # characters
+HINT_COSTS = 1.0  # points
 
 
 class Unreadable(ValueError):
-    """The file is not a notebook."""
+    """The file is not a notebook of this chapter."""
 
 
-class Grade(NamedTuple):
+@dataclass(frozen=True)
+class Grade:
     """What a submission has earned, and what was seen on the way."""
 
     results: tuple[Result, ...]
     texts: dict[str, str]  # explanations by task id, for a person to read
     notes: tuple[str, ...]
-    hidden: frozenset[str]  # ids of tasks that students shall not see at once
-    seconds: float
+    hidden: frozenset[str] = frozenset()  # ids of tasks that students shall not see at once
     stopped: tuple[str, ...] = ()  # why its process was ended, each time
-    walled: Wall | None = None  # what the kernel held around it; None if it never ran
+    seed: int = 0  # with it the same inputs are drawn again
 
     @property
     def score(self) -> float:
@@ -48,10 +51,18 @@ class Grade(NamedTuple):
         return sum(r.task.points for r in self.results if r.task.kind != "explain")
 
 
+# --- reading --------------------------------------------------------------------------------------
+
+
 def code_cells(path: Path) -> list[str]:
     """The sources of a notebook's code cells.
 
     In a file of Python a line that begins with ``# %%`` begins a cell.
+
+    Raises
+    ------
+    Unreadable
+        If it is no notebook.
     """
     name = printable(path.name)
     try:
@@ -64,10 +75,12 @@ def code_cells(path: Path) -> list[str]:
             text = path.read_text(encoding="utf-8-sig")
             sources = re.split(r"^(?=# %%)", text, flags=re.MULTILINE)
         else:
-            sources = _of_notebook(parsed(path.read_bytes(), MOST_PARTS))
+            cells = parsed(path.read_bytes(), MOST_PARTS)["cells"]
+            code = [c for c in cells if isinstance(c, dict) and c["cell_type"] == "code"]
+            sources = ["".join(cell.get("source") or "") for cell in code]
+    except Unreadable:
+        raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        if isinstance(error, Unreadable):
-            raise
         why = "too many parts" if "parts" in str(error) else type(error).__name__
         raise Unreadable(f"{name} is not a notebook: {why}") from error
     if len(sources) > MOST_CELLS:
@@ -75,27 +88,6 @@ def code_cells(path: Path) -> list[str]:
     if sum(map(len, sources)) > MOST_CODE:
         raise Unreadable(f"{name} has more than {MOST_CODE} characters of code")
     return sources
-
-
-def _of_notebook(notebook: Any) -> list[str]:
-    cells = [cell for cell in notebook["cells"] if isinstance(cell, dict)]
-    return ["".join(cell.get("source") or "") for cell in cells if cell["cell_type"] == "code"]
-
-
-def gathered(notebooks: Sequence[Path]) -> str:
-    """The file of a project from exercises notebooks: what they import, and each task's answer."""
-    cells = [source for path in notebooks for source in code_cells(path)]
-    lines = {line for source in cells for line in source.splitlines()}
-    imports = sorted(line for line in lines if re.match(r"(import|from) (?!normtutor)\w", line))
-    blocks: dict[str, list[str]] = {}
-    for task in tasks_of(PROJECT):
-        begins = re.compile(rf"^(def|class) {task.name}\b", re.MULTILINE)
-        source = next((source for source in cells if begins.search(source)), None)
-        if source is not None:
-            blocks.setdefault(source.strip(), []).append(f"# %% {task.id} {task.title}")
-    parts = ["\n".join(imports)]
-    parts += ["\n".join([*heads, source]) for source, heads in blocks.items()]
-    return "\n\n\n".join(parts) + "\n"
 
 
 def is_file(path: Path) -> bool:
@@ -114,6 +106,52 @@ def chapter_of(path: Path) -> str:
             f"{printable(path.name)}. Name the chapter with --chapter 02."
         )
     return match.group()
+
+
+def check_chapter(cells: Sequence[str], tasks: Sequence[Task]) -> None:
+    """Raise Unreadable if the cells answer none of these tasks, but those of another chapter."""
+    source = "\n".join(cells)
+
+    def there(task: Task) -> bool:
+        return bool(
+            re.search(rf"^(def {task.name}\b|class {task.name}\b|{task.name}\s*=)", source, re.M)
+        )
+
+    if any(map(there, tasks)):
+        return
+    others = sorted({id[:2] for id, task in TASKS.items() if there(task)})
+    if others:
+        raise Unreadable(f"it answers tasks of chapter {', '.join(others)}, and none of these")
+
+
+def written(cells: Sequence[str], name: str) -> str | None:
+    """The text that a cell assigns to a name, as it was typed.
+
+    What Python makes of it is not it: in LaTeX, ``\\beta`` would lose its backslash and b.
+    None where the assignment holds more than plain strings.
+    """
+    for cell in reversed(cells):
+        found = re.search(rf"^{name}\s*=\s*", cell, re.MULTILINE)
+        if not found:
+            continue
+        parts = []
+        try:
+            for token in tokenize.generate_tokens(io.StringIO(cell[found.end() :]).readline):
+                if token.type == tokenize.STRING:
+                    literal = re.fullmatch(r"""(?s)([rRuU]?)("{3}|'{3}|"|')(.*)\2""", token.string)
+                    if not literal:
+                        return None
+                    parts.append(literal[3])
+                elif token.type == tokenize.OP and token.string not in "()":
+                    return None
+                elif token.type == tokenize.NAME:
+                    return None
+                elif token.type in (tokenize.NEWLINE, tokenize.ENDMARKER):
+                    break
+        except (tokenize.TokenError, SyntaxError):
+            return None
+        return "".join(parts) if parts else None
+    return None
 
 
 def tasks_in(path: Path) -> list[Task]:
@@ -142,12 +180,17 @@ def tasks_for(
     return list(tasks.values()), [task.id for task in hidden]
 
 
+# --- grading --------------------------------------------------------------------------------------
+
+
 def grade(
     path: Path,
     tasks: Sequence[Task],
     *,
     limits: Limits | None = None,
     hidden: Sequence[str] = (),
+    walled: bool = True,
+    seed: int | None = None,
 ) -> Grade:
     """Grade a notebook.
 
@@ -159,31 +202,51 @@ def grade(
     limits : Limits, optional
     hidden : sequence of str
         Ids of tasks whose results students shall not see at once.
+    walled : bool
+        Whether it runs behind the wall, or as a plain process of yours.
+    seed : int, optional
+        That of an earlier grade, whose inputs are drawn again.
 
     Raises
     ------
     Unreadable
-        If the file is not a notebook.
+        If the file is not a notebook of this chapter.
     GraderFailed
         If no process can be started for it.
+    NoWall
+        If there is no wall here.
     """
-    started = time.monotonic()
-    rng = np.random.default_rng()
+    seed = secrets.randbits(32) if seed is None else seed
+    rng = np.random.default_rng(seed)
     results, texts = [], {}
     cells = code_cells(path)
-    with Sandbox(cells, limits) as sandbox:
+    check_chapter(cells, tasks)
+    with Sandbox(cells, limits, walled=walled) as sandbox:
         for task in tasks:
             answer = sandbox.answer(task.name)
             if task.kind == "explain":
-                text = _text(answer)
-                texts[task.id] = text
-                results.append(explained(task, text))
+                text = written(cells, task.name)
+                texts[task.id] = _shown(_text(answer) if text is None else text)
+                results.append(explained(task, texts[task.id]))
             else:
-                results.append(judge(task, answer, rng))
-        notes = _notes(sandbox)
-        stopped, walled = tuple(sandbox.stopped), sandbox.walled
-    seconds = round(time.monotonic() - started, 1)
-    return Grade(tuple(results), texts, notes, frozenset(hidden), seconds, stopped, walled)
+                results.append(hinted(judge(task, answer, rng), cells))
+        notes, stopped = list(sandbox.errors), tuple(sandbox.stopped)
+        if sandbox.cut:
+            notes.append("it printed too much; the rest was thrown away")
+    return Grade(tuple(results), texts, tuple(notes), frozenset(hidden), stopped, seed)
+
+
+def hinted(result: Result, cells: Sequence[str]) -> Result:
+    """Take a point where the notebook asks for the hint of a repair."""
+    asks = re.compile(rf"""\bcheck\(\s*["']{re.escape(result.task.id)}["'][^)]*hint\s*=\s*True""")
+    if result.task.kind != "repair" or not any(map(asks.search, cells)):
+        return result
+    note = Finding(
+        "the hint", False, f"it was asked for, which costs {points(HINT_COSTS, HINT_COSTS)}"
+    )
+    return result._replace(
+        findings=(*result.findings, note), score=max(result.score - HINT_COSTS, 0.0)
+    )
 
 
 def _text(answer: Any) -> str:
@@ -193,8 +256,24 @@ def _text(answer: Any) -> str:
         raise
     except Exception:
         return ""
-    lines = value[:LONGEST_EXPLANATION].splitlines() if isinstance(value, str) else []
+    return value if isinstance(value, str) else ""
+
+
+def _shown(text: str) -> str:
+    """An explanation as a report repeats it; what is too long ends with a mark."""
+    more = len(text) - LONGEST_EXPLANATION
+    lines = text[:LONGEST_EXPLANATION].splitlines()
+    lines += [f"[cut here: {more} characters more]"] if more > 0 else []
     return "\n".join(map(printable, lines))
+
+
+def nothing(tasks: Sequence[Task], why: str) -> Grade:
+    """The grade of a file that could not be read."""
+    results = tuple(Result(task, (Finding("the file", False, why),), 0.0) for task in tasks)
+    return Grade(results, {}, (why,))
+
+
+# --- the report -----------------------------------------------------------------------------------
 
 
 def quoted(text: str) -> str:
@@ -202,24 +281,14 @@ def quoted(text: str) -> str:
     return "\n".join(f"  | {line}" for line in (text.strip() or "(nothing)").splitlines())
 
 
-def _notes(sandbox: Sandbox) -> tuple[str, ...]:
-    notes = list(sandbox.errors)
-    if sandbox.printed_bytes > len(sandbox.printed.encode()):
-        notes.append(f"the submission printed {sandbox.printed_bytes} bytes; most were thrown away")
-    return tuple(notes)
-
-
 def as_text(path: Path, found: Grade) -> str:
     """The report for a student."""
     lines = [f"{printable(path.name)}: {points(found.score, found.possible)}", ""]
     for result in found.results:
-        if result.task.id in found.hidden:
-            continue
-        lines += [report(result), ""]
+        if result.task.id not in found.hidden:
+            lines += [report(result), ""]
     for id, text in found.texts.items():
         lines += [f"{id}, for a person to read:", quoted(text), ""]
-    if warning := unwalled(found):
-        lines += [warning, ""]
     if found.notes:
         lines += ["While the notebook ran:", *(f"  {note}" for note in found.notes), ""]
     return "\n".join(lines)
@@ -232,61 +301,3 @@ def as_failure(path: Path, error: Exception) -> str:
         "The grader failed; that says nothing about the answers.\n"
         f"  {type(error).__name__}: {printable(error)}\n"
     )
-
-
-def unwalled(found: Grade) -> str:
-    """What the kernel did not hold around a submission; empty where the wall was whole."""
-    if found.walled is None or not found.walled.missing:
-        return ""
-    open_ways = [
-        words
-        for held, words in (
-            (found.walled.files, "could read and write files as you can"),
-            (found.walled.calls, "could start processes and use the network"),
-        )
-        if not held
-    ]
-    return (
-        f"No wall: {found.walled.missing}. This submission {' and '.join(open_ways)}. "
-        "The page on teaching has the command that grades in a container."
-    )
-
-
-def as_gradescope(found: Grade) -> dict[str, Any]:
-    """The report in the format of Gradescope's results.json."""
-    tests = []
-    for result in found.results:
-        task = result.task
-        if task.kind == "explain":
-            continue
-        seen = "after_due_date" if task.kind == "predict" else "visible"  # who guesses on hands in
-        tests.append(
-            {
-                "number": task.id,
-                "name": f"{task.title} ({task.kind})",
-                "score": result.score,
-                "max_score": task.points,
-                "status": "passed" if result.score == task.points else "failed",
-                "output": report(result),
-                "output_format": "text",
-                "visibility": "after_published" if task.id in found.hidden else seen,
-            }
-        )
-    texts = [f"{id}\n{quoted(text)}" for id, text in found.texts.items()]
-    warning = [unwalled(found)] if unwalled(found) else []
-    output = "\n\n".join([*texts, *warning, *found.notes])
-    return {
-        "score": found.score,
-        "execution_time": found.seconds,
-        "output": output,
-        "output_format": "text",
-        "visibility": "visible",
-        "stdout_visibility": "hidden",
-        "tests": tests,
-    }
-
-
-def nothing(tasks: Sequence[Task], why: str) -> Grade:
-    """The grade of a file that could not be read."""
-    results = tuple(Result(task, (Finding("the file", False, why),), 0.0) for task in tasks)
-    return Grade(results, {}, (why,), frozenset(), 0.0)

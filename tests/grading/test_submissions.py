@@ -3,10 +3,7 @@
 import json
 import os
 import re
-import select
 import signal
-import sys
-import time
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -16,31 +13,34 @@ import numpy as np
 import pytest
 from attacks import BEARABLE
 from coursework_mistakes import MISTAKES
-from handed_in import RIGHT, STUBBORN, hand_in, rows
+from handed_in import RIGHT, hand_in, rows
+from normtutor_grader import sandbox as sandbox_module
+from normtutor_grader import submission
+from normtutor_grader.__main__ import main
+from normtutor_grader.sandbox import Limits, Sandbox
+from normtutor_grader.submission import Unreadable, as_text, chapter_of, code_cells
 
-from normtutor.grading import TASKS, answers, judge, tasks_of
-from normtutor.grading import sandbox as sandbox_module
-from normtutor.grading.__main__ import main
-from normtutor.grading.sandbox import Limits, Sandbox
-from normtutor.grading.submission import (
-    Unreadable,
-    as_gradescope,
-    as_text,
-    chapter_of,
-    code_cells,
-    grade,
-)
+from normtutor.grading import TASKS, judge, tasks_of
 
-PATIENT = Limits(seconds=30, total_seconds=60, megabytes=1024, start_seconds=200)
-QUICK = Limits(seconds=0.5, total_seconds=1.0, megabytes=512, start_seconds=200)
-pytestmark = pytest.mark.usefixtures("patient")
+# What no honest cell needs, on a busy machine; QUICK is for what only a limit ends.
+PATIENT = Limits(seconds=100, total_seconds=600, megabytes=1024)
+QUICK = PATIENT._replace(seconds=0.5)
 
 
-def graded(tmp_path, *cells, tasks=("02.2", "02.3"), limits=QUICK):
+def grade(path, tasks, **how):
+    """Grade without the wall, which has tests of its own."""
+    return submission.grade(path, tasks, walled=False, **how)
+
+
+def sandbox_of(cells, limits=PATIENT):
+    return Sandbox(cells, limits, walled=False)
+
+
+def graded(tmp_path, *cells, tasks=("02.2", "02.3"), limits=PATIENT):
     """Grade some cells after those of a right answer to 02.3."""
     path = hand_in(tmp_path / "02_submission.ipynb", RIGHT, *cells)
     found = grade(path, [TASKS[id] for id in tasks], limits=limits)
-    as_text(path, found), json.dumps(as_gradescope(found))  # no submission spoils a report
+    as_text(path, found)  # no submission spoils a report
     return {result.task.id: result.score for result in found.results}, found
 
 
@@ -52,43 +52,18 @@ def test_no_attack_earns_points_or_costs_a_right_answer_its_own(tmp_path):
         tasks.append(replace(TASKS[id], name=f"answer_{number}"))
         cells.append(code.replace(TASKS[id].name, f"answer_{number}"))
     path = hand_in(tmp_path / "02.ipynb", *cells, RIGHT)
-    limits = Limits(seconds=0.25, total_seconds=100, megabytes=512, start_seconds=200)
+    limits = Limits(seconds=4, total_seconds=1000, megabytes=512)
     found = grade(path, [*tasks, TASKS["02.3"]], limits=limits)
-    as_text(path, found), json.dumps(as_gradescope(found))
+    as_text(path, found)
     earned = dict(zip(BEARABLE, (result.score for result in found.results), strict=False))
     assert {name for name, score in earned.items() if score} == set()
     assert found.score == 3 and found.stopped == ()
 
 
-@pytest.mark.parametrize(
-    ("cell", "words"),
-    [
-        ("import os; os._exit(0)", "ended its process"),
-        pytest.param(
-            STUBBORN,
-            "did not finish in time",
-            marks=pytest.mark.skipif(sys.platform != "linux", reason="asks what it has computed"),
-        ),
-    ],
-)
-def test_a_submission_that_ends_or_must_be_ended_earns_nothing(tmp_path, cell, words):
-    scores, found = graded(tmp_path, cell)
+def test_a_submission_that_ends_its_process_earns_nothing(tmp_path):
+    scores, found = graded(tmp_path, "import os; os._exit(0)")
     assert scores == {"02.2": 0, "02.3": 0}
-    assert words in found.notes[0] and words in found.stopped[0]
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no timers")
-def test_time_is_that_of_computing_so_that_a_busy_machine_costs_nobody_points(monkeypatch):
-    def forever():
-        while True:
-            pass
-
-    waiting = answers.call(lambda: time.sleep(0.8) or 1, (), 0.5)
-    assert waiting["value"] == {"integer": 1}
-    assert "did not finish within 0.5 seconds" in answers.call(forever, (), 0.5)["error"]
-    monkeypatch.setattr(answers, "PATIENCE", 4)
-    asleep = answers.call(lambda: time.sleep(1000), (), 0.25)
-    assert "did not finish within 1 seconds" in asleep["error"]
+    assert "ended its process" in found.notes[0] and "ended its process" in found.stopped[0]
 
 
 @pytest.mark.parametrize(
@@ -99,10 +74,8 @@ def test_what_is_no_notebook_is_graded_as_nothing(tmp_path, content, capsys):
     path.write_bytes(content)
     with pytest.raises(Unreadable):
         code_cells(path)
-    results = tmp_path / "results.json"
-    assert main(["grade", str(path), "--gradescope", str(results)]) == 3
-    assert json.loads(results.read_text())["score"] == 0
-    assert "is not a notebook" in capsys.readouterr().out
+    assert main(["grade", str(path), "--no-wall"]) == 3
+    assert "is not a notebook" in capsys.readouterr().err
 
 
 CELL = {"cell_type": "code", "source": "x = 1"}
@@ -144,7 +117,7 @@ def test_a_chapter_is_read_off_the_name():
 def test_the_graders_own_process_is_left_as_it_was(tmp_path):
     handler = signal.getsignal(signal.SIGALRM)
     folder, descriptors = os.getcwd(), len(os.listdir("/proc/self/fd"))
-    graded(tmp_path, "while True: pass", tasks=("02.3",))
+    graded(tmp_path, "while True: pass", tasks=("02.3",), limits=QUICK)
     assert signal.getsignal(signal.SIGALRM) is handler
     assert os.getcwd() == folder
     assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
@@ -159,9 +132,8 @@ def test_a_grade_and_a_students_own_check_agree():
     listed = "[answer for styles in SOLUTIONS.values() for answer in styles.values()]"
     named = f"for i, answer in enumerate({listed}):\n    globals()[f'right_{{i}}'] = answer"
     cells = [source, named, *(f"{w.source}\nwrong_{i} = answer" for i, w in enumerate(wrongs))]
-    patient = Limits(seconds=120, total_seconds=2400)  # what no answer needs, on a busy machine
     rng = np.random.default_rng()
-    with Sandbox(cells, patient) as sandbox:
+    with sandbox_of(cells) as sandbox:
         for i, (id, style) in enumerate(styles):
             result = judge(TASKS[id], sandbox.answer(f"right_{i}"), rng)
             assert result.score == TASKS[id].points, (id, style, result.findings)
@@ -173,6 +145,95 @@ def test_a_grade_and_a_students_own_check_agree():
         assert sandbox.starts == 1 and sandbox.errors == []
 
 
+# --- each of these cost an honest student points, or a class its work -----------------------------
+
+
+def test_one_missing_import_costs_what_needs_it_and_no_more(tmp_path):
+    """It cost a right notebook 60 of 83 points, without a note."""
+    cell = "import numpy as np\nimport no_such_package\nfrom google.colab import drive\nhalf = 0.5"
+    scores, found = graded(tmp_path, cell, "assert half == 0.5 and np.pi > 3", tasks=("02.3",))
+    assert scores == {"02.3": 3}
+    first, second = found.notes
+    assert first.startswith("code cell 2: ModuleNotFoundError: No module named 'no_such_package'")
+    assert "google" in second
+
+
+LATEX = [
+    (
+        r'''"""The gradient \beta, with \xi and \nu: a \tilde x"""''',
+        r"The gradient \beta, with \xi",
+    ),
+    (r'''r"""It is \frac{1}{n}."""''', r"It is \frac{1}{n}."),
+    ("(\"one \\alpha \"\n   'two \\N')", r"one \alpha two \N"),
+    (r'''"""a""" + " b"''', "a b"),
+]
+
+
+@pytest.mark.parametrize(("assigned", "words"), LATEX)
+def test_latex_in_an_explanation_is_read_as_it_was_typed(tmp_path, assigned, words):
+    """Python made a backspace of its \\b, and no string at all of its \\xi."""
+    _, found = graded(tmp_path, f"explanation_02_7 = {assigned}", tasks=("02.7",))
+    assert found.texts["02.7"].startswith(words)
+
+
+def test_a_long_explanation_is_whole_or_ends_with_a_mark(tmp_path):
+    cell = "explanation_02_7 = 'word ' * {}"
+    whole, cut = (
+        graded(tmp_path, cell.format(n), tasks=("02.7",))[1].texts["02.7"] for n in (3900, 4100)
+    )
+    assert len(whole) == 5 * 3900
+    assert cut.endswith("[cut here: 500 characters more]")
+
+
+def test_the_notebook_of_another_chapter_is_said_to_be_that(tmp_path, capsys):
+    """It had zero points, and nothing said why."""
+    path = hand_in(
+        tmp_path / "02_a.ipynb",
+        "import numpy as np",
+        "def embedding_backward(x): pass",
+        *[f"def {task.name}(*a): pass" for task in tasks_of("05") if task.kind == "implement"],
+    )
+    assert main(["grade", str(path), "--no-wall"]) == 3
+    assert "it answers tasks of chapter 05, and none of these" in capsys.readouterr().err
+
+
+def test_a_grade_can_be_replayed_with_its_seed(tmp_path, monkeypatch):
+    path = hand_in(
+        tmp_path / "02_a.ipynb", "def layer_norm_dx(g, x_hat, s): raise ValueError(g[0])"
+    )
+    tasks = [TASKS["02.2"]]
+    first, second = (grade(path, tasks, limits=PATIENT) for _ in range(2))
+    again = grade(path, tasks, limits=PATIENT, seed=first.seed)
+    assert again.results == first.results != second.results and first.seed != second.seed
+
+
+def test_a_hint_costs_a_point(tmp_path):
+    right = """
+import numpy as np
+def layer_norm(x, weight, bias, eps):
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps) * weight + bias
+"""
+    points = []
+    for asks in ("", "check('02.6', layer_norm)", "check('02.6', layer_norm, hint=True)"):
+        cells = ["from normtutor.grading import check", right, asks]
+        _, found = graded(tmp_path, *cells, tasks=("02.6",))
+        points.append(found.score)
+    assert points == [3, 3, 2]
+    assert "the hint" in as_text(Path("a"), found)
+
+
+def test_what_was_printed_tells_nothing_of_hidden_inputs(tmp_path):
+    """The number of bytes did, in the report that a student gets."""
+    _, found = graded(tmp_path, "print('x' * 12345)", tasks=("02.3",))
+    assert found.notes == ("it printed too much; the rest was thrown away",)
+
+
+def test_a_system_that_does_not_fork_safely_grades_as_well(tmp_path, monkeypatch):
+    """On macOS nothing could be graded: the process asked to lead a session that it led."""
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert graded(tmp_path, tasks=("02.3",))[0] == {"02.3": 3}
+
+
 # --- what a report repeats, and what its judge has to bear ----------------------------------------
 
 LIAR = """
@@ -180,7 +241,7 @@ import sys
 def layer_norm_dx(*a): return 1
 assert not [name for name in sys.modules if "grader" in name]
 told = {"other": chr(0xD800) + chr(27) + "[31m"}
-sys._getframe(1).f_locals["answers"].encode = lambda value: told
+sys._getframe(1).f_globals["answers"].encode = lambda value: told
 """
 
 
@@ -192,21 +253,17 @@ def test_no_word_of_a_submission_breaks_a_report(tmp_path):
     except OSError:
         pytest.skip("this file system has no such names")
     (folder / "=cmd|1.ipynb").write_text("{")
-    assert main(["grade", str(folder), "--chapter", "02", "--out", str(out)]) == 3
+    command = ["grade", str(folder), "--chapter", "02", "--out", str(out), "--no-wall"]
+    assert main(command) == 3
+    out /= "02"
     assert [name[:7] for name in sorted(rows(out))] == ["'=cmd|1", "02_  79", "02_a"]
     text = (out / "02_a.txt").read_text(encoding="utf-8")
     assert "it is a " in text and chr(27) not in text
     assert "=cmd\\|1" in (out / "summary.md").read_text(encoding="utf-8")
     # What a person enters is found again under such a name.
-    path = out / "explanations.csv"
-    entered = path.read_text(encoding="utf-8").replace("'=cmd|1,02.7,0,2", "'=cmd|1,02.7,1,2")
-    path.write_text(entered, encoding="utf-8")
+    (out / "by_hand.csv").write_text("identifier,task,points\n'=cmd|1,02.7,1\n", encoding="utf-8")
     assert main(["merge", str(out)]) == 3
-    results = tmp_path / "results.json"
-    there = ["--submission", str(hand_in(tmp_path / "one" / "a.ipynb", LIAR).parent)]
-    there += ["--results", str(results), "--chapter", "02"]
-    assert main(["gradescope-run", *there]) == 0
-    assert json.loads(results.read_text(encoding="utf-8"))["score"] == 0
+    assert rows(out)["'=cmd|1"]["02.7"] == "1.0"
 
 
 def test_another_students_notebook_is_not_handed_in_by_a_link(tmp_path):
@@ -217,10 +274,11 @@ def test_another_students_notebook_is_not_handed_in_by_a_link(tmp_path):
     bob.symlink_to("../ann/02.ipynb")
     cy.parent.mkdir()
     os.mkfifo(cy)  # reading it would never end
-    assert main(["grade", str(folder), "--chapter", "02", "--out", str(out)]) == 3
-    found = [(row["state"], float(row["total"])) for row in rows(out).values()]
-    assert found == [("graded", 1), ("unreadable", 0), ("unreadable", 0)]
-    assert "hand in the notebook itself" in (out / "bob.txt").read_text()
+    command = ["grade", str(folder), "--chapter", "02", "--out", str(out), "--no-wall"]
+    assert main(command) == 3
+    found = [(row["state"], row["total"]) for row in rows(out / "02").values()]
+    assert found == [("graded", "1.0"), ("unreadable", ""), ("unreadable", "")]
+    assert "hand in the notebook itself" in (out / "02" / "bob.txt").read_text()
 
 
 FORGES = r"""
@@ -233,10 +291,10 @@ raise ValueError("a\n02.3 Two chunks, one variance (implement): 3 of 3 points\u2
 def test_no_line_of_a_report_is_a_submissions_own(tmp_path):
     path = hand_in(tmp_path / "02_a.ipynb", FORGES)
     found = grade(path, [TASKS["02.3"], TASKS["02.7"]], limits=PATIENT)
-    for text in (as_text(path, found), as_gradescope(found)["output"]):
-        assert "3 of 3 points" in text and "2 of 2 points" in text and chr(27) not in text
-        forged = [line for line in text.splitlines() if re.match(r"\s*\d\d\.\d.*of \d", line)]
-        assert [line for line in forged if not (line[:2] == "02" and "0 of 3" in line)] == []
+    text = as_text(path, found)
+    assert "3 of 3 points" in text and "2 of 2 points" in text and chr(27) not in text
+    forged = [line for line in text.splitlines() if re.match(r"\s*\d\d\.\d.*of \d", line)]
+    assert [line for line in forged if not (line[:2] == "02" and "0 of 3" in line)] == []
 
 
 REPLIES = """
@@ -263,7 +321,7 @@ def peak_of(run):
 
 @pytest.mark.parametrize("part", [b"{},", b"[],", b'{"tuple":[]},', b"1.5,", b'"a",', b"0" * 1000])
 def test_a_forged_reply_does_not_fill_the_judges_memory(part):
-    with Sandbox([REPLIES.format(part=part, times=12_000_000 // len(part))], PATIENT) as sandbox:
+    with sandbox_of([REPLIES.format(part=part, times=12_000_000 // len(part))]) as sandbox:
         sandbox.ask({"name": "nothing", "arguments": []})  # the process is there
         answer, rng = sandbox.answer("layer_norm_dx"), np.random.default_rng(0)
         judge(TASKS["02.2"], lambda *a: None, rng)  # the libraries are there
@@ -283,27 +341,19 @@ def test_a_notebook_does_not_fill_the_judges_memory(tmp_path, part):
     assert peak_of(read) < 100e6
 
 
-SLOW = """
-import time
-def slow(*a):
-    end = time.process_time() + 0.4
-    while time.process_time() < end: pass
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux what a process has computed")
 def test_all_calls_together_have_a_limit(monkeypatch):
-    receive = Sandbox._receive
+    clock = [0.0]
+    monkeypatch.setattr(sandbox_module, "time", type("Clock", (), {"monotonic": lambda: clock[0]}))
+    with sandbox_of(["a = 1"], PATIENT._replace(total_seconds=10)) as sandbox:
+        reply = sandbox._reply
 
-    def late(self, seconds):  # a busy judge looks when the reply has been there for long
-        select.select([self._answers], [], [], 60)
-        return receive(self, seconds)
+        def slow(question, seconds):
+            clock[0] += 4 if "name" in question else 0
+            return reply(question, seconds)
 
-    monkeypatch.setattr(Sandbox, "_receive", late)
-    limits = Limits(seconds=1, total_seconds=1, start_seconds=200)
-    with Sandbox([SLOW], limits) as sandbox:
-        replies = [sandbox.ask({"name": "slow", "arguments": []}) for _ in range(12)]
-    assert "value" in replies[0] and sum("value" in reply for reply in replies) <= 6
+        monkeypatch.setattr(sandbox, "_reply", slow)
+        replies = [sandbox.ask({"name": "a", "arguments": []}) for _ in range(5)]
+    assert ["value" in reply for reply in replies] == [True, True, True, False, False]
     assert "used up its time" in replies[-1]["error"]
 
 
@@ -322,26 +372,8 @@ def layer_norm_dx(*a):
 def test_lines_that_nobody_asked_for_cost_the_judge_little(monkeypatch, line):
     seen, read = [], sandbox_module.read_reply
     monkeypatch.setattr(sandbox_module, "read_reply", lambda text: seen.append(1) or read(text))
-    with Sandbox([STRAY.format(line=line)], PATIENT) as sandbox:
+    with sandbox_of([STRAY.format(line=line)]) as sandbox:
         sandbox.ask({"name": "nothing", "arguments": []})
         reply = sandbox.ask({"name": "layer_norm_dx", "arguments": []})
-        assert "too much" in reply["error"] and len(seen) < sandbox_module.MOST_STRAY + 10
-
-
-ASLEEP = """
-import time
-while True:
-    try: time.sleep(10**6)
-    except BaseException: pass
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux who sleeps")
-@pytest.mark.parametrize("cell", [ASLEEP, "import signal; signal.raise_signal(signal.SIGSTOP)"])
-def test_who_sleeps_through_every_alarm_is_not_waited_for(monkeypatch, cell):
-    monkeypatch.setattr(sandbox_module, "NAP", -1.5)  # half a second is enough here
-    monkeypatch.setattr(answers, "PATIENCE", 4)
-    limits = Limits(seconds=0.5, total_seconds=10_000, start_seconds=200)
-    with Sandbox([cell], limits) as sandbox:
-        reply = sandbox.ask({"name": "nothing", "arguments": []})
-    assert reply["error"] == "the submission slept through its time" and sandbox.errors
+        assert "floods its answers" in reply["error"]
+        assert len(seen) < sandbox_module.MOST_STRAY + 10

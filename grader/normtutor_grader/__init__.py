@@ -1,0 +1,6 @@
+"""Grade coursework of normtutor: ``normtutor-grader grade FOLDER --chapter 02``.
+
+Each notebook runs in a process of its own behind a wall; checks and points are in another process.
+"""
+
+__version__ = "0.4.0"

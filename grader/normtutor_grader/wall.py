@@ -1,0 +1,154 @@
+"""The wall around a submission: bubblewrap, which Flatpak uses, and limits of the kernel.
+
+A submission sees the interpreter and the system's libraries, read-only, an empty temporary folder
+of limited size, its own processes, and no network. What holds an answer is not there.
+"""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import normtutor
+from normtutor.grading import answers
+
+SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/fonts")
+SCRATCH = "/tmp"  # in there: a file system of its own
+CODE = "/grader"  # in there: the two files that a submission's process runs
+PYTHON = os.path.abspath(sys.executable)
+MEGABYTES_ON_DISK = 200
+PROCESSES = 64  # and threads: a fork bomb ends here
+NOBODY = 60_000  # for a grader that is root: one user of so many for each submission
+REMEDY = """Submissions are run inside bubblewrap, and it does not work here: {why}
+  Debian, Ubuntu: sudo apt install bubblewrap
+  Fedora:         sudo dnf install bubblewrap
+  Ubuntu 24.04 and newer forbid it to users:
+                  sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0
+  macOS, Windows: use the container of the page on teaching, or WSL 2.
+Without it, --no-wall runs each submission as you: it can read and change your files and use the
+network. Do that in a container, or for notebooks that you trust."""
+
+
+class NoWall(ValueError):
+    """bubblewrap is missing or forbidden here."""
+
+
+def hidden() -> Iterator[Path]:
+    """What holds answers: this package, its tests, and libraries that have norms."""
+    package = Path(normtutor.__file__).resolve().parent
+    yield package
+    yield Path(__file__).resolve().parent
+    for name in ("tests", "grader", ".git"):  # of a checkout
+        if (package.parent / "pyproject.toml").exists() and (package.parent / name).exists():
+            yield package.parent / name
+    for folder in map(Path, sys.path):
+        if folder.name in ("site-packages", "dist-packages") and folder.is_dir():
+            for path in folder.iterdir():
+                if answers.is_withheld(path.name):
+                    yield path.resolve()
+
+
+@functools.cache
+def view() -> list[str]:
+    """The arguments that say which files there are."""
+    added = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
+    places = [*SYSTEM, sys.base_prefix, sys.prefix, *added]
+    places = [place for place in dict.fromkeys(places) if os.path.exists(place)]
+    found: list[str] = []
+    for place in places:
+        if os.path.islink(place) and place in SYSTEM:
+            found += ["--symlink", os.readlink(place), place]
+        elif not any(place.startswith(f"{other}/") for other in places):
+            for parent in reversed(Path(place).parents[:-1]):  # else closed to everybody but root
+                found += ["--dir", str(parent)]
+            found += ["--ro-bind", place, place]
+    roots = [os.path.realpath(place) for place in places]
+    for path in sorted(set(hidden())):
+        if any(path.is_relative_to(root) for root in roots):
+            found += (
+                ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
+            )
+    return found
+
+
+def command(
+    program: Sequence[str], files: dict[str, Path], megabytes: int = MEGABYTES_ON_DISK
+) -> list[str]:
+    """What runs a program behind the wall.
+
+    Parameters
+    ----------
+    program : sequence of str
+    files : mapping of str to Path
+        Files to show under ``CODE``, by their name there.
+    megabytes : int
+        The size of the temporary folder.
+    """
+    found = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
+    found += [*view(), "--proc", "/proc", "--dev", "/dev", "--size", "65536", "--tmpfs", "/dev/shm"]
+    found += ["--size", str(megabytes * 2**20), "--perms", "1777", "--tmpfs", SCRATCH]
+    found += ["--dir", CODE]
+    for name, path in files.items():
+        found += ["--ro-bind", str(path), f"{CODE}/{name}"]
+    for name, value in environment(SCRATCH).items():
+        found += ["--setenv", name, value]
+    found += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", SCRATCH, "--"]
+    limits = ["prlimit", f"--nproc={PROCESSES}", "--core=0", "--"]
+    if os.getuid() == 0:  # the kernel counts no processes of root's
+        found = ["--as-root" if part == "--unshare-all" else part for part in found]
+        at = found.index("--as-root")
+        found[at : at + 1] = [
+            "--unshare-ipc",
+            "--unshare-pid",
+            "--unshare-net",
+            "--unshare-uts",
+            "--unshare-cgroup",
+        ]
+        user = str(NOBODY + os.getpid() % 5000)
+        limits += [
+            "setpriv",
+            f"--reuid={user}",
+            f"--regid={user}",
+            "--clear-groups",
+            "--bounding-set=-all",
+            "--inh-caps=-all",
+            "--no-new-privs",
+            "--",
+        ]
+    return [*found, *limits, *program]
+
+
+def environment(home: str) -> dict[str, str]:
+    """What a submission's process has of an environment: nothing of the grader's."""
+    return {
+        "HOME": home,
+        "TMPDIR": home,
+        "MPLCONFIGDIR": home,
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+@functools.cache
+def tried() -> None:
+    """Run nothing behind the wall.
+
+    Raises
+    ------
+    NoWall
+        If that does not work, with the remedy.
+    """
+    if shutil.which("bwrap") is None:
+        raise NoWall(REMEDY.format(why="the command bwrap is not installed"))
+    try:
+        done = subprocess.run(
+            command([PYTHON, "-I", "-c", "import numpy"], {}),
+            capture_output=True, text=True, check=False, timeout=240,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoWall(REMEDY.format(why=error)) from error
+    if done.returncode:
+        raise NoWall(REMEDY.format(why=done.stderr.strip()[-300:]))
