@@ -3,74 +3,75 @@ NEW_ENOUGH = import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	$$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done)
 VENV ?= .venv
-# For instance: make book PIP_FLAGS="--extra-index-url https://download.pytorch.org/whl/cpu"
 PIP_FLAGS ?=
 PORT ?= 8000
 # Processes that run tests side by side.
 JOBS ?= 2
-# A test in a browser waits more than half of its time, for pages and for what must not happen.
-SITE_JOBS ?= $(shell expr 2 \* $(JOBS))
 # Chapters to refresh: make refresh NOTEBOOKS=book/02_family_of_norms.ipynb
 NOTEBOOKS ?= $(wildcard book/*.ipynb book/in_depth/*.ipynb)
 
 # Small tensors on several threads wait for each other: 100 s instead of 0.7 s for 1000 small steps.
 export OMP_NUM_THREADS = 1
-# The chapters must not depend on what a user has put into a start-up file or a user site.
+# The chapters must not depend on what a user has put into a user site.
 export PYTHONNOUSERSITE = 1
 
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 JUPYTERLAB = $(VENV)/.jupyterlab
-NPM = $(BIN)/npm --prefix $(VENV) --no-audit --no-fund --loglevel=error
-SITE_TESTS = tests/site
-PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --durations=15 --durations-min=3
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS)
+PYTEST = $(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope
+# pip's own settings count as well.
+CPU_TORCH = https://download.pytorch.org/whl/cpu
+SAYS_CPU = $(findstring whl/cpu,$(PIP_FLAGS) $(PIP_EXTRA_INDEX_URL) $(PIP_INDEX_URL))
 
 .DEFAULT_GOAL := help
-.PHONY: help book lab live serve check test lint types units coverage seconds notebooks site audit bench record libraries census mutants refresh format lock dist publish clean rendered
+.PHONY: help book lab live serve check test lint types units site coverage lowest newest libraries mutants audit \
+	bench record census refresh format lock dist publish clean
 
 help:  ## Print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-$(INSTALLED): requirements.txt pyproject.toml book/_ext/package.json book/_ext/package-lock.json
+$(INSTALLED): requirements.txt pyproject.toml studies/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "normtutor needs Python 3.11 or newer; none was found." \
 		"Name one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c '$(NEW_ENOUGH)' || { echo "normtutor needs Python 3.11 or newer;" \
 		"$(PYTHON) is $$($(PYTHON) --version)." >&2; exit 1; }
-	@echo "Installing the pinned packages into $(VENV); the first time this takes some minutes"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PYTHON) .ci/install.py $(BIN)/python $(PIP_FLAGS)
-	@# KaTeX and PurgeCSS, which the build of the site runs.
-	@echo "Installing the programs that set equations and cut style sheets"
-	@cp book/_ext/package.json book/_ext/package-lock.json $(VENV)
-	@$(NPM) ci --omit=dev --silent
+	@$(if $(SAYS_CPU),,test "$$(uname)" != Linux || $(BIN)/python -c "import torch" 2>/dev/null || { \
+		echo "On Linux pip fetches torch with CUDA, 5.4 GB, unless it is told otherwise. For the CPU build:"; \
+		echo; echo '    make book PIP_FLAGS="--extra-index-url $(CPU_TORCH)"'; echo; })
+	@echo "Installing the pinned packages into $(VENV); the first time this takes some minutes"
+	@$(PIP) -r requirements.txt
 	@touch $@
 
+# A build that failed leaves pages that Sphinx would take for good ones.
 book: $(INSTALLED)  ## Install what is needed, execute the chapters, build the site
-	@$(BIN)/python .ci/build.py
+	@$(BIN)/jupyter-book build . -q -W --keep-going || { rm -rf _build/.doctrees; exit 1; }
 
 lab: book $(JUPYTERLAB)  ## Open the notebooks in JupyterLab, to work in: notebooks/ is yours
-	@$(BIN)/python .ci/lab.py
+	@$(BIN)/python tools/lab.py
 
 $(JUPYTERLAB): requirements-lab.txt $(INSTALLED)
 	@echo "Installing JupyterLab"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -r $<
+	@$(PIP) -r $<
 	@touch $@
 
-live: $(INSTALLED)  ## Write: what is saved is seen in the browser (NOTEBOOKS=...)
-	@$(BIN)/python .ci/live.py --port $(PORT) $(if $(filter command%,$(origin NOTEBOOKS)),$(NOTEBOOKS))
+live: $(INSTALLED)  ## Write: what is saved is seen in the browser (PORT=...)
+	@$(BIN)/sphinx-autobuild . _build/live/html -d _build/live/doctrees -D keep_outputs=1 -q --port $(PORT) \
+		--delay 0 $(foreach folder,.* _build normtutor studies tests tools,--ignore "$(CURDIR)/$(folder)/*") \
+		--re-ignore "\.(py|pyc)$$" $(LIVE_FLAGS)
 
-serve: $(INSTALLED)  ## Build the site and serve it on http://localhost:8000 (PORT=...)
-	@$(BIN)/python .ci/build.py --serve $(PORT)
+serve: book  ## Build the site and serve it on http://localhost:8000 (PORT=...)
+	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
-check: lint types  ## Check in a minute: style, types, the files of tests that are cheap
-	@files=$$($(BIN)/python .ci/fast_tests.py) && \
-		$(BIN)/python -m pytest -q -n $(JOBS) --dist loadscope $$files
+check: lint types  ## Check in some minutes: style, types, the tests that are not slow
+	$(PYTEST) -m "not slow" tests --ignore tests/site
 
-# What keeps one process busy runs beside what keeps several: the types, and the site's rendering.
-test: lint  ## Check everything: style, types, chapters, tests, site
-	@$(MAKE) --no-print-directory -j $(JOBS) types notebooks
-	@$(MAKE) --no-print-directory -j $(JOBS) units rendered
-	@$(MAKE) --no-print-directory site RENDERED=yes
+# The site is built anew from the cache of executed chapters.
+test: lint types  ## Check everything: style, types, chapters, tests, site
+	rm -rf _build/html _build/.doctrees
+	@$(MAKE) --no-print-directory book
+	@$(MAKE) --no-print-directory units site
 
 lint: $(INSTALLED)  ## Check format and style, notebooks included
 	$(BIN)/ruff format --check .
@@ -79,18 +80,29 @@ lint: $(INSTALLED)  ## Check format and style, notebooks included
 types: $(INSTALLED)  ## Check the types
 	$(BIN)/mypy
 
-TESTS ?= normtutor studies tests --ignore $(SITE_TESTS)
-UNITS = $(PYTEST) --dist loadscope $(TESTS)
+TESTS ?= normtutor studies tests
+UNITS = $(PYTEST) --durations=15 --durations-min=3 $(TESTS) --ignore tests/site
 
 units: $(INSTALLED)  ## Run the tests of the package and of the book's sources (TESTS=...)
 	$(UNITS)
 
-# To follow each line takes half as long again as the tests alone, and decides nothing.
-coverage: $(INSTALLED)  ## The same tests; which lines does none of them run?
+site: $(INSTALLED)  ## Test the site that `make book` has built
+	$(PYTEST) --durations=15 --durations-min=3 tests/site
+
+coverage: $(INSTALLED)  ## Run the same tests: which lines does none of them run?
 	$(UNITS) --cov --cov-report=term-missing
 
-seconds: $(INSTALLED)  ## Measure files of tests, so that make check takes the cheap ones (TESTS=...)
-	NORMTUTOR_SECONDS=tests/seconds.json $(UNITS)
+# The package alone, with nothing that the book adds.
+CORE_TESTS = $$(grep -L normtutor_studies tests/core/test_*.py)
+
+lowest: $(INSTALLED)  ## Test the package with the lowest versions that it allows
+newest: $(INSTALLED)  ## Test the package with the newest versions that it allows
+lowest newest:
+	@$(PIP) uv
+	@test -x $(VENV)-$@/bin/python || $(PYTHON) -m venv $(VENV)-$@
+	$(BIN)/uv pip install --quiet --python $(VENV)-$@ $(if $(filter lowest,$@),--resolution lowest-direct,--upgrade) \
+		--index-strategy unsafe-best-match --extra-index-url $(CPU_TORCH) ".[torch]" "pytest>=8" "pytest-xdist>=3" "hypothesis>=6.100"
+	$(VENV)-$@/bin/python -m pytest -q -n $(JOBS) $(CORE_TESTS)
 
 # transformers and timm, JAX, Flax, Keras and ONNX beside the packages of the book, which this
 # environment borrows. timm and torchvision would bring a torch for GPUs, so they come alone.
@@ -126,23 +138,10 @@ mutants: $(INSTALLED)  ## Change the code on purpose: which changes does no test
 	set -f; $(MUTATION)/bin/mutmut run --max-children $(JOBS) $(MUTANTS)
 	$(MUTATION)/bin/mutmut results
 
-notebooks: $(INSTALLED)  ## Execute the chapters that changed, compare all stored outputs
-	$(BIN)/python .ci/chapters.py $(NOTEBOOKS)
-	NORMTUTOR_EXECUTED=_build $(PYTEST) --dist loadscope --nbval --nbval-current-env $(NOTEBOOKS)
-
-RENDER = $(BIN)/python .ci/build.py --clean --executed . --output _build/checked
-
-rendered: $(INSTALLED)
-	$(RENDER)
-
-site: $(INSTALLED)  ## Build the site from clean with warnings as errors, then test it
-	$(if $(RENDERED),,$(RENDER))
-	NORMTUTOR_SITE=_build/checked/_build/html $(PYTEST) -n $(SITE_JOBS) --dist loadscope $(SITE_TESTS)
-
 audit: book  ## Execute all readers' notebooks; measure the site; takes half an hour
-	$(BIN)/python .ci/readers.py
-	@test -d $(VENV)/node_modules/lighthouse || $(NPM) ci
-	$(BIN)/python .ci/audit.py $(PAGES)
+	$(BIN)/python tools/readers.py
+	$(BIN)/npm --prefix book/_ext ci --no-audit --no-fund --loglevel=error
+	$(BIN)/python tools/audit.py $(PAGES)
 
 bench: $(INSTALLED)  ## Time the layers against torch.nn's
 	@# The profiler, which measures the memory, announces each of its starts at lower levels.
@@ -152,19 +151,32 @@ bench: $(INSTALLED)  ## Time the layers against torch.nn's
 record: $(INSTALLED)  ## Make the runs of the studies that are missing; hours (STUDIES=... WORLD=code)
 	$(BIN)/python -m normtutor_studies run --record $(if $(WORLD),--world $(WORLD)) $(STUDIES)
 
-refresh: $(INSTALLED)  ## Execute chapters and store their checked outputs (NOTEBOOKS=...)
-	$(BIN)/python .ci/refresh.py $(NOTEBOOKS)
+refresh: $(INSTALLED)  ## Execute what changed, store the outputs that are checked (NOTEBOOKS=...)
+	@$(BIN)/python tools/refresh.py $(NOTEBOOKS)
 
 format: $(INSTALLED)  ## Format the code and the notebooks
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: $(INSTALLED)  ## Choose the pinned versions anew from what pyproject.toml asks for
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==0.13.9
-	$(BIN)/python .ci/lock.py $(LOCK_FLAGS)
+# The libraries of CUDA belong to one build of torch for Linux; pip adds them where they are needed.
+RESOLVE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	--custom-compile-command 'make lock' --no-annotate $(LOCK_FLAGS)
+WITHOUT_CUDA = sed -i.old -E '/^(nvidia-|cuda-|triton\b)/d; s/\+cpu//'
 
-dist: $(INSTALLED)  ## Build the package to publish, wheel and source (TAG=v0.2.0)
-	$(BIN)/python .ci/distribution.py dist --source $(if $(TAG),--tag $(TAG))
+lock: $(INSTALLED)  ## Choose the pinned versions anew from what pyproject.toml asks for
+	@$(PIP) uv==0.13.9
+	printf -- '-e .\n-e ./studies\n' | $(RESOLVE) - --group test --output-file requirements.txt
+	$(WITHOUT_CUDA) requirements.txt
+	@mkdir -p _build && grep == requirements.txt > _build/pins.txt
+	printf -- '-e .\n' | $(RESOLVE) - --group lab --constraints _build/pins.txt --output-file requirements-lab.txt
+	$(WITHOUT_CUDA) requirements-lab.txt
+	sed -i.old "s/^torch==.*/$$(grep '^torch==' requirements.txt)+cpu/" .binder/requirements.txt
+	rm -f requirements.txt.old requirements-lab.txt.old .binder/requirements.txt.old
+
+dist: $(INSTALLED)  ## Build what is published, wheels and sources (TAG=v0.4.0)
+	$(if $(TAG),@test "$(TAG)" = "v$$($(BIN)/python -c 'import normtutor; print(normtutor.__version__)')" || \
+		{ echo "The tag $(TAG) is not the version here." >&2; exit 1; })
+	@for folder in . studies; do $(BIN)/python -m build --no-isolation --outdir dist $$folder || exit 1; done
 
 # The branch holds one commit, whose files Colab and Binder open.
 REMOTE ?= origin

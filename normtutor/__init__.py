@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from normtutor.diagnosis import diagnose
     from normtutor.swapping import swap_norms
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "anatomy",

@@ -1,5 +1,6 @@
 """Settings that every test shares."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -9,9 +10,21 @@ from pathlib import Path
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import hypothesis
+import pytest
 
-# The scripts of the build and the site's extensions are imported by their names.
-sys.path += [str(Path(__file__).parents[1] / folder) for folder in (".ci", "book/_ext")]
+# The site's extensions and the tools are imported by their names.
+sys.path += [str(Path(__file__).parents[1] / folder) for folder in ("tools", "book/_ext")]
+
+# To look for garbage among what is imported and collected, which stays until the end, takes half of
+# the time until the first test.
+gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    gc.freeze()
+    gc.enable()
+
 
 # A test must pass or fail for what it says, not for the load of the machine or the luck of a draw.
 hypothesis.settings.register_profile("normtutor", deadline=None, derandomize=True, database=None)

@@ -145,8 +145,6 @@ def take_cards(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
 ) -> None:
     """Take the entries out of the ledger for pages of their own; no other page needs the filter."""
-    if pagename.startswith("book/claim"):
-        app.add_css_file("claims.css")
     if pagename == PAGE:
         app.add_js_file("claims.js")
         app.claim_entries = list(ENTRY.finditer(context["body"]))  # type: ignore[attr-defined]

@@ -6,13 +6,13 @@ colours of a dark page. A drawing with a colour
 that has no dark counterpart, a heat map for instance, keeps its colours, on a card.
 """
 
+import functools
 import re
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from normtutor_studies.plotting.drawings import separate
 from normtutor_studies.plotting.style import DARK, INK
+from sphinx.application import Sphinx
 
 PHONE = "screen and (max-width: 576px)"
 
@@ -35,6 +35,7 @@ def darkened(drawing: str) -> str | None:
     return COLOUR.sub(lambda match: match[1] + DARK[match[2]], drawing)
 
 
+@functools.cache
 def drawings_of(picture: Path) -> dict[str, str]:
     """Make the files of a figure: by the ending of their names, what is in them."""
     wide, narrow = separate(picture.read_text(encoding="utf-8"))
@@ -65,16 +66,23 @@ def element(image: str, files: dict[str, str], theme: str, kind: str) -> str:
     return f"<picture>{source}{image}</picture>"
 
 
-def with_drawings(page: str, path: Path, made: dict[Path, dict[str, str]]) -> str:
-    """Let a page show the drawing that fits, and remember by figure the files that this needs."""
+def pictures_of(app: Sphinx) -> dict[str, Path]:
+    """The drawings of the pages written so far: where each comes from, by its name on the site."""
+    assert app.builder is not None
+    found = {name: Path(app.srcdir, source) for source, name in app.builder.images.items()}
+    return {name: path for name, path in found.items() if path.suffix == ".svg"}
+
+
+def with_drawings(body: str, app: Sphinx) -> str:
+    """Let a page show the drawing that fits."""
+    pictures = pictures_of(app)
 
     def shown(match: re.Match[str]) -> str:
-        picture = (path.parent / f"{match[1]}.svg").resolve()
-        if picture.parent.name != "_images" or not picture.exists():
+        folder, _, name = match[1].rpartition("/")
+        picture = pictures.get(f"{name}.svg")
+        if picture is None or not folder.endswith("_images"):
             return match[0]
-        if picture not in made:
-            made[picture] = drawings_of(picture)
-        files = made[picture]
+        files = drawings_of(picture)
         if ".dark.svg" not in files:
             return element(match[0], files, "", "card")
         return "".join(
@@ -82,4 +90,12 @@ def with_drawings(page: str, path: Path, made: dict[Path, dict[str, str]]) -> st
             for theme, kind in (("", "only-light"), (".dark", "only-dark"))
         )
 
-    return PICTURE.sub(shown, page)
+    return PICTURE.sub(shown, body)
+
+
+def write(app: Sphinx) -> None:
+    """Write the files that the pages show."""
+    for name, picture in pictures_of(app).items():
+        for ending, drawing in drawings_of(picture).items():
+            path = Path(app.outdir, "_images", name).with_suffix(ending)
+            path.write_text(drawing, encoding="utf-8")

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import chapters
+import execution
 import nbformat
 from docutils import nodes
-from executed_chapters import MYST
+from execution import MYST
+from jupyter_cache import get_cache
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 from normtutor_studies.plotting.drawings import separate
@@ -47,7 +48,7 @@ def name_of(docname: str) -> str:
 
 def wheel_name(folder: str = ".") -> str:
     """What the wheel of a distribution is called: it lies beside the notebooks."""
-    path = chapters.ROOT / folder / "pyproject.toml"
+    path = execution.ROOT / folder / "pyproject.toml"
     project = tomllib.loads(path.read_text("utf-8"))["project"]
     return f"{project['name'].replace('-', '_')}-{project['version']}-py3-none-any.whl"
 
@@ -199,21 +200,13 @@ def readers_notebook(
 # --- Sphinx ---------------------------------------------------------------------------------------
 
 
-def executed_source(app: Sphinx, docname: str) -> NotebookNode:
-    """Read the notebook of a page, with the outputs of its last execution."""
-    path = Path(app.env.doc2path(docname))
-    source = nbformat.read(path, as_version=4)
-    for build in map(Path, app.config.executed_builds):
-        if executed := chapters.kept(path, build):
-            return chapters.with_outputs(source, executed)
-    return source
-
-
 def write_notebook(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     """Write the readers' notebook of a page whose references are resolved."""
     if app.builder.name != "html" or not is_notebook(app, docname):
         return
-    base, source = app.config.html_baseurl, executed_source(app, docname)
+    path = Path(app.env.doc2path(docname))
+    source = execution.executed(get_cache(execution.folder_of(app)), path)
+    base = app.config.html_baseurl
     in_myst = {
         place
         for place, cell in enumerate(source.cells)

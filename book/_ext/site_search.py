@@ -9,23 +9,19 @@ fetches the index when a reader first goes to the search field, and not before.
 import hashlib
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import claims_page
+import from_npm
 from bs4 import BeautifulSoup, Tag
-from equations import NODE
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util.logging import getLogger
 
 logger = getLogger(__name__)
 
-LIBRARY = Path(sys.prefix) / "node_modules" / "minisearch" / "dist"
-FOR_NODE, FOR_BROWSERS = LIBRARY / "cjs" / "index.cjs", LIBRARY / "umd" / "index.js"
 SCRIPT = Path(__file__).with_suffix(".cjs")
 ASKED = Path(__file__).with_name("asked.tsv")
 
@@ -92,7 +88,9 @@ def prose_and_code(part: Tag) -> str:
 
 def records_of(name: str, html: str) -> Iterator[dict[str, Any]]:
     """Yield a record for each section of a page: its address, its headings and its own text."""
-    article = BeautifulSoup(html, "html.parser").find("article", class_="bd-article")
+    # Where a long heading may break is no space.
+    soup = BeautifulSoup(html.replace("<wbr>", ""), "html.parser")
+    article = soup.find("article", class_="bd-article")
     if article is None:
         return
     for part in article.find_all(is_silent):
@@ -198,11 +196,11 @@ def write_index(app: Sphinx, error: Exception | None) -> None:
         record["id"] = number
     for lost in add_other_words(records, ASKED.read_text("utf-8")):
         logger.warning("asked.tsv has other words for a section that there is not: %s", lost)
-    command = [NODE, SCRIPT, FOR_NODE, folder / "terms.js"]
-    index = subprocess.run(
-        command, input=json.dumps(records), capture_output=True, text=True, check=True
-    ).stdout
-    (folder / "minisearch.js").write_text(FOR_BROWSERS.read_text("utf-8"), encoding="utf-8")
+    library = from_npm.package("minisearch") / "dist"
+    program = library / "cjs" / "index.cjs"
+    index = from_npm.run(SCRIPT, program, folder / "terms.js", given=json.dumps(records))
+    script = (library / "umd" / "index.js").read_text("utf-8")
+    (folder / "minisearch.js").write_text(script, encoding="utf-8")
     # Scripts, not data: they are found without a server, too.
     (folder / "index.js").write_text(f"searchIndex({json.dumps(index)})", encoding="utf-8")
     texts = json.dumps([record["text"] for record in records], ensure_ascii=False)

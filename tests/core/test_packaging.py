@@ -61,7 +61,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert modules <= names
     assert "normtutor/py.typed" in names
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"normtutor", "normtutor-0.3.0.dist-info"}
+    assert tops == {"normtutor", "normtutor-0.4.0.dist-info"}
     assert wheel.stat().st_size < 400_000
 
 
@@ -87,7 +87,7 @@ assert abs(y.mean(axis=-1)).max() < 1e-12 and abs(y.var(axis=-1) - 1).max() < 1e
 assert abs(grads.x).max() < 1e-12
 print(normtutor.__version__)
 """
-    assert run(bare_python, "-I", "-W", "error", "-c", code, cwd=tmp_path) == "0.3.0\n"
+    assert run(bare_python, "-I", "-W", "error", "-c", code, cwd=tmp_path) == "0.4.0\n"
 
 
 def test_the_version_is_stated_once_and_the_same():

@@ -1,9 +1,6 @@
 """The site, a server and a browser for its tests."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,19 +12,11 @@ collect_ignore = ["torch_network.py"]
 
 @pytest.fixture(scope="session")
 def site() -> Path:
-    """Find the folder of the built site: the one that NORMTUTOR_SITE names, or build one."""
-    if folder := os.environ.get("NORMTUTOR_SITE"):
-        return ROOT / folder
-    # Processes that test side by side must not build into one folder.
-    output = ROOT / "_build" / f"checked{os.environ.get('PYTEST_XDIST_WORKER', '')}"
-    subprocess.run(
-        [
-            *(sys.executable, ROOT / ".ci" / "build.py", "--clean"),
-            *("--executed", ROOT, "--output", output),
-        ],
-        check=True,
-    )
-    return output / "_build" / "html"
+    """The folder of the built site."""
+    folder = ROOT / "_build" / "html"
+    if not (folder / "index.html").exists():
+        pytest.fail("There is no site to test: make book builds it.", pytrace=False)
+    return folder
 
 
 @pytest.fixture(scope="session")

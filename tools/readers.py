@@ -2,7 +2,7 @@
 
 The packages are the wheels that lie beside the notebooks; what they need comes from this
 environment.
-Usage: python .ci/readers.py [NOTEBOOK ...]   (all those of the built site without names)
+Usage: python tools/readers.py [NOTEBOOK ...]   (all those of the built site without names)
 """
 
 import argparse
@@ -19,13 +19,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from chapters import CELL_TIMEOUT
-
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "_build" / "html" / "notebooks"
 
 # Binder's public service ends a session at 2 GB; JupyterLab itself takes some 150 MB of them.
 MEGABYTES = 1800
+TIMEOUT = 3600  # seconds, for a cell that hangs
 
 # Runs with the reader's Python, which is also the kernel's.
 EXECUTE = """
@@ -83,7 +82,7 @@ def execute(notebook: Path, python: Path) -> Run:
         tempfile.TemporaryDirectory(prefix="empty-") as folder,
         tempfile.TemporaryDirectory() as to,
     ):
-        command = [str(python), "-c", EXECUTE, str(notebook.resolve()), str(CELL_TIMEOUT)]
+        command = [str(python), "-c", EXECUTE, str(notebook.resolve()), str(TIMEOUT)]
         run = subprocess.run(
             [*command, str(Path(to) / notebook.name)],
             cwd=folder,

@@ -1,21 +1,23 @@
-"""Execute notebooks and store only the outputs that are checked.
+"""Store in notebooks the outputs that are checked, and no others.
 
-Usage: python .ci/refresh.py book/02_family_of_norms.ipynb ...
+Usage: python tools/refresh.py book/02_family_of_norms.ipynb ...
 
 A cell whose first line is `# NBVAL_CHECK_OUTPUT` keeps its outputs and execution count, so that
 nbval compares them from then on. Every other output, and metadata that changes from run to run or
-from machine to machine, is removed. Running the script twice changes nothing the second time.
+from machine to machine, is removed. The outputs come from the cache of the build, which executes
+what has changed. Running the script twice changes nothing the second time.
 """
 
-import os
 import sys
-import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
-import chapters
 import nbformat
 from nbformat import NotebookNode
 from nbval.plugin import coalesce_streams  # type: ignore[import-untyped]
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "book" / "_ext"))
+import execution
 
 MARKER = "# NBVAL_CHECK_OUTPUT"
 CELL_METADATA = {"tags", "mystnb", "myst", "glue", "jupyter", "slideshow"}
@@ -68,15 +70,10 @@ def refreshed(notebook: NotebookNode, executed: NotebookNode) -> NotebookNode:
     return nbformat.validator.normalize(result)[1]  # a cell without an id gets one
 
 
-def refresh(path: Path) -> bool:
+def refresh(path: Path, executed: NotebookNode) -> bool:
     """Rewrite one notebook in place; say whether it changed."""
     before = path.read_text(encoding="utf-8")
-    notebook = nbformat.reads(before, as_version=4)
-    executed = nbformat.from_dict(notebook)
-    with tempfile.TemporaryDirectory(prefix="kernels-") as sockets:
-        client = chapters.new_client(executed, path, Path(sockets))
-        client.execute(cleanup_kc=True)
-    result = refreshed(notebook, executed)
+    result = refreshed(nbformat.reads(before, as_version=4), executed)
     nbformat.validate(result)
     after = nbformat.writes(result).rstrip("\n") + "\n"
     if after != before:
@@ -84,12 +81,13 @@ def refresh(path: Path) -> bool:
     return after != before
 
 
-def main() -> int:
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    for path in map(Path, sys.argv[1:]):
-        print(f"{path}: {'outputs changed' if refresh(path) else 'unchanged'}")
-    return 0
+def main(names: Iterable[str]) -> None:
+    paths, cache = [Path(name).resolve() for name in names], execution.cache_of_book()
+    execution.execute(cache, paths)
+    for path in paths:
+        changed = refresh(path, execution.executed(cache, path))
+        print(f"{path.name}: {'outputs changed' if changed else 'unchanged'}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1:])
