@@ -13,7 +13,7 @@ import from_npm
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
-from sphinxcontrib import katex  # type: ignore[import-untyped]
+from sphinxcontrib import katex
 
 STYLES = "katex/katex.min.css"
 # What belongs to the word before it.

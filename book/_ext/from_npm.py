@@ -32,6 +32,6 @@ def package(name: str) -> Path:
 
 def run(script: Path, *arguments: object, given: str = "") -> str:
     """Run a script with Node.js on a text; what it writes."""
-    command = [NODE, script, *map(str, arguments)]
+    command = list(map(str, (NODE, script, *arguments)))
     run = subprocess.run(command, input=given, stdout=subprocess.PIPE, encoding="utf-8", check=True)
     return run.stdout

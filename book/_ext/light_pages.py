@@ -82,7 +82,7 @@ def lighten(
             continue
         if name.endswith("documentation_options.js"):
             # A page's own scripts need these lines at once.
-            scripts.append(_JavaScript(None, body=options_of(app, context)))
+            scripts.append(_JavaScript("", body=options_of(app, context)))
             continue
         if attributes.get("type") == "module":
             attributes["fetchpriority"] = "low"

@@ -89,7 +89,7 @@ def test_a_page_shows_myst_where_an_output_has_it(place):
     code = f"from IPython.display import display\ndisplay({shown}, raw=True)"
     write_notebook(place / "a.ipynb", code, "# A title\n\n```{glossary}\nmyst\n  A word.\n```")
     notebook = nbformat.read(place / "a.ipynb", as_version=4)
-    notebook.cells[1].metadata = {"mystnb": {"markdown_format": "myst"}}
+    notebook.cells[1].metadata = {"mystnb": {"markdown_format": "myst"}, "tags": ["remove-input"]}
     nbformat.write(notebook, place / "a.ipynb")
     site = build(place)
     assert 'href="#term-myst"' in site and "plain" not in site

@@ -3,11 +3,9 @@
 That its first figure is early, test_pages.py sees in the browser; test_visible_cells.py, its cells.
 """
 
-import json
-
 import pytest
 from bs4 import NavigableString, Tag
-from site_pages import DEPTH, MAIN_LINES, MEASURED, ROOT, chosen, parsed
+from site_pages import MAIN_LINES, MEASURED, chosen, parsed
 
 MOST = {
     "words": 2000,
@@ -15,10 +13,6 @@ MOST = {
     "folded": 1 / 3,  # of all words
 }
 FIGURES = 2  # at least
-# CPU seconds of a chapter that a reader executes, imports included, on a quiet machine. Types are
-# checked and a second kernel runs beside it: the same page has taken 9 CPU seconds and 15.
-SECONDS = dict.fromkeys(DEPTH, 10) | dict.fromkeys(DEPTH.values(), 30)
-ALLOWANCE = 2
 
 
 def has(tag: Tag, *classes: str) -> bool:
@@ -111,16 +105,3 @@ def test_the_whole_story_takes_fifteen_minutes(article):
     assert not page.select(".proof") and not unfolded(chosen(page, "div.cell_input pre"))
     chapters = {link["href"].split("#")[0] for link in page.select("a[href]")}
     assert {f"{name.rsplit('/', 1)[-1]}.html" for name in MEASURED[1:]} <= chapters
-
-
-def test_a_reader_waits_for_no_chapter_longer_than_its_budget():
-    record = ROOT / "_build" / "cpu_seconds.json"
-    if not record.exists():
-        pytest.skip("no chapter was executed here: make notebooks")
-    taken = json.loads(record.read_text())
-    over = {
-        name: taken[f"{name}.ipynb"]
-        for name, budget in SECONDS.items()
-        if taken.get(f"{name}.ipynb", 0) > ALLOWANCE * budget
-    }
-    assert over == {}
