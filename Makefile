@@ -46,7 +46,7 @@ $(INSTALLED): requirements.txt pyproject.toml studies/pyproject.toml
 
 # A build that failed leaves pages that Sphinx would take for good ones.
 book: $(INSTALLED)  ## Install what is needed, execute the chapters, build the site
-	@$(BIN)/jupyter-book build . -q -W --keep-going || { rm -rf _build/.doctrees; exit 1; }
+	@$(BIN)/jupyter-book build . -W --keep-going || { rm -rf _build/.doctrees; exit 1; }
 
 lab: book $(JUPYTERLAB)  ## Open the notebooks in JupyterLab, to work in: notebooks/ is yours
 	@$(BIN)/python tools/lab.py

@@ -46,10 +46,9 @@ WORD = re.compile(r"[A-Za-z0-9_-]+")  # what PurgeCSS takes for a name that a ru
 HEADING = re.compile(r"<h[1-4]>.*?</h[1-4]>", re.DOTALL)
 DOT = re.compile(r"(?<=\w)([._])(?=[A-Za-z])(?![^<]*>)")
 
-# What the theme does and no page needs; nothing but a change of its scripts keeps it from that.
-# The first measures every code cell as soon as the page is there and whenever it changes, and the
-# browser lays the whole page out for each: reading.js does it for what is seen. The second looks
-# through the whole page, with 28 selectors, for notes in the margin; the book has none.
+# What nothing but a change of the theme's scripts keeps it from. The first measures every code cell
+# as soon as the page is there and whenever it changes, and the browser lays the page out for each:
+# reading.js does it for what is seen. The second looks for notes in the margin; there are none.
 PATCHES = {
     "scripts/pydata-sphinx-theme.js": (
         'document.querySelectorAll("pre, .nboutput > .output_area, '
@@ -57,9 +56,6 @@ PATCHES = {
     ),
     "scripts/sphinx-book-theme.js": 'document.querySelectorAll(n.join(", "))',
 }
-
-
-# --- a page ---------------------------------------------------------------------------------------
 
 
 def lighten(
@@ -99,9 +95,6 @@ def options_of(app: Sphinx, context: dict[str, Any]) -> str:
     return app.builder.templates.render(template, context).strip()
 
 
-# --- the style sheet ------------------------------------------------------------------------------
-
-
 def style_of(path: Path, root: Path) -> str:
     """Read a style sheet with what it imports; its addresses become relative to the folder root."""
 
@@ -115,12 +108,6 @@ def style_of(path: Path, root: Path) -> str:
     # The icons come cut down, below.
     own = FONT_FACE.sub("", own) if "fontawesome" in path.parts else own
     return "\n".join([*imported, own])
-
-
-def names_used(style: str, texts: Iterable[str]) -> list[str]:
-    """List the words of a style sheet that the texts, pages and scripts, contain as well."""
-    in_style = set(WORD.findall(style))
-    return sorted({word for text in texts for word in in_style & set(WORD.findall(text))})
 
 
 def purged(style: str, names: list[str]) -> str:
@@ -167,16 +154,14 @@ def write_style(site: Path, sheets: Iterable[str], kept: Path) -> None:
     whole = "\n".join(style_of(path, static) for path in paths)
     read_by = [path for path in site.rglob("*.html") if static not in path.parents]
     texts = (path.read_text(encoding="utf-8") for path in (*read_by, *static.rglob("*.js")))
-    names = names_used(whole, texts)
+    known = set(WORD.findall(whole))
+    names = sorted({word for text in texts for word in known & set(WORD.findall(text))})
     digest = hashlib.sha256("\0".join([whole, *names]).encode()).hexdigest()
     if not (static / SHEET).exists() or not kept.exists() or kept.read_text() != digest:
         style = purged(whole, names)
         sheet = icon_faces(style, icons.parents[1] / "webfonts") + style
         (static / SHEET).write_text(sheet, encoding="utf-8")
         kept.write_text(digest)
-
-
-# --- the site -------------------------------------------------------------------------------------
 
 
 def patch_scripts(static: Path) -> None:
