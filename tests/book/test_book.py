@@ -93,7 +93,7 @@ def test_chapter_2_in_depth_shows_the_choices_that_the_code_makes():
 def test_the_readme_code_runs(tmp_path):
     readme = read(ROOT / "README.md")
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL))
-    assert "norms.layer_norm" in code and "load_state_dict" in code
+    assert "norms.layer_norm" in code and "swap_norms" in code
     command = [sys.executable, "-W", "error", "-c", code]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1200)
     assert result.returncode == 0, result.stderr
