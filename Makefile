@@ -31,7 +31,7 @@ SAYS_CPU = $(findstring whl/cpu,$(PIP_FLAGS) $(PIP_EXTRA_INDEX_URL) $(PIP_INDEX_
 help:  ## Print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
-$(INSTALLED): requirements.txt pyproject.toml studies/pyproject.toml
+$(INSTALLED): requirements.txt pyproject.toml studies/pyproject.toml grader/pyproject.toml
 	@test -n "$(PYTHON)" || { echo "normtutor needs Python 3.11 or newer; none was found." \
 		"Name one: make PYTHON=/path/to/python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c '$(NEW_ENOUGH)' || { echo "normtutor needs Python 3.11 or newer;" \
@@ -58,7 +58,7 @@ $(JUPYTERLAB): requirements-lab.txt $(INSTALLED)
 
 live: $(INSTALLED)  ## Write: what is saved is seen in the browser (PORT=...)
 	@$(BIN)/sphinx-autobuild . _build/live/html -d _build/live/doctrees -D keep_outputs=1 -q --port $(PORT) \
-		--delay 0 $(foreach folder,.* _build normtutor studies tests tools,--ignore "$(CURDIR)/$(folder)/*") \
+		--delay 0 $(foreach folder,.* _build normtutor studies grader tests tools,--ignore "$(CURDIR)/$(folder)/*") \
 		--re-ignore "\.(py|pyc)$$" $(LIVE_FLAGS)
 
 serve: book  ## Build the site and serve it on http://localhost:8000 (PORT=...)
@@ -80,7 +80,7 @@ lint: $(INSTALLED)  ## Check format and style, notebooks included
 types: $(INSTALLED)  ## Check the types
 	$(BIN)/mypy
 
-TESTS ?= normtutor studies tests
+TESTS ?= normtutor studies grader tests
 UNITS = $(PYTEST) --durations=15 --durations-min=3 $(TESTS) --ignore tests/site
 
 units: $(INSTALLED)  ## Run the tests of the package and of the book's sources (TESTS=...)
@@ -165,7 +165,7 @@ WITHOUT_CUDA = sed -i.old -E '/^(nvidia-|cuda-|triton\b)/d; s/\+cpu//'
 
 lock: $(INSTALLED)  ## Choose the pinned versions anew from what pyproject.toml asks for
 	@$(PIP) uv==0.13.9
-	printf -- '-e .\n-e ./studies\n' | $(RESOLVE) - --group test --output-file requirements.txt
+	printf -- '-e .\n-e ./studies\n-e ./grader\n' | $(RESOLVE) - --group test --output-file requirements.txt
 	$(WITHOUT_CUDA) requirements.txt
 	@mkdir -p _build && grep == requirements.txt > _build/pins.txt
 	printf -- '-e .\n' | $(RESOLVE) - --group lab --constraints _build/pins.txt --output-file requirements-lab.txt
@@ -176,7 +176,7 @@ lock: $(INSTALLED)  ## Choose the pinned versions anew from what pyproject.toml 
 dist: $(INSTALLED)  ## Build what is published, wheels and sources (TAG=v0.4.0)
 	$(if $(TAG),@test "$(TAG)" = "v$$($(BIN)/python -c 'import normtutor; print(normtutor.__version__)')" || \
 		{ echo "The tag $(TAG) is not the version here." >&2; exit 1; })
-	@for folder in . studies; do $(BIN)/python -m build --no-isolation --outdir dist $$folder || exit 1; done
+	@for folder in . studies grader; do $(BIN)/python -m build --no-isolation --outdir dist $$folder || exit 1; done
 
 # The branch holds one commit, whose files Colab and Binder open.
 REMOTE ?= origin
