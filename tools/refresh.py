@@ -4,8 +4,8 @@ Usage: python tools/refresh.py book/02_family_of_norms.ipynb ...
 
 A cell whose first line is `# NBVAL_CHECK_OUTPUT` keeps its outputs and execution count, so that
 nbval compares them from then on. Every other output, and metadata that changes from run to run or
-from machine to machine, is removed. The outputs come from the cache of the build, which executes
-what has changed. Running the script twice changes nothing the second time.
+from machine to machine, is removed. They come from the build's cache, or are computed
+where that is out of date. A second run changes nothing.
 """
 
 import sys
@@ -82,7 +82,9 @@ def refresh(path: Path, executed: NotebookNode) -> bool:
 
 
 def main(names: Iterable[str]) -> None:
-    paths, cache = [Path(name).resolve() for name in names], execution.cache_of_book()
+    paths, build = [Path(name).resolve() for name in names], execution.CACHE
+    own = build.with_name(".refreshed")
+    cache = execution.open_cache(build if execution.is_current(build) else own)
     execution.execute(cache, paths)
     for path in paths:
         changed = refresh(path, execution.executed(cache, path))

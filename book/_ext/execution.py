@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BEHIND_OUTPUTS = ("normtutor/**/*", "studies/normtutor_studies/**/*", "requirements.txt")
 BEHIND_PAGES = (*BEHIND_OUTPUTS, "book/_ext/*.py", "_config.yml")
 TIMEOUT = 3600  # seconds, for a cell that hangs; a machine may do much else meanwhile
+CACHE = ROOT / "_build" / ".jupyter_cache"  # of `jupyter-book build .`
 # What MyST alone understands: a page takes it in place of the same text in Markdown.
 MYST = "text/x-myst"
 
@@ -47,20 +48,19 @@ def digest(patterns: Iterable[str]) -> str:
     return found.hexdigest()
 
 
-def open_cache(folder: Path, behind: str) -> JupyterCacheAbstract:
-    """Open the cache in a folder, empty if something else was behind its outputs."""
+def is_current(folder: Path) -> bool:
+    """Whether what is behind the outputs in a cache is what is there now."""
     record = folder / "behind.txt"
-    if not record.exists() or record.read_text() != behind:
+    return record.exists() and record.read_text() == digest(BEHIND_OUTPUTS)
+
+
+def open_cache(folder: Path) -> JupyterCacheAbstract:
+    """Open the cache in a folder, empty if something else was behind its outputs."""
+    if not is_current(folder):
         shutil.rmtree(folder, ignore_errors=True)
-    cache = get_cache(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    record.write_text(behind)
-    return cache
-
-
-def cache_of_book() -> JupyterCacheAbstract:
-    """The cache that `jupyter-book build .` uses."""
-    return open_cache(ROOT / "_build" / ".jupyter_cache", digest(BEHIND_OUTPUTS))
+        folder.mkdir(parents=True)
+        (folder / "behind.txt").write_text(digest(BEHIND_OUTPUTS))
+    return get_cache(folder)
 
 
 def execute(cache: JupyterCacheAbstract, notebooks: Iterable[Path]) -> None:
@@ -113,7 +113,7 @@ def name_outdated(
     """Empty the cache, and name all pages outdated, when something behind them has changed."""
     if app.config.keep_outputs:
         return []
-    open_cache(folder_of(app), digest(BEHIND_OUTPUTS))
+    open_cache(folder_of(app))
     before, now = getattr(env, "behind_pages", None), digest(BEHIND_PAGES)
     env.behind_pages = now  # type: ignore[attr-defined]
     return [] if before == now else sorted(env.found_docs)

@@ -75,7 +75,7 @@ def test_a_changed_formula_changes_the_number_on_the_page(place):
 def test_all_that_fail_are_named_and_the_others_are_kept(place):
     good = write_notebook(place / "a.ipynb", CELL.format(name="a"))
     bad = [write_notebook(place / f"{name}.ipynb", "1 / 0") for name in "bc"]
-    cache = execution.open_cache(place / "cache", "1")
+    cache = execution.open_cache(place / "cache")
     with pytest.raises(ExtensionError) as raised:
         execution.execute(cache, [good, *bad])
     message = str(raised.value)

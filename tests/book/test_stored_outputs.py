@@ -16,7 +16,7 @@ CHAPTERS = sorted([*ROOT.glob("book/*.ipynb"), *ROOT.glob("book/in_depth/*.ipynb
 @pytest.fixture(scope="module")
 def cache():
     """The cache, with every chapter in it: `make book` fills it."""
-    found = execution.cache_of_book()
+    found = execution.open_cache(execution.CACHE)
     execution.execute(found, CHAPTERS)
     return found
 
@@ -46,7 +46,7 @@ def test_refresh_stores_the_checked_outputs_alone_and_is_idempotent(tmp_path, mo
     notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
     notebook.cells[0].metadata = {"execution": {"iopub.status.busy": "now"}, "tags": ["hide-input"]}
     nbformat.write(notebook, path)
-    cache = execution.open_cache(tmp_path / "cache", "")
+    cache = execution.open_cache(tmp_path / "cache")
     execution.execute(cache, [path])
     assert refresh.refresh(path, execution.executed(cache, path))
     first = path.read_text(encoding="utf-8")
