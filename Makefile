@@ -127,7 +127,7 @@ census: $(LIBRARIES)/.installed  ## Read the norms of every decoder of transform
 # mutmut brings a text interface and more, so it comes into an environment of its own, which borrows
 # this one. The changes of a function are numbered; a tenth of them, and always the same, end in 7.
 MUTANTS ?= normtutor.norms.*7 normtutor.moments.*7 normtutor.layers.*7 normtutor.invariance.*7 \
-	normtutor_studies.claims.*7 normtutor_studies.experiments.*.x_rows__*7
+	normtutor_studies.claims.*7
 MUTATION ?= $(VENV)-mutation
 
 mutants: $(INSTALLED)  ## Change the code on purpose: which changes does no test notice? (MUTANTS=...)

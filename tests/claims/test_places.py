@@ -1,10 +1,10 @@
 """Where a reader is sent, the answer stands: statements that are heard, and entries of the ledger.
 
-``heard.tsv`` lists the statements of five popular texts, in our words: a number (which text, which
-statement), the statement, and the place of its answer: an entry of the ledger (claim-NAME), a
-label, or a heading of a page. ``spoken.tsv`` gives each claim a few words (or beginnings of words)
-by which one sees that the section to which its entry leads speaks of it. If a section is rewritten
-in other words, write those down; if it has fallen silent, send the reader elsewhere.
+``statements.tsv`` lists the statements of five popular texts, in our words: a number (which text,
+which statement), the statement, and the place of its answer: an entry of the ledger (claim-NAME), a
+label, or a heading of a page. ``section_words.tsv`` gives each claim a few words (or beginnings of
+words) by which one sees that the section to which its entry leads speaks of it. If a section is
+rewritten in other words, write those down; if it has fallen silent, send the reader elsewhere.
 """
 
 import re
@@ -21,11 +21,11 @@ def rows_of(name: str) -> list[list[str]]:
     return [line.split("\t") for line in text.splitlines()]
 
 
-HEARD, SPOKEN = rows_of("heard.tsv"), rows_of("spoken.tsv")
+STATEMENTS, SECTION_WORDS = rows_of("statements.tsv"), rows_of("section_words.tsv")
 
 
 def test_a_statement_leads_to_an_answer():
-    assert [(said, place) for _, said, place in HEARD if not exists(place)] == []
+    assert [(said, place) for _, said, place in STATEMENTS if not exists(place)] == []
 
 
 def section(place: Place) -> str:
@@ -45,10 +45,10 @@ def missing(place: Place, words: str) -> list[str]:
 
 
 def test_each_claim_has_its_words():
-    assert [name for name, _ in SPOKEN] == [claim.name for claim in claims.CLAIMS]
+    assert [name for name, _ in SECTION_WORDS] == [claim.name for claim in claims.CLAIMS]
 
 
-@pytest.mark.parametrize(("name", "words"), SPOKEN, ids=[name for name, _ in SPOKEN])
+@pytest.mark.parametrize(("name", "words"), SECTION_WORDS, ids=[name for name, _ in SECTION_WORDS])
 def test_the_section_speaks_of_the_claim(name, words):
     place = claims.named(name).place
     assert not missing(place, words), f"{place.page}, {place.section!r} is silent"

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from normtutor_studies.corpus import chunks
+from normtutor_studies import corpus
 
 from normtutor import data
 
@@ -97,9 +97,9 @@ def test_chunks_follow_the_text_and_impossible_batches_are_refused(documents):
     with pytest.raises(ValueError, match="batch_size must lie"):
         data.sentence_stream(documents, 10**6, "shuffled", rng)
     with pytest.raises(ValueError, match="equally long"):
-        chunks.chunk_batches(documents, 8, 32, "length", rng)
+        corpus.chunk_batches(documents, 8, 32, "length", rng)
     for order in ("shuffled", "document"):
-        batch = chunks.chunk_batches(documents, 8, 32, order, rng)[0]
+        batch = corpus.chunk_batches(documents, 8, 32, order, rng)[0]
         assert batch.mask.all() and batch.inputs.shape == (8, 32)
         assert torch.equal(batch.inputs[:, 1:], batch.targets[:, :-1])
         joined = (batch.targets[:-1, -1] == batch.inputs[1:, 0]).sum()

@@ -7,6 +7,7 @@ import matplotlib
 matplotlib.use("agg")
 
 import matplotlib.colors as mcolors
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.collections import PathCollection, PolyCollection
@@ -16,6 +17,7 @@ from normtutor_studies.plotting import drawings
 from numpy.testing import assert_allclose, assert_array_equal
 
 from normtutor import norms
+from normtutor.wiring import WIRINGS
 
 pytestmark = pytest.mark.usefixtures("book_style")
 
@@ -201,3 +203,18 @@ def test_the_names_of_lines_touch_no_line_wide_or_narrow(sloped):
     assert [(text.get_position(), text.get_rotation()) for text in texts] == before
     with pytest.raises(ValueError, match="no line is labelled 'other'; the labels"):
         plotting.label_lines(ax, ["other"])
+
+
+def test_the_drawing_has_the_norms_and_the_factors_of_the_table():
+    figure = plotting.wirings_figure(WIRINGS)
+    for ax, (name, row) in zip(figure.axes, WIRINGS.items(), strict=False):
+        assert ax.get_title() == name
+        drawn = {text.get_gid() for text in ax.texts if text.get_text() == "norm"}
+        assert drawn == set(row.norms) | ({"final"} if row.final_norm else set())
+    plt.close("all")
+    labels = {name: plotting.wiring_labels(row, layer=4, depth=8) for name, row in WIRINGS.items()}
+    assert labels["post"] == labels["pre"] == labels["none"] == {}
+    assert labels["deepnorm"] == {"skip": "×2", "weights": "W ×0.35"}
+    assert labels["ln-scaling"] == {"inside": "×0.5"}
+    assert labels["rezero"] == {"branch": "×0*"}
+    assert labels["gpt-2"] == {"weights": "W ×1, 0.25"}

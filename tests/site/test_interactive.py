@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from browser import PHONE, needs_chromium
 from bs4 import BeautifulSoup
-from normtutor_studies import experiments, interactive, plotting
+from normtutor_studies import interactive, plotting, study
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
 from site_pages import ON_PAGES, SCRIPTED, SCRIPTS, STATIC
@@ -152,17 +152,17 @@ def test_the_geometry_by_touch(show):
 
 
 def saved_profiles():
-    saved = experiments.load("depth_profiles")
+    saved = study("depth_profiles")
     return interactive.profiles_by_layer(
         {
             wiring: {
                 when: {
-                    key: saved.values(key, wiring=wiring, when=when)
+                    key: saved.read(f"{when} {key}", wiring=wiring)
                     for key in ("signal", "gradient")
                 }
                 for when in ("untrained", "trained")
             }
-            for wiring in saved.config["wirings"]
+            for wiring in saved.choices("wiring")
         }
     )
 

@@ -7,8 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from normtutor_studies import corpus
-from normtutor_studies.corpus import docstrings
-from normtutor_studies.corpus.pieces import Pieces, words_of
+from normtutor_studies.corpus import Pieces, words_of
 
 PARTS = ("train", "validation", "test")
 
@@ -47,7 +46,7 @@ DOCSTRING = """Solve the equation for the unknown that is named.
 
 
 def test_prose_is_kept_and_the_rest_left_out():
-    assert list(docstrings.prose(DOCSTRING)) == [
+    assert list(corpus.prose(DOCSTRING)) == [
         "solve the equation for the unknown that is named.",
         "the values at which the function is evaluated, e.g. a list of them.",
         "each item of a list stands alone, even without a blank line.",
@@ -69,20 +68,20 @@ def test_literals_are_read_without_importing(tmp_path):
     ]
     source = tmp_path / "module.py"
     source.write_text("\n".join(lines), encoding="utf-8")
-    found = docstrings._literals(source)
+    found = corpus._literals(source)
     assert found == [words, f"A text for a compiled function. {words}", f"{words} Inside."]
     source.write_text("this is not Python", encoding="utf-8")
-    assert docstrings._literals(source) == []
+    assert corpus._literals(source) == []
 
 
 def module_in(part):
-    return next(f"m{i}" for i in range(1000) if docstrings.part_of(f"m{i}") == part)
+    return next(f"m{i}" for i in range(1000) if corpus.part_of(f"m{i}") == part)
 
 
 def test_a_held_out_sentence_that_training_has_is_dropped():
     train, test = module_in("train"), module_in("test")
     run = "one two three four five six seven eight nine ten eleven twelve thirteen"
-    parts = docstrings.split_by_module(
+    parts = corpus.split_by_module(
         [
             (test, f"Begin: {run} end."),  # shares a run of 13 words
             (test, "The same sentence, in both parts, stands here."),
@@ -130,7 +129,7 @@ def small(tmp_path, monkeypatch):
         read.append(1)
         return {part: {"module": [*SENTENCES]} for part in PARTS}
 
-    monkeypatch.setattr(docstrings, "read", two_sentences)
+    monkeypatch.setattr(corpus, "read", two_sentences)
     return read
 
 

@@ -13,8 +13,8 @@ from normtutor import norms, probes
 from normtutor.data import image_batches, load_digits
 from normtutor.models import MLP
 from normtutor.training import start
-from normtutor_studies import experiments, study
-from normtutor_studies.claims import heard
+from normtutor_studies import study
+from normtutor_studies.claims import sources
 from normtutor_studies.claims.ledger import (
     Evidence,
     Finding,
@@ -26,8 +26,7 @@ from normtutor_studies.claims.ledger import (
     claim,
     near,
 )
-from normtutor_studies.experiments import gradient_parts, input_drift
-from normtutor_studies.experiments.descent import descend, he, xavier
+from normtutor_studies.measures.descent import descend, he, xavier
 from normtutor_studies.tables.ch01 import largest
 
 CHAPTER = "01_internal_covariate_shift"
@@ -35,7 +34,7 @@ CHAPTER = "01_internal_covariate_shift"
 
 @claim(
     "Internal covariate shift means that the data differ from batch to batch.",
-    met=f"{heard.GUIDE}, and {heard.REVIEW}",
+    met=f"{sources.GUIDE}, and {sources.REVIEW}",
     place=Place(CHAPTER, "Second explanation: internal covariate shift"),
     recorded="false",
     answer="It is the change of a layer's inputs that training makes, whatever the data do.",
@@ -78,7 +77,7 @@ def shift_between_batches() -> Evidence:
 
 @claim(
     "BatchNorm makes activations normally distributed, N(0, 1).",
-    met=heard.REVIEW,
+    met=sources.REVIEW,
     place=Place(CHAPTER, "What BatchNorm computes"),
     recorded="false",
     answer="It sets the mean and the variance; the shape of the distribution stays.",
@@ -100,7 +99,7 @@ def standard_normal() -> Evidence:
 
 @claim(
     "BatchNorm works because it smooths the loss.",
-    met=f"{heard.REVIEW}, and {heard.TUTORIALS} since {{cite:t}}`santurkar2018`",
+    met=f"{sources.REVIEW}, and {sources.TUTORIALS} since {{cite:t}}`santurkar2018`",
     place=Place(CHAPTER, "Third explanation: a smoother loss"),
     recorded="open",
     answer="It does smooth the loss; whether that is why networks learn faster is undecided.",
@@ -109,11 +108,11 @@ def standard_normal() -> Evidence:
     "networks that BatchNorm does not smooth.",
 )
 def smoother_loss() -> Evidence:
-    land = experiments.load("loss_landscape")
+    land = study("loss_landscape")
 
     def ratio(key: str) -> np.ndarray:
         """Log2 of the medians over the run, without a norm over with BatchNorm, at rate 0.1."""
-        none, batch = (np.median(land.values(key, norm=norm), axis=1) for norm in ("none", "batch"))
+        none, batch = (np.median(land.read(key, norm=norm), axis=1) for norm in ("none", "batch"))
         return np.log2(none / batch)
 
     smaller = above(0, "The account says that BatchNorm has the smaller one; 0 is equality.")
@@ -142,7 +141,7 @@ def smoother_loss() -> Evidence:
 
 @claim(
     "BatchNorm works because it reduces internal covariate shift.",
-    met=f"{{cite:t}}`ioffe2015`, and {heard.TUTORIALS} since",
+    met=f"{{cite:t}}`ioffe2015`, and {sources.TUTORIALS} since",
     place=Place(CHAPTER, "Shake the inputs"),
     recorded="false",
     scope="at our scale",
@@ -151,12 +150,12 @@ def smoother_loss() -> Evidence:
     "more.",
 )
 def works_by_reducing_shift() -> Evidence:
-    shifts = experiments.load("covariate_shift_gradients")
+    shifts = study("gradient_shift")
 
     def change(key: str) -> np.ndarray:
         """BatchNorm minus no norm in the deep linear network, at the same rate."""
         norm, none = (
-            shifts.values(key, norm=norm, task="linear", rate=0.03) for norm in ("batch", "none")
+            shifts.read(key, norm=norm, task="linear", rate=0.03) for norm in ("batch", "none")
         )
         return norm - none
 
@@ -177,7 +176,7 @@ def works_by_reducing_shift() -> Evidence:
 
 @claim(
     "Internal covariate shift gets worse as networks grow.",
-    met=heard.EXPLANATION,
+    met=sources.EXPLANATION,
     place=Place(CHAPTER, "Does covariate shift get worse as networks grow?", in_depth=True),
     recorded="partly",
     scope="at our scale",
@@ -193,7 +192,10 @@ def shift_grows_with_the_network() -> Evidence:
             network, [last], of="output", fixed=lambda model: model(still), quantiles=()
         ) as seen:
             descend(network, image_batches(digits.train, 64, order), steps=40, rate=0.02)
-        return input_drift.shift_of_a_step(seen[last].mean, seen[last].variance)
+        mean, variance = seen[last].mean, seen[last].variance
+        std = np.sqrt((variance[1:] + variance[:-1]) / 2)
+        alive = std > 1e-6  # a unit that is the same for every image has no spread to compare with
+        return float((np.abs(np.diff(mean, axis=0))[alive] / std[alive]).mean())
 
     def growth(small: tuple[int, int], large: tuple[int, int]) -> np.ndarray:
         return np.log2([shift(*large, seed) / shift(*small, seed) for seed in range(4)])
@@ -216,40 +218,35 @@ def shift_grows_with_the_network() -> Evidence:
 
 @claim(
     "After BatchNorm, the inputs of a layer hardly drift any more.",
-    met=f"{heard.TUTORIALS}, after figure 1 of {{cite:t}}`ioffe2015`",
+    met=f"{sources.TUTORIALS}, after figure 1 of {{cite:t}}`ioffe2015`",
     place=Place(CHAPTER, "Does BatchNorm stop the drift?"),
-    recorded="partly",
+    recorded="true",
     scope="at our scale",
-    answer="True of what leaves BatchNorm; what enters it keeps drifting.",
-    condition="What leaves it has mean β and spread |γ|, and β moves slowly. What enters it drifts "
-    "less far than without a norm.",
+    answer="True of what leaves BatchNorm, which is what the next layer receives.",
+    condition="It has mean β and spread |γ|, and β moves slowly. What enters BatchNorm keeps "
+    "drifting.",
 )
 def inputs_stand_still() -> Evidence:
-    found = input_drift.at_best(experiments.load("input_drift"))
+    drift = study("input_drift")
 
-    def path(network: str, place: str, key: str = "path") -> np.ndarray:
-        return np.array([record[place][key] for record in found[network]])
+    def path(network: str, place: str) -> np.ndarray:
+        return drift.values("input_drift", network, place)
 
-    why = "An input that hardly drifts travels less than one standard deviation in all 1,000 steps."
     return [
         Finding(
-            "path of the mean at the sigmoid, behind BatchNorm (standard deviations)",
-            path("BatchNorm", "sigmoid"),
-            below(1, why),
+            "path of the mean at the sigmoid, behind BatchNorm, in 1,000 steps (standard "
+            "deviations)",
+            path("BatchNorm", "sigmoid_path"),
+            below(1, "What hardly drifts travels less than one standard deviation."),
         ),
-        Finding(
-            "path of the mean in front of BatchNorm (standard deviations)",
-            path("BatchNorm", "before"),
-            below(1, why),
-        ),
-        Finding("the same in final standard deviations", path("BatchNorm", "before", "path_end")),
-        Finding("the same without a norm, at the sigmoid", path("no norm", "sigmoid", "path_end")),
+        Finding("the same in front of BatchNorm", path("BatchNorm", "before_path")),
+        Finding("the same without a norm, at the sigmoid", path("no norm", "sigmoid_path")),
     ]
 
 
 @claim(
     "BatchNorm permits larger learning rates.",
-    met=f"{{cite:t}}`ioffe2015`, and {heard.GUIDE}",
+    met=f"{{cite:t}}`ioffe2015`, and {sources.GUIDE}",
     place=Place(CHAPTER, "Fourth explanation: larger learning rates"),
     recorded="true",
     scope="at our scale",
@@ -367,11 +364,12 @@ def constant_statistics() -> Evidence:
     "network.",
 )
 def smaller_gradients() -> Evidence:
-    ratio = experiments.load("gradient_parts").values("ratio", norm="batch")
+    parts = study("gradient_parts")
+    ratio = parts.read("ratio")
     return [
         Finding(
             f"squared length of the gradient below over above BatchNorm {place + 1} of 3, after "
-            f"{gradient_parts.CONFIG.looks[-1]} steps, median over the units",
+            f"{parts.settings['looks'][-1]} steps, median over the units",
             ratio[:, -1, place],
             below(1, "Smaller means a ratio below 1."),
         )
@@ -390,33 +388,6 @@ NOISE = above(
     "A regularizer that adds no penalty works by noise: the same example must come out "
     "differently in other company, by more than rounding.",
 )
-
-
-@claim(
-    "LayerNorm is a regularization technique.",
-    met=heard.NOTES,
-    place=Place("07_pre_ln_and_post_ln", "Does Post-LN end better?", in_depth=True),
-    recorded="false",
-    answer="It adds neither a penalty nor noise to training.",
-    condition="In our perceptron the test loss is higher with LayerNorm than without; in our "
-    "convolutional network no difference shows.",
-)
-def layer_norm_regularizes() -> Evidence:
-    return [
-        Finding(
-            "change of an example's LayerNorm output when the batch around it changes",
-            _change_in_other_company(norms.layer_norm),
-            NOISE,
-        ),
-        *(
-            Finding(
-                f"MNIST-1D, {world}, batches of 64: test loss with LayerNorm minus without a norm "
-                "(nats per example)",
-                study("batch_sizes").row(f"{world}: LayerNorm, 64 - no norm, 64"),
-            )
-            for world in ("perceptron", "convolutions")
-        ),
-    ]
 
 
 @claim(

@@ -6,8 +6,8 @@ import torch
 from normtutor import norms
 from normtutor.models import TransformerLM
 from normtutor.training import start
-from normtutor_studies import current_models, experiments
-from normtutor_studies.claims import heard
+from normtutor_studies import current_models, study
+from normtutor_studies.claims import sources
 from normtutor_studies.claims.ledger import (
     Evidence,
     Finding,
@@ -24,7 +24,7 @@ CHAPTER = "08_after_2020"
 
 @claim(
     "A Transformer does not train without normalization.",
-    met=f"{heard.ASSISTANT}, and {heard.TUTORIALS}",
+    met=f"{sources.ASSISTANT}, and {sources.TUTORIALS}",
     place=Place("07_pre_ln_and_post_ln", "What helps"),
     recorded="partly",
     scope="at our scale",
@@ -32,13 +32,10 @@ CHAPTER = "08_after_2020"
     condition="Fixup does it, with initial weights made for it and a learned factor per branch.",
 )
 def without_normalization() -> Evidence:
-    saved = experiments.load("warmup_map")
-
     def best(wiring: str) -> np.ndarray:
         """The smallest mean loss over the rates, one per seed at that rate."""
-        rates = saved.config["rates"]
-        losses = [saved.values("loss", wiring=wiring, learning_rate=rate) for rate in rates]
-        return np.array(min(losses, key=np.mean))
+        losses = study("warmup_map").across("rate", wiring=wiring)
+        return losses[:, losses.mean(axis=0).argmin()]
 
     failed = above(
         1.15, "Not to train is to end above half of chance, ln 10 = 2.30 nats per digit."
@@ -133,7 +130,7 @@ def exponential_growth() -> Evidence:
 
 @claim(
     "Today's language models all use Pre-LN with RMSNorm.",
-    met=heard.TUTORIALS,
+    met=sources.TUTORIALS,
     place=Place(CHAPTER, "What current models do"),
     recorded="false",
     answer="Nearly all have RMSNorm; about a quarter are not wired plainly as Pre-LN.",

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from normtutor import layers, norms
-from normtutor_studies.claims import heard
+from normtutor_studies.claims import sources
 from normtutor_studies.claims.ledger import (
     Evidence,
     Finding,
@@ -34,7 +34,7 @@ def _tokens(count: int = 1000, width: int = WIDTH) -> np.ndarray:
 
 @claim(
     "LayerNorm puts every embedding on the sphere of radius 1 around the origin.",
-    met=heard.EXPLANATION,
+    met=sources.EXPLANATION,
     place=GEOMETRY,
     recorded="false",
     answer="The radius is √d, and with γ and β the outputs lie on an ellipsoid.",
@@ -62,7 +62,7 @@ def unit_sphere() -> Evidence:
 
 @claim(
     "BatchNorm wipes out the differences between tokens; LayerNorm loses nothing.",
-    met=heard.EXPLANATION,
+    met=sources.EXPLANATION,
     place=Place(CHAPTER, "Which norm loses the differences between tokens?"),
     recorded="partly",
     answer="Within a batch LayerNorm loses some and BatchNorm none; between batches "
@@ -110,7 +110,7 @@ def differences_between_tokens() -> Evidence:
 
 @claim(
     "torch.var gives the variance that LayerNorm divides by.",
-    met=f"the code in {heard.GUIDE}",
+    met=f"the code in {sources.GUIDE}",
     place=Place(CHAPTER, "Two variances", in_depth=True),
     recorded="false",
     answer="torch.var divides by d − 1 unless told otherwise, and LayerNorm by d.",
@@ -132,7 +132,7 @@ def torch_variance() -> Evidence:
 
 @claim(
     "On (N, C, H, W), LayerNorm averages over C, H and W.",
-    met=heard.NOTES,
+    met=sources.NOTES,
     place=IMAGES,
     recorded="partly",
     answer="True of one layer of that name; Transformers and ConvNeXt average over C alone.",
@@ -157,7 +157,7 @@ def whole_image() -> Evidence:
 
 @claim(
     "LayerNorm and BatchNorm differ in the axes of their statistics, and in nothing else.",
-    met=heard.REVIEW,
+    met=sources.REVIEW,
     place=Place(CHAPTER, "Training and evaluation"),
     recorded="false",
     answer="That is all in training; in evaluation BatchNorm uses running statistics.",
@@ -183,7 +183,7 @@ def axes_alone() -> Evidence:
 
 @claim(
     "With γ and β a network can undo the normalization if it wants to.",
-    met=f"{heard.TUTORIALS}, after a remark in {{cite:t}}`ioffe2015` about BatchNorm",
+    met=f"{sources.TUTORIALS}, after a remark in {{cite:t}}`ioffe2015` about BatchNorm",
     place=Place(CHAPTER, "What γ and β can undo", in_depth=True),
     recorded="partly",
     answer="True of BatchNorm; LayerNorm's γ and β cannot restore each token's mean and scale.",
@@ -209,7 +209,7 @@ def undone_by_the_affine_map() -> Evidence:
 
 @claim(
     "ε is only there to avoid a division by zero.",
-    met=f"comments in code, and {heard.TUTORIALS}",
+    met=f"comments in code, and {sources.TUTORIALS}",
     place=Place(CHAPTER, "What ε does", in_depth=True),
     recorded="partly",
     answer="True while ε is far below the variance of the input; from there on it shrinks "
@@ -235,7 +235,7 @@ def epsilon_is_harmless() -> Evidence:
 
 @claim(
     "GroupNorm with one group and LayerNorm are the same layer.",
-    met=heard.TUTORIALS,
+    met=sources.TUTORIALS,
     place=IMAGES,
     recorded="false",
     answer="They agree on vectors; on sequences and images GroupNorm averages over positions too.",
@@ -261,7 +261,7 @@ def one_group() -> Evidence:
 
 @claim(
     "LayerNorm at each pixel of an image destroys locality and translation invariance.",
-    met=heard.ASSISTANT,
+    met=sources.ASSISTANT,
     place=IMAGES,
     recorded="false",
     answer="A norm at each pixel commutes with every shift.",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from normtutor import norms
-from normtutor_studies.claims import heard
+from normtutor_studies.claims import sources
 from normtutor_studies.claims.ledger import (
     Evidence,
     Finding,
@@ -33,7 +33,7 @@ def _change(x: np.ndarray, weight: np.ndarray) -> float:
 
 @claim(
     "LayerNorm is not invariant to recentring the data set.",
-    met=heard.GUIDE,
+    met=sources.GUIDE,
     place=Place(
         CHAPTER, "A constant on the norm's own input is not a recentred data set", in_depth=True
     ),
@@ -59,7 +59,7 @@ def recentred_data() -> Evidence:
 
 @claim(
     "LayerNorm is invariant to recentring the weights.",
-    met=heard.GUIDE,
+    met=sources.GUIDE,
     place=TABLE,
     recorded="partly",
     answer="True if all units get the same shift; centring each unit by itself changes the output.",
@@ -79,7 +79,7 @@ def recentred_weights() -> Evidence:
 
 @claim(
     "Weights and inputs may be rescaled arbitrarily; the output of LayerNorm stays.",
-    met=heard.GUIDE,
+    met=sources.GUIDE,
     place=Place(CHAPTER, "The small print", in_depth=True),
     recorded="false",
     answer="One positive factor for all changes nothing; signs and separate factors do.",
@@ -117,7 +117,7 @@ def _train(*, scale: float, rate: float, steps: int = 60) -> np.ndarray:
 
 @claim(
     "With a norm behind it, the scale of a layer's initial weights does not matter.",
-    met=heard.TUTORIALS,
+    met=sources.TUTORIALS,
     place=Place(CHAPTER, "The initial scale is a learning rate"),
     recorded="partly",
     answer="True of the first forward pass; from then on it sets the speed of learning.",

@@ -31,13 +31,7 @@ CHAPTERS = {
     "08_after_2020": "After 2020",
     "09_norms_at_work": "Norms at work",
 }
-# How a verdict is said.
 LABELS = {"true": "true", "false": "false", "partly": "partly true", "open": "open"}
-# What MyST alone understands, and what stands for it where MyST is not read.
-MYST = "text/x-myst"
-ROLE = re.compile(r"\{(cite:[tp]|prf:ref)\}`([^`]+)`")
-KINDS = {"cor": "corollary", "def": "definition", "prop": "proposition", "thm": "theorem"}
-SUBJECTS = ("ics", "norms", "seq", "inv", "rms", "power", "wiring", "after", "work")  # by chapter
 ANSWERS = {True: "as claimed", False: "not as claimed", None: "not decided"}
 
 
@@ -55,10 +49,20 @@ def judge(claim: Claim) -> Judged:
     return Judged(claim, evidence, verdict_of(evidence))
 
 
+def label(claim: Claim) -> str:
+    """The verdict of a claim in words, with how far its evidence reaches."""
+    return ", ".join(filter(None, [LABELS[claim.recorded], claim.scope]))
+
+
 def anchor(heading: str) -> str:
     """The anchor that the site gives to a heading: its letters and digits, joined by hyphens."""
     plain = unicodedata.normalize("NFKD", heading.lower()).encode("ascii", "ignore").decode()
     return re.sub(r"^[0-9-]+|-+$", "", re.sub(r"[^a-z0-9]+", "-", plain))
+
+
+def plain_text(markdown: str) -> str:
+    """Drop the marks of MyST, for places where it is not read."""
+    return re.sub(r"\{[a-z:]+\}`([^`]*)`|[*`$]", lambda m: m[1] or "", markdown)
 
 
 def deciding(evidence: Evidence) -> str:
@@ -77,36 +81,16 @@ def deciding(evidence: Evidence) -> str:
     return f"{plain_text(one.what)}: {one.number}; by the claim: {one.prediction}"
 
 
-def plain_text(markdown: str) -> str:
-    """Drop the marks of MyST, for places where it is not read."""
-    return re.sub(r"\{[a-z:]+\}`([^`]*)`|[*`$]", lambda m: m[1] or "", markdown)
-
-
-def in_words(role: str, names: str) -> str:
-    """Say in plain words what a role of MyST refers to; its number is known to the site alone."""
-    if role == "prf:ref":
-        kind, subject, *_ = names.split("-")
-        return f"the {KINDS[kind]} of chapter {SUBJECTS.index(subject) + 1}"
-    papers = [
-        re.sub(r"(\d{4})(\w*)$", r" \1 \2", name).strip().title() for name in names.split(",")
-    ]
-    return f"[{'; '.join(papers)}]" if role == "cite:p" else " and ".join(papers)
-
-
-def without_roles(markdown: str) -> str:
-    """Write MyST's text for programs that know Markdown alone."""
-    return ROLE.sub(lambda role: in_words(role[1], role[2]), markdown)
-
-
-def _item(item: Finding | Unsettled) -> str:
-    if isinstance(item, Unsettled):
-        return f"- *Unsettled:* {item.what}"
-    reported = f" (reported by {{cite:t}}`{item.reported}`)" if item.reported else ""
-    line = f"- {item.what[0].upper()}{item.what[1:]}{reported}: **{item.number}**"
-    if item.claimed is None:
+def item(one: Finding | Unsettled) -> str:
+    """A line of the evidence."""
+    if isinstance(one, Unsettled):
+        return f"- *Unsettled:* {one.what}"
+    reported = f" (reported by {{cite:t}}`{one.reported}`)" if one.reported else ""
+    line = f"- {one.what[0].upper()}{one.what[1:]}{reported}: **{one.number}**"
+    if one.claimed is None:
         return f"{line}."
-    answer = ANSWERS[item.agrees].capitalize()
-    return f"{line}. By the claim: {item.prediction}. {item.claimed.why} *{answer}.*"
+    answer = ANSWERS[one.agrees].capitalize()
+    return f"{line}. By the claim: {one.prediction}. {one.claimed.why} *{answer}.*"
 
 
 def would_decide(evidence: Evidence) -> str:
@@ -115,64 +99,64 @@ def would_decide(evidence: Evidence) -> str:
     return " ".join(unsettled) or "More seeds: an interval reaches over the end of its range."
 
 
-def label(claim: Claim) -> str:
-    """The verdict of a claim in words, with how far its evidence reaches."""
-    return ", ".join(filter(None, [LABELS[claim.recorded], claim.scope]))
+ENTRY = """\
+<details class="claim" id="claim-{claim.name}" data-verdict="{verdict}" \
+data-chapter="{claim.place.number}">
+<summary><b class="claim-verdict claim-{verdict}">{label}</b> \
+<span class="claim-words">{words}</span><br><span class="claim-answer">{answer}</span></summary>
+
+{why}**{kind}:** {deciding}.
+
+**Run it**
+
+```python
+from normtutor_studies import claims
+
+claims.show("{claim.name}")
+```
+
+<details><summary>All evidence</summary>
+
+{evidence}
+
+</details>
+
+**Met in** {claim.met}.
+
+**Explained in** <a href="{claim.place.page}.html#{anchor}">{section}</a>
+
+</details><!-- end of a claim -->"""
 
 
-def entry(judged: Judged, on_site: bool = True) -> str:
+def entry(judged: Judged) -> str:
     """One entry of the page: closed a line with its verdict, open the evidence. MyST markdown.
 
     The site makes a page of its own of each entry, and looks for its end by the comment behind it.
-    The pages that it links to lie beside it there alone.
     """
     claim, evidence, verdict = judged
-    place = claim.place
+    place, open_ = claim.place, verdict == OPEN
+    decide = f"**What would decide it:** {would_decide(evidence)}\n\n" if open_ else ""
     depth = ", in depth" if place.in_depth else ""
-    section = f"{CHAPTERS[place.chapter]}{depth}: {escape(place.section, quote=False)}"
-    link = f'<a href="{place.page}.html#{anchor(place.section)}">{section}</a>'
-    return "\n".join(
-        [
-            f'<details class="claim" id="claim-{claim.name}" data-verdict="{verdict}" '
-            f'data-chapter="{place.number}">',
-            # <b> and <br> for programs that do not have the site's style sheet.
-            f'<summary><b class="claim-verdict claim-{verdict}">{escape(label(claim))}</b> '
-            f'<span class="claim-words">{escape(claim.words)}</span><br>'
-            f'<span class="claim-answer">{escape(claim.answer)}</span></summary>',
-            "",
-            *([claim.condition, ""] if claim.condition else []),
-            f"**{'So far' if verdict == OPEN else 'The number that decides'}:** "
-            f"{escape(deciding(evidence), quote=False)}.",
-            "",
-            *([f"**What would decide it:** {would_decide(evidence)}", ""] * (verdict == OPEN)),
-            "**Run it**",
-            "",
-            "```python",
-            "from normtutor_studies import claims",
-            "",
-            f'claims.show("{claim.name}")',
-            "```",
-            "",
-            "<details><summary>All evidence</summary>",
-            "",
-            *map(_item, evidence),
-            "",
-            "</details>",
-            "",
-            f"**Met in** {claim.met}.",
-            "",
-            f"**Explained in** {link if on_site else section}",
-            "",
-            "</details><!-- end of a claim -->",
-        ]
+    return ENTRY.format(
+        claim=claim,
+        verdict=verdict,
+        label=escape(label(claim)),
+        words=escape(claim.words),
+        answer=escape(claim.answer),
+        why=(f"{claim.condition}\n\n" if claim.condition else "") + decide,
+        kind="So far" if open_ else "The number that decides",
+        deciding=escape(deciding(evidence), quote=False),
+        evidence="\n".join(map(item, evidence)),
+        anchor=anchor(place.section),
+        section=f"{CHAPTERS[place.chapter]}{depth}: {escape(place.section, quote=False)}",
     )
 
 
-def folded(entries: Iterable[tuple[Judged, str]]) -> str:
+def folded(judged: Iterable[Judged]) -> str:
     """Fold the entries of each chapter, which stand together."""
     chapters = []
-    for number, group in itertools.groupby(entries, lambda one: one[0].claim.place.number):
-        texts = [text for _, text in group]
+    for number, group in itertools.groupby(judged, lambda one: one.claim.place.number):
+        texts = list(map(entry, group))
         title = list(CHAPTERS.values())[number - 1]
         claims = "1 claim" if len(texts) == 1 else f"{len(texts)} claims"
         head = f"<summary>{number} {title} <span>{claims}</span></summary>"
@@ -181,36 +165,17 @@ def folded(entries: Iterable[tuple[Judged, str]]) -> str:
     return "\n\n".join(chapters)
 
 
-def controls(judged: list[Judged]) -> str:
-    """The two choices and the line that counts; a script shows them and makes them work."""
-    verdicts = Counter(one.verdict for one in judged)
-    chapters = Counter(one.claim.place.number for one in judged)
-    choices: dict[str, dict[object, str]] = {
-        "verdict": {verdict: f"{LABELS[verdict]} ({verdicts[verdict]})" for verdict in VERDICTS},
-        "chapter": {
-            number: f"{number} {title} ({chapters[number]})"
-            for number, title in enumerate(CHAPTERS.values(), 1)
-            if chapters[number]
-        },
-    }
-    return "\n".join(
-        [
-            '<form class="claims-filter" hidden>',
-            *(
-                f'<span><label for="claims-{name}">{name.capitalize()}</label> '
-                f'<select id="claims-{name}"><option value="">all</option>'
-                + "".join(f'<option value="{v}">{text}</option>' for v, text in options.items())
-                + "</select></span>"
-                for name, options in choices.items()
-            ),
-            '<output id="claims-shown" for="claims-verdict claims-chapter"></output>',
-            "</form>",
-        ]
+def choice(name: str, options: Iterable[tuple[object, str]]) -> str:
+    """A choice of the filter, which a script shows and makes work."""
+    listed = "".join(f'<option value="{value}">{text}</option>' for value, text in options)
+    return (
+        f'<span><label for="claims-{name}">{name.capitalize()}</label> '
+        f'<select id="claims-{name}"><option value="">all</option>{listed}</select></span>'
     )
 
 
 class Page:
-    """The judged claims, as a notebook and the site show them."""
+    """The judged claims: MyST for the site, plain text elsewhere."""
 
     def __init__(self, claims: Iterable[Claim]) -> None:
         self.judged = [judge(claim) for claim in claims]
@@ -228,30 +193,34 @@ class Page:
 
     def by_chapter(self) -> dict[str, dict[str, int]]:
         """The tally of each chapter, by the chapter's title."""
-        found: dict[str, list[Claim]] = {}
+        of: dict[str, list[Claim]] = {}
         for one in self.judged:
-            found.setdefault(one.claim.place.chapter, []).append(one.claim)
-        return {title: tally(found[name]) for name, title in CHAPTERS.items() if name in found}
+            of.setdefault(one.claim.place.chapter, []).append(one.claim)
+        return {title: tally(of[name]) for name, title in CHAPTERS.items() if name in of}
 
     def myst(self) -> str:
-        """What the site reads: with roles, links to its pages, and the filter."""
-        return "\n\n".join(
-            [controls(self.judged), folded((one, entry(one)) for one in self.judged)]
-        )
-
-    def _repr_markdown_(self) -> str:
-        entries = [(one, entry(one, on_site=False)) for one in self.judged]
-        alone = entries[0][1] if len(entries) == 1 else folded(entries)
-        return without_roles(alone)
+        """What the site reads: the filter, and the entries by chapter."""
+        verdicts, chapters = self.tally, Counter(one.claim.place.number for one in self.judged)
+        titles = enumerate(CHAPTERS.values(), 1)
+        numbered = [(n, f"{n} {title} ({chapters[n]})") for n, title in titles if chapters[n]]
+        shown = '<output id="claims-shown" for="claims-verdict claims-chapter"></output>'
+        parts = [
+            '<form class="claims-filter" hidden>',
+            choice("verdict", [(v, f"{LABELS[v]} ({verdicts[v]})") for v in VERDICTS]),
+            choice("chapter", numbered),
+            f"{shown}\n</form>",
+        ]
+        return "\n".join(parts) + "\n\n" + folded(self.judged)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return {MYST: self.myst()}
+        return {"text/x-myst": self.myst(), "text/plain": repr(self)}
 
     def __repr__(self) -> str:
         lines = [f"{LABELS[one.verdict]:12}{one.claim.words}" for one in self.judged]
         if len(lines) == 1:
-            lines.append(self.judged[0].claim.answer)
-            if self.judged[0].verdict == OPEN:
-                lines.append(f"What would decide it: {would_decide(self.judged[0].evidence)}")
-            lines += [plain_text(without_roles(_item(item))) for item in self.judged[0].evidence]
+            (claim, evidence, verdict) = self.judged[0]
+            lines.append(claim.answer)
+            if verdict == OPEN:
+                lines.append(f"What would decide it: {would_decide(evidence)}")
+            lines += [plain_text(item(one)) for one in evidence]
         return "\n".join(lines)

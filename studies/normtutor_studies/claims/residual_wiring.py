@@ -1,7 +1,7 @@
 """Claims about Pre-LN and Post-LN; chapter 7 explains them."""
 
 import itertools
-from functools import cache, partial
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,8 +11,8 @@ from torch.nn import functional as F
 from normtutor import norms
 from normtutor.models import TransformerLM
 from normtutor.training import start
-from normtutor_studies import experiments, study
-from normtutor_studies.claims import heard
+from normtutor_studies import study
+from normtutor_studies.claims import sources
 from normtutor_studies.claims.ledger import (
     Evidence,
     Finding,
@@ -23,8 +23,8 @@ from normtutor_studies.claims.ledger import (
     claim,
     near,
 )
-from normtutor_studies.experiments import encoder_decoder, update_size
-from normtutor_studies.experiments.rates import at_best_rate, losses_by_rate
+from normtutor_studies.engine import at_best_rate
+from normtutor_studies.measures import encoder_decoder
 
 CHAPTER = "07_pre_ln_and_post_ln"
 OVER_LAYERS = Place(CHAPTER, "The gradient over the layers", in_depth=True)
@@ -69,7 +69,7 @@ def _at_the_start(wiring: str, depth: int) -> _Start:
 
 @claim(
     "In Pre-LN the gradients of the bottom layers are larger than those of the top layers.",
-    met=f"{heard.NOTES}, after a sentence in {{cite:t}}`wang2022`",
+    met=f"{sources.NOTES}, after a sentence in {{cite:t}}`wang2022`",
     place=OVER_LAYERS,
     recorded="true",
     scope="at our scale",
@@ -91,7 +91,7 @@ def larger_at_the_bottom() -> Evidence:
 
 @claim(
     "Larger gradients at the bottom mean that Pre-LN is biased towards its identity branch.",
-    met=heard.NOTES,
+    met=sources.NOTES,
     place=OVER_LAYERS,
     recorded="false",
     answer="The bottom layers are not the identity branch, which runs through every layer.",
@@ -116,7 +116,7 @@ def bias_to_the_identity() -> Evidence:
 
 @claim(
     "Post-LN is hard to train because its gradients vanish towards the bottom.",
-    met=f"{heard.TUTORIALS}, after {{cite:t}}`zhang2019dsinit` and others",
+    met=f"{sources.TUTORIALS}, after {{cite:t}}`zhang2019dsinit` and others",
     place=Place(CHAPTER, "Do Post-LN's gradients vanish?", in_depth=True),
     recorded="partly",
     scope="at our scale",
@@ -126,7 +126,7 @@ def bias_to_the_identity() -> Evidence:
 )
 def vanish_in_post_ln() -> Evidence:
     vanished = below(-3.3, "To vanish is to lose a factor of ten or more, −3.3 in log2.")
-    pairs = experiments.load("encoder_decoder")
+    pairs = study("encoder_decoder")
     where = {"wiring": "post", "width": 128}
     return [
         Finding(
@@ -149,7 +149,7 @@ def vanish_in_post_ln() -> Evidence:
 
 @claim(
     "Each norm of Post-LN weakens the identity branch.",
-    met=heard.NOTES,
+    met=sources.NOTES,
     place=SHALLOW,
     recorded="true",
     answer="True before training: each norm shrinks the input's share of the stream.",
@@ -177,7 +177,7 @@ def weakened_identity() -> Evidence:
 
 @claim(
     "Pre-LN is wide and shallow: its depth is not real.",
-    met=f"{heard.NOTES}, after {{cite:t}}`su2022pre`",
+    met=f"{sources.NOTES}, after {{cite:t}}`su2022pre`",
     place=SHALLOW,
     recorded="partly",
     scope="at our scale",
@@ -220,7 +220,7 @@ def wide_and_shallow() -> Evidence:
 
 def _final_losses(rate: float, **where: object) -> np.ndarray:
     """Test loss of sorting at one learning rate, one per seed; chance is ln 10 = 2.30."""
-    return experiments.load("warmup_map").values("loss", learning_rate=rate, **where)
+    return study("warmup_map").read("loss", rate=rate, **where)
 
 
 TRAINED = 1.15  # nats per digit: half of chance
@@ -229,7 +229,7 @@ FAILED = above(TRAINED, "Not to train is to end above half of chance, ln 10 = 2.
 
 @claim(
     "Post-LN does not train without warm-up.",
-    met=f"{heard.TUTORIALS}, after {{cite:t}}`xiong2020`",
+    met=f"{sources.TUTORIALS}, after {{cite:t}}`xiong2020`",
     place=MAP,
     recorded="partly",
     scope="at our scale",
@@ -250,7 +250,7 @@ def warm_up_for_post_ln() -> Evidence:
 
 @claim(
     "Pre-LN needs no warm-up.",
-    met=f"{heard.TUTORIALS}, after {{cite:t}}`xiong2020`",
+    met=f"{sources.TUTORIALS}, after {{cite:t}}`xiong2020`",
     place=MAP,
     recorded="partly",
     scope="at our scale",
@@ -258,10 +258,10 @@ def warm_up_for_post_ln() -> Evidence:
     condition="At the best rates of each, what warm-up gains is small or nothing.",
 )
 def no_warm_up_for_pre_ln() -> Evidence:
-    saved = experiments.load("warmup_map")
+    saved = study("warmup_map")
     deep: dict[str, Any] = {"wiring": "pre", "depth": 12}
     worst = max(
-        (_final_losses(rate, **deep, warmup=0) for rate in saved.config["rates"]), key=np.mean
+        (_final_losses(rate, **deep, warmup=0) for rate in saved.choices("rate")), key=np.mean
     )
     trained = "To train is to end below half of chance, which is ln 10 = 2.30 nats per digit."
     none = below(0.05, "To need none is to lose nothing that one would notice without it.")
@@ -278,52 +278,16 @@ def no_warm_up_for_pre_ln() -> Evidence:
         ),
         Finding(
             "the same, each at its best rate",
-            at_best_rate(losses_by_rate(saved, **deep, warmup=0))
-            - at_best_rate(losses_by_rate(saved, **deep, warmup=60)),
+            at_best_rate(saved.across("rate", **deep, warmup=0))
+            - at_best_rate(saved.across("rate", **deep, warmup=60)),
             none,
         ),
     ]
 
 
 @claim(
-    "Post-LN needs warm-up because the gradients near its output are large at the start.",
-    met="summaries of {cite:t}`xiong2020`",
-    place=Place(CHAPTER, "Why warm-up helps"),
-    recorded="partly",
-    scope="at our scale",
-    answer="True of SGD; Adam divides the size of a gradient away and fails all the same.",
-    condition="Failing means here that all tokens become alike.",
-)
-def large_gradients_and_warm_up() -> Evidence:
-    def likeness(optimizer: str, rate: float, factor: float) -> list[float]:
-        """Of the tokens after six steps without warm-up, Post-LN of 12 layers."""
-        after = partial(update_size.likeness_after, 6, "post", optimizer=optimizer, factor=factor)
-        return [after(learning_rate=rate, seed=seed) for seed in range(10, 13)]
-
-    prevented = below(
-        0.9,
-        "If large gradients are the reason, small ones prevent the failure: the mean cosine of two "
-        "tokens, which starts near 0.75, stays below 0.9.",
-    )
-    return [
-        Finding(
-            "likeness of the tokens after 6 steps, Post-LN, 12 layers, no warm-up, all gradients "
-            "divided by 100: SGD at the rate 0.1",
-            likeness("sgd", 0.1, 0.01),
-            prevented,
-        ),
-        Finding("SGD, gradients as they are", likeness("sgd", 0.1, 1.0)),
-        Finding(
-            "Adam at the rate 0.004, gradients divided by 100",
-            likeness("adam", 4e-3, 0.01),
-            prevented,
-        ),
-    ]
-
-
-@claim(
     "Post-LN ends better than Pre-LN, if it trains at all.",
-    met=heard.NOTES,
+    met=sources.NOTES,
     place=Place(CHAPTER, "Which ends better?"),
     recorded="open",
     answer="The literature disagrees, and our models and runs are too small to decide.",
@@ -331,14 +295,13 @@ def large_gradients_and_warm_up() -> Evidence:
     "twelve.",
 )
 def post_ln_ends_better() -> Evidence:
-    saved = experiments.load("warmup_map")
+    saved = study("warmup_map")
 
     def end(wiring: str, depth: int) -> np.ndarray:
         """Test loss at the rate and warm-up that were best on the other seeds."""
-        conditions = [
-            c for c in saved.config["conditions"] if (c["wiring"], c["depth"]) == (wiring, depth)
-        ]
-        losses = [losses_by_rate(saved, **c) for c in conditions]
+        where: dict[str, Any] = {"wiring": wiring, "depth": depth}
+        warmups = saved.choices("warmup", **where)
+        losses = [saved.across("rate", **where, warmup=warmup) for warmup in warmups]
         return at_best_rate(np.concatenate(losses, axis=1))
 
     return [

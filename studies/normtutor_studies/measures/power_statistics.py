@@ -20,8 +20,7 @@ from normtutor import layers
 from normtutor.data import Order, TokenBatch, epochs, image_batches, load_digits
 from normtutor.models import ResNet, TransformerLM
 from normtutor.training import classification_loss, language_model_loss, start, train
-from normtutor_studies.corpus import fingerprint, load_corpus
-from normtutor_studies.corpus.chunks import chunk_batches
+from normtutor_studies.corpus import chunk_batches, fingerprint, load_corpus
 from normtutor_studies.engine import Study
 from normtutor_studies.store import Cell, Run, World
 

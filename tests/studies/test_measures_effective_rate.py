@@ -1,11 +1,13 @@
-"""The experiment of chapter 4: its gradients, its theorems, and its predictions of angles."""
+"""How the length of weights sets their rate: gradients, theorems, predictions of angles."""
 
 import numpy as np
 import pytest
 import torch
-from normtutor_studies import experiments
-from normtutor_studies.experiments import effective_rate
-from normtutor_studies.experiments.effective_rate import EXACT, gradients, optimizer_of, train
+from normtutor_studies import Study
+from normtutor_studies.engine import STUDIES
+from normtutor_studies.measures import effective_rate
+from normtutor_studies.measures.effective_rate import EXACT, gradients, optimizer_of, train
+from normtutor_studies.store import World
 
 NORMS = ("BatchNorm", "LayerNorm", "RMSNorm")
 
@@ -71,13 +73,23 @@ def settled(optimizer, rate, decay):
     ("optimizer", "rate", "decay"),
     [("sgd", 0.5, 0.01), ("momentum", 0.1, 0.05), ("adamw", 0.005, 1.0)],
 )
-def test_the_predictions_are_those_of_independent_gradients(optimizer, rate, decay):
+def test_the_predictions_are_those_of_independent_gradients(optimizer, rate, decay, tmp_path):
     predicted = effective_rate.predicted_angle(optimizer, rate, decay)
     found, length = settled(optimizer, rate, decay)
-    condition = effective_rate.condition("random", rate, decay=decay, optimizer=optimizer)
-    gradients_of_size = {"name": "random", "late_gradient": 2000**0.5}
-    run = {"seed": 0, "records": [gradients_of_size]}
-    saved = experiments.Saved("random", {"width": 2000 / 64}, (run,))
+    settings = {**effective_rate.WORLD.settings, "width": 2000 / 64}
+    world = World("effective_rate", lambda cell, rate, seed: {"late_gradient": 2000**0.5}, settings)
+    study = Study(
+        name=f"random, {tmp_path}",
+        chapter=4,
+        question="",
+        arms={"random": {"rate": rate, "decay": decay, "optimizer": optimizer}},
+        worlds=[world],
+        control="",
+        folder=tmp_path,
+    )
+    list(study.run())
+    del STUDIES[study.name]
+    saved, condition = study, "random"
     assert abs(length / effective_rate.predicted_length(saved, condition)[0] - 1) < 0.025
     assert abs(found / predicted - 1) < 0.01
     for other in {"sgd", "momentum", "adamw"} - {optimizer}:

@@ -1,10 +1,9 @@
-"""The experiments of the chapter on RMSNorm: what they measure."""
+"""What is measured around RMSNorm: nine norms, a GRU, speed."""
 
 import numpy as np
 import pytest
 import torch
-from normtutor_studies import experiments
-from normtutor_studies.experiments import detach_norm, gru_statistics, norm_speed
+from normtutor_studies.measures import gru_statistics, norm_speed, sorting
 from torch.nn import functional as F
 
 # --- the nine norms -------------------------------------------------------------------------------
@@ -22,7 +21,7 @@ def test_both_parts_on_is_layer_norm_and_the_scale_alone_is_rms_norm():
         ("on", lambda x: F.layer_norm(x, (8,))),
         ("off", lambda x: F.rms_norm(x, (8,), eps=1e-5)),
     ):
-        norm = detach_norm.DetachedNorm(8, centre=centre, scale="on").double()
+        norm = sorting.DetachedNorm(8, centre=centre, scale="on").double()
         for found, wanted in zip(
             gradient(norm, x, grad_y), gradient(expected, x, grad_y), strict=True
         ):
@@ -37,8 +36,8 @@ def test_detaching_changes_the_gradient_alone(centre, scale):
     def detached(part):
         return "detached" if part == "on" else part
 
-    whole = detach_norm.DetachedNorm(8, centre=centre, scale=scale).double()
-    cut = detach_norm.DetachedNorm(8, centre=detached(centre), scale=detached(scale)).double()
+    whole = sorting.DetachedNorm(8, centre=centre, scale=scale).double()
+    cut = sorting.DetachedNorm(8, centre=detached(centre), scale=detached(scale)).double()
     y, grad = gradient(whole, x, grad_y)
     y_cut, grad_cut = gradient(cut, x, grad_y)
     torch.testing.assert_close(y_cut, y)
@@ -50,22 +49,14 @@ def test_detaching_changes_the_gradient_alone(centre, scale):
 
 
 def test_the_statistics_of_a_gru_say_what_layer_norm_guarantees():
-    small = {"width": 8, "length": 6, "batch_size": 4, "steps": 1, "held_out_chunks": 64, "p": 0.25}
-    settings = vars(gru_statistics.CONFIG) | small
-    none, layer, *_ = gru_statistics.run(gru_statistics.Config(**settings), 10)
+    small = {"width": 8, "length": 6, "batch_size": 4, "steps": 1, "held_out_chunks": 64}
+    cell = {**gru_statistics.WORLD.settings, **small}
+    none, layer = (gru_statistics.measure({**cell, "norm": n}, 0.06, 10) for n in ("none", "layer"))
     # With γ and β nearly as at the start, LayerNorm's output has mean 0 and spread 1.
     assert np.abs(layer["after_mean"]).max() < 0.1
     assert np.abs(np.array(layer["after_spread"][1:]) - 1).max() < 0.2
     assert layer["after_spread"][0] < 0.1  # the first state is zero
     assert len(none["after_mean_varies"]) == 6
-
-
-def test_each_gru_is_trained_at_its_best_rate_of_the_tuning_seeds():
-    assert gru_statistics.best_rates(experiments.load("gru_statistics")) == gru_statistics.RATES
-    settings = vars(gru_statistics.CONFIG) | gru_statistics.REDUCED | {"rates": (0.1, 0.2)}
-    config = gru_statistics.Config(**settings)
-    tried = gru_statistics.run(config, gru_statistics.TUNING[0])
-    assert [(r["norm"], r["learning_rate"]) for r in tried[2:4]] == [("layer", 0.1), ("layer", 0.2)]
 
 
 # --- speed ----------------------------------------------------------------------------------------
@@ -97,6 +88,6 @@ def test_a_race_lets_everybody_run_in_every_round():
 
 def test_ratios_are_taken_within_a_round():
     times = {"torch layer": np.array([1.0, 10.0, 2.0]), "torch rms": np.array([2.0, 20.0, 4.0])}
-    record = norm_speed.summary(times)[1]
-    assert (record["way"], record["norm"]) == ("torch", "rms")
-    assert record["to_layer"] == record["to_torch_layer"] == [2.0, 2.0, 2.0]
+    summary = norm_speed.summary(times)
+    for key in ("to layer", "to torch layer"):
+        assert summary[f"{key}, torch rms"] == [2.0, 2.0, 2.0]

@@ -1,4 +1,4 @@
-"""The experiments on internal covariate shift: they run, and measure what they say."""
+"""What is measured while networks on digits descend: the instruments and the initial weights."""
 
 import itertools
 import math
@@ -6,15 +6,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from normtutor_studies.experiments import (
-    covariate_shift_gradients,
+from normtutor_studies.measures import (
     descent,
     gradient_parts,
+    gradient_shift,
     input_drift,
-    rates,
     scale_and_rate,
 )
-from normtutor_studies.experiments.records import Saved
 from torch import nn
 
 from normtutor.data import image_batches, load_digits
@@ -49,46 +47,16 @@ def test_a_run_that_diverges_is_filled_up():
     assert len(losses) == 6 and losses[-1] == math.inf
 
 
-def saved(*losses):
-    """A run per row, at the rates 0.1 and 1."""
-    cells = [
-        [{"learning_rate": r, "loss": v} for r, v in zip((0.1, 1.0), row, strict=True)]
-        for row in losses
-    ]
-    runs = tuple({"seed": seed, "records": records} for seed, records in enumerate(cells))
-    return Saved("example", {"rates": [0.1, 1.0]}, runs)
-
-
-def test_a_rate_is_chosen_on_the_tuning_seeds_and_where_none_diverged():
-    example = saved((2.0, 1.0), (2.0, 1.0), (0.0, 9.0))
-    assert rates.best_rate(example, (0, 1), (0.1, 1.0)) == 1.0
-    assert rates.best_rate(example, (2,), (0.1, 1.0)) == 0.1
-    tuning, reported = rates.split(example, (0, 1))
-    assert tuning.seeds == [0, 1] and reported.seeds == [2]
-    assert rates.best_rate(saved((2.0, None)), (0,), (0.1, 1.0)) == 0.1
-    with pytest.raises(ValueError, match=r"of the rates \(0.1, 1.0\) every one diverged"):
-        rates.best_rate(saved((None, np.inf)), (0,), (0.1, 1.0))
-
-
-def test_a_seed_gets_the_rate_that_is_best_on_the_others():
-    losses = rates.losses_by_rate(saved((0.1, 0.5), (0.9, 0.4), (0.9, 0.3), (np.nan, 0.2)))
-    # Seed 0 would like the first rate, but the others speak against it.
-    assert rates.at_best_rate(losses).tolist() == [0.5, 0.4, 0.3, 0.2]
-    assert np.isinf(rates.at_best_rate(np.array([[0.1, 0.2], [0.1, 0.2], [np.nan, 0.2]]))[2])
-
-
 def test_drift_of_a_path_that_is_known():
     mean = np.array([[0.0], [1.0], [0.0], [2.0]])
     variance = np.array([[0.25], [1.0], [1.0], [4.0]])
     found = input_drift.drift(mean, variance)
     assert found == {"path": 2 + 1 + 2, "path_end": 2.0, "spread": 4.0}
-    found = input_drift.shift_of_a_step(mean[:2], np.ones((2, 1)))
-    assert found == 1.0
 
 
 def test_the_layers_of_a_network_own_all_its_parameters():
-    model = covariate_shift_gradients.build(covariate_shift_gradients.CONFIG, "relu", "batch")
-    names = [name for layer in covariate_shift_gradients.layer_names(model) for name in layer]
+    model = gradient_shift.build({**gradient_shift.WORLD.settings, "task": "relu", "norm": "batch"})
+    names = [name for layer in gradient_shift.layer_names(model) for name in layer]
     assert sorted(names) == sorted(name for name, _ in model.named_parameters())
 
 
@@ -113,7 +81,7 @@ def test_relu_gets_hes_weights_and_other_activations_xaviers():
 
 def test_the_smallest_scale_is_the_spread_of_torchs_own_layer():
     torch.manual_seed(0)
-    model = scale_and_rate.build(scale_and_rate.CONFIG, "none", scale_and_rate.TORCH)
+    model = scale_and_rate.build({**scale_and_rate.WORLD.settings, "scale": 0.4082})
     ours = model.linears[3].weight
     own = torch.stack([nn.Linear(64, 64).weight for _ in range(8)])
     assert ours.std().item() == pytest.approx(own.std().item(), rel=0.05)

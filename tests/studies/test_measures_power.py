@@ -1,11 +1,11 @@
-"""The experiment of the chapter on PowerNorm: what it measures."""
+"""What is measured of batch statistics that fluctuate."""
 
 import contextlib
 
 import numpy as np
 import pytest
 import torch
-from normtutor_studies.experiments import power_statistics
+from normtutor_studies.measures import power_statistics
 from numpy.testing import assert_allclose
 
 from normtutor import data, layers, models, norms, training
@@ -69,7 +69,7 @@ def test_watch_records_the_running_averages_before_the_step():
 def test_watch_leaves_the_training_as_it_is_and_the_model_without_hooks():
     losses = []
     for watched in (False, True):
-        model, batches, loss = power_statistics.setting(power_statistics.CONFIG, "images", 0)
+        model, batches, loss = power_statistics.setting(power_statistics.WORLD.settings, 0)
         with power_statistics.watch(model) if watched else contextlib.nullcontext():
             history = training.train(model, batches, loss, steps=3, learning_rate=0.01)
         assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
