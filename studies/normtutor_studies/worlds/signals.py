@@ -79,6 +79,7 @@ class Net(nn.Module):
         super().__init__()
         conv, width, depth = cell["kind"] == "conv", cell["width"], cell["depth"]
         self.conv, self.activation = conv, ACTIVATIONS[cell["activation"]]
+        self.norm_first = cell["norm_first"]
         inputs = [1 if conv else LENGTH, *[width] * (depth - 1)][:depth]
         own = cell["norm"] == "none" and not cell["noise"]
         self.layers = nn.ModuleList(
@@ -118,7 +119,8 @@ class Net(nn.Module):
         if not self.conv:
             x = x.flatten(1)
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = self.activation(norm(layer(x)))
+            x = layer(x)
+            x = self.activation(norm(x)) if self.norm_first else norm(self.activation(x))
         if x.ndim == 3:
             x = x.mean(-1) if len(self.layers) else x.flatten(1)
         return self.classify(x)
@@ -189,6 +191,7 @@ SETTINGS: dict[str, Any] = {
     "examples": 192_000,  # seen in all, whatever the size of a batch
     "warmup": 0.05,
     "decay": 0.0,
+    "norm_first": True,  # or the activation first, then the norm
 }
 
 PERCEPTRON = World(
