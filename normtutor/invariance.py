@@ -200,7 +200,7 @@ def _batch_norm_evaluation(before: Array) -> Norm:
     stats = moments(widen(before), (0, 1))
     mean, variance = _per_feature(stats.mean), _per_feature(stats.variance)
     return lambda z: norms.batch_norm(
-        z, None, None, mean, variance, training=False, eps=_TINY, feature_axis=-1
+        z, running_mean=mean, running_var=variance, training=False, eps=_TINY, feature_axis=-1
     )[0]
 
 

@@ -1,7 +1,5 @@
 r"""Statistics over chosen axes: the mean, the variance and the mean square.
 
-Every norm of this package is built on these few lines. Three rules hold for all of them:
-
 - The variance is computed in two passes, first the mean :math:`\mu`, then the mean of
   :math:`(x - \mu)^2`. The shortcut :math:`E[x^2] - E[x]^2` subtracts two large numbers when the
   mean is large and can lose every digit.
@@ -9,14 +7,12 @@ Every norm of this package is built on these few lines. Three rules hold for all
 - Values that a mask excludes take no part, whatever they are, NaN included.
 
 In float32 the square of a number above 1.8e19 is infinite, and a norm divides by it to 0.
-
-The reduced axes stay, with length one, so that a statistic broadcasts against x.
 """
 
 import math
 from typing import Any, NamedTuple
 
-from normtutor.tracing import array_namespace, is_number, spare_gradient
+from normtutor.tracing import array_namespace, is_number
 
 Array = Any  # NumPy, torch and JAX arrays share no base class
 
@@ -29,77 +25,70 @@ class Moments(NamedTuple):
 
 
 def widen(x: Array) -> Array:
-    """Return x in the dtype in which statistics are accumulated: float32 at least.
-
-    float16 and bfloat16 become float32; float32 and float64 stay.
-    """
+    """Return x in the dtype in which statistics are accumulated: float32 at least."""
     xp = array_namespace(x)
     # Not xp.result_type, which torch.compile cannot follow.
     narrow = xp.finfo(x.dtype).bits < 32
     return xp.astype(x, xp.float32 if narrow else x.dtype, copy=False)
 
 
-def count(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Any:
-    """Number of values that a statistic over ``axis`` pools.
+def count(x: Array, axes: tuple[int, ...], mask: Array | None = None) -> Any:
+    """Number of values that a statistic over ``axes`` pools.
 
     A Python int without a mask. With a mask, an array that broadcasts against x: how many
-    positions over ``axis`` are True, times the axes over which the mask only broadcasts.
+    positions over ``axes`` are True, times the axes over which the mask only broadcasts.
     """
     if mask is None:
-        return math.prod([x.shape[a] for a in axis])
+        return math.prod([x.shape[a] for a in axes])
     xp = array_namespace(x)
-    repeats = math.prod([x.shape[a] for a in axis if mask.shape[a] == 1])
-    return xp.sum(xp.astype(mask, x.dtype), axis=axis, keepdims=True) * repeats
+    repeats = math.prod([x.shape[a] for a in axes if mask.shape[a] == 1])
+    return xp.sum(xp.astype(mask, x.dtype), axis=axes, keepdims=True) * repeats
 
 
-def unbiased(variance: Array, n: Any) -> Array:
-    """Turn a biased variance of ``n`` values into the unbiased one, which divides by n − 1."""
-    if is_number(n):
-        return variance * (n / max(n - 1, 1))
-    xp = array_namespace(variance)
-    return variance * (n / xp.where(n > 1, n - 1, 1.0))
-
-
-def unless_empty(new: Array, old: Array, n: Any) -> Array:
-    """Return ``new``, or ``old`` where the statistic pooled ``n`` = 0 values."""
-    if is_number(n):
-        return new if n > 0 else old
-    return array_namespace(new, old).where(n > 0, new, old)
-
-
-def mean(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Array:
-    """Mean of x over ``axis``, kept at length one.
+def mean(x: Array, axes: tuple[int, ...], mask: Array | None = None) -> Array:
+    """Mean of x over ``axes``, which stay, with length one.
 
     Parameters
     ----------
     x : floating-point array
-    axis : tuple of int
+    axes : tuple of int
         The axes that share the statistic.
     mask : boolean array, optional
         As many axes as x, each of x's length or of length one. True marks what counts. Where
         nothing counts, and for an empty x, the result is 0.
     """
     xp = array_namespace(x)
-    n = count(x, axis, mask)
+    n = count(x, axes, mask)
     if mask is not None:
-        x = xp.where(mask, x, 0.0)
-        return xp.sum(x, axis=axis, keepdims=True) / xp.where(n > 0, n, 1.0)
-    if n == 0:
-        return xp.sum(x, axis=axis, keepdims=True)
-    return xp.mean(x, axis=axis, keepdims=True)
+        total = xp.sum(xp.where(mask, x, 0.0), axis=axes, keepdims=True)
+        return total / xp.where(n > 0, n, 1.0)
+    average = xp.sum if n == 0 else xp.mean
+    return average(x, axis=axes, keepdims=True)
 
 
-def moments(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Moments:
-    """Mean and biased variance of x over ``axis``, in two passes. Arguments as in :func:`mean`."""
-    mu = mean(x, axis, mask)
-    # The variance does not change with μ to first order: the deviations sum to 0.
-    deviation = x - spare_gradient(mu)
-    return Moments(mu, mean(deviation * deviation, axis, mask))
+def moments(x: Array, axes: tuple[int, ...], mask: Array | None = None) -> Moments:
+    """Mean and biased variance of x over ``axes``, in two passes. Arguments as in :func:`mean`."""
+    mu = mean(x, axes, mask)
+    return Moments(mu, mean((x - mu) * (x - mu), axes, mask))
 
 
-def mean_square(x: Array, axis: tuple[int, ...], mask: Array | None = None) -> Array:
-    """Mean of x² over ``axis``: the second moment about zero, not about the mean.
+def mean_square(x: Array, axes: tuple[int, ...], mask: Array | None = None) -> Array:
+    """Mean of x² over ``axes``: the second moment about zero, not about the mean.
 
     Arguments as in :func:`mean`.
     """
-    return mean(x * x, axis, mask)
+    return mean(x * x, axes, mask)
+
+
+def unbiased(variance: Array, n: Any) -> Array:
+    """Turn a biased variance of ``n`` values into the unbiased one, which divides by n − 1."""
+    if is_number(n):
+        return variance * (n / max(n - 1, 1))
+    return variance * (n / array_namespace(variance).where(n > 1, n - 1, 1.0))
+
+
+def unless_empty(new: Array, old: Array, n: Any) -> Array:
+    """Return ``new``, or ``old`` where the statistic pooled ``n`` = 0 values."""
+    if is_number(n):
+        return new if n > 0 else old
+    return array_namespace(new).where(n > 0, new, old)

@@ -20,6 +20,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.utils import parametrizations
 
 from normtutor import layers
+from normtutor.layers.common import one_node
+from normtutor.layers.weight import WeightNorm
 
 __all__ = ["Change", "Swapped", "swap_norms"]
 
@@ -326,7 +328,7 @@ def _equal(module: nn.Module, proved: dict[Any, int]) -> nn.Module:
     if "forward" in vars(module):
         raise _Refusal("its forward was replaced on the instance, as accelerate's hooks do")
     if isinstance(module, parametrizations._WeightNorm):
-        return layers._WeightNorm(module.dim).train(module.training)
+        return WeightNorm(module.dim).train(module.training)
     if isinstance(module, nn.SyncBatchNorm):
         raise _Refusal("its statistics are those of several processes, which ours do not exchange")
     if isinstance(module, _LazyNormBase):
@@ -592,7 +594,7 @@ class _Activated(nn.Module):
     drop: nn.Module
     act: nn.Module
 
-    @layers._one_node
+    @one_node
     def forward(self, x: Tensor, *mask: Tensor) -> Tensor:
         return self.act(self.drop(super().forward(x, *mask)))
 

@@ -6,10 +6,12 @@ must be told which fields of a cache are arrays, and which are settings that sta
 """
 
 import sys
+from functools import cache
 from typing import Any, TypeVar
 
 import array_api_compat
 import numpy as np
+from array_api_compat import numpy as numpy_namespace
 
 Cache = TypeVar("Cache", bound=type)
 
@@ -73,35 +75,21 @@ def is_tensor(x: Any) -> bool:
 def array_namespace(x: Any, *others: Any) -> Any:
     """Return the namespace of array functions that belongs to x and ``others``.
 
-    It is that of array_api_compat, which asks each library whether an array is its own. Here NumPy
-    and torch are asked first: for small arrays the question takes as long as the answer, and
-    ``torch.compile``, which follows every look-up, needs a quarter of the time.
+    It is that of array_api_compat, which asks each library whether an array is its own. NumPy and
+    torch are asked first: for small arrays the question takes as long as the answer.
     """
-    if type(x) is np.ndarray and x.dtype.kind != "V":  # JAX's empty gradients are of that kind
-        for other in others:
-            if not (other is None or type(other) is np.ndarray):
-                return array_api_compat.array_namespace(x, *others)
-        from array_api_compat import numpy as numpy_namespace
-
+    if type(x) is np.ndarray and not others and x.dtype.kind != "V":  # JAX's empty gradients
         return numpy_namespace
-    torch = _torch or find_torch()
-    if torch is None or not isinstance(x, torch.Tensor):
-        return array_api_compat.array_namespace(x, *others)
-    for other in others:
-        if not (other is None or isinstance(other, torch.Tensor)):
-            return array_api_compat.array_namespace(x, *others)
+    if is_tensor(x) and not others:
+        return _torch_namespace()
+    return array_api_compat.array_namespace(x, *others)
+
+
+@cache
+def _torch_namespace() -> Any:
     from array_api_compat import torch as namespace
 
     return namespace
-
-
-def spare_gradient(x: Any) -> Any:
-    """Return x, cut off from autograd in code that ``torch.compile`` compiles.
-
-    For a value whose gradient is 0 in exact arithmetic: the compiled backward pass then does not
-    read all of the input once more to find that out.
-    """
-    return x.detach() if is_compiled(x) else x
 
 
 _UNKNOWN_TO_JAX: list[type] = []

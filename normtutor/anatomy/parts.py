@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from normtutor.norms.choices import NO_NORM, TABLE
+from normtutor.colours import COLOURS, NO_NORM
 
 
 class Norm(NamedTuple):
@@ -222,8 +222,9 @@ def cells(norm: Norm) -> tuple[str, ...]:
 
 def box(norm: Norm, short: bool = False) -> str:
     """Draw a norm: its kind, and what is not as usual."""
-    row = TABLE.get(norm.kind)
-    name, colour = (norm.kind.lower(), row.light) if row else ("none", NO_NORM[0])
+    known = norm.kind in COLOURS
+    name = norm.kind.lower() if known else "none"
+    colour, _ = COLOURS[norm.kind] if known else NO_NORM
     words = [
         f"ε {number(norm.eps)}",
         norm.gamma if norm.gamma else "no γ",

@@ -1,14 +1,16 @@
 """The norms as ``torch.nn`` modules over the formulas of :mod:`normtutor.norms`.
 
 Each layer that torch.nn also has is a subclass of it: constructor, parameters, buffers,
-``state_dict`` and ``repr`` are torch's own, and only ``forward`` is ours. So a layer of this module
-can replace torch's in any model, and loads its weights. The layers whose statistics
-cross tokens take a mask as well.
+``state_dict`` and ``repr`` are torch's own. So a layer of this module can replace torch's in any
+model, and loads its weights. Every layer takes a mask as well: ``norm(x, mask)``.
 
-Run eagerly, a layer with a statistic of x alone takes the backward pass that the book derives, and
-keeps x and the statistic (``by_hand.py``). Where a compiler reads the code, with a
-mask, and in BatchNorm's evaluation it is the formula, whose backward pass the compiler or autograd
-derives.
+Where torch has a kernel for exactly what a layer computes, the layer runs that: LayerNorm,
+GroupNorm, BatchNorm and InstanceNorm without a mask. Else it runs the formula, with autograd's
+gradient or, for RMSNorm, ScaleNorm and pRMSNorm, with the backward pass that the book derives.
+:func:`formulas` makes every layer run the formula.
+
+BatchNorm, InstanceNorm and GroupNorm have the features on axis 1, as in torch; all other layers
+have them last. ``feature_axis`` says otherwise.
 """
 
 try:
@@ -20,21 +22,32 @@ except ModuleNotFoundError as error:
         name="torch",
     ) from error
 
-from normtutor.layers import batch, common, conditional, example, power, token, weight
-from normtutor.layers.batch import *  # noqa: F403
-from normtutor.layers.common import *  # noqa: F403
-from normtutor.layers.common import _as_under_autocast, _one_node  # noqa: F401
-from normtutor.layers.conditional import *  # noqa: F403
-from normtutor.layers.example import *  # noqa: F403
-from normtutor.layers.power import *  # noqa: F403
-from normtutor.layers.power import _NoSecondDerivative  # noqa: F401
-from normtutor.layers.token import *  # noqa: F403
-from normtutor.layers.weight import *  # noqa: F403
-from normtutor.layers.weight import _WeightNorm  # noqa: F401
+from normtutor.layers.batch import BatchNorm, update_statistics
+from normtutor.layers.common import formulas
+from normtutor.layers.conditional import AdaptiveLayerNorm, AdaptiveLayerNormZero, FiLM
+from normtutor.layers.example import GroupNorm, InstanceNorm
+from normtutor.layers.power import PowerNorm
+from normtutor.layers.token import DynamicTanh, LayerNorm, PartialRMSNorm, RMSNorm, ScaleNorm
+from normtutor.layers.weight import weight_norm
 from normtutor.tracing import find_torch
 
-_MODULES = (batch, common, conditional, example, power, token, weight)
-__all__ = sorted(name for module in _MODULES for name in module.__all__)
+__all__ = [
+    "AdaptiveLayerNorm",
+    "AdaptiveLayerNormZero",
+    "BatchNorm",
+    "DynamicTanh",
+    "FiLM",
+    "GroupNorm",
+    "InstanceNorm",
+    "LayerNorm",
+    "PartialRMSNorm",
+    "PowerNorm",
+    "RMSNorm",
+    "ScaleNorm",
+    "formulas",
+    "update_statistics",
+    "weight_norm",
+]
 
 find_torch()  # before a compiler follows the search
 for _name in __all__:  # where they are found, in pickles and in the reference

@@ -1,34 +1,32 @@
 """BatchNorm, and the running statistics of a model."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from normtutor import norms
-from normtutor.layers.by_hand import by_hand
 from normtutor.layers.common import (
-    _axis_repr,
-    _check_dtype,
-    _check_features,
-    _one_node,
-    _over_batch,
-    _store,
-    _without_bias,
+    axis_repr,
+    check_dtypes,
+    feature_axis_of,
+    kernel_or_formula,
+    one_node,
+    store,
+    without_bias,
 )
 from normtutor.layers.power import PowerNorm
-from normtutor.moments import unbiased
-from normtutor.norms.batch_norm import running_after
-from normtutor.validation import check_momentum
+from normtutor.validation import check_momentum, refuse
 
 __all__ = ["BatchNorm", "update_statistics"]
 
 
 class BatchNorm(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
-    r"""BatchNorm over the formula :func:`normtutor.norms.batch_norm`.
+    r"""BatchNorm: torch's kernel, or the formula :func:`normtutor.norms.batch_norm`.
 
     It is ``torch.nn.BatchNorm1d``, ``BatchNorm2d`` and ``BatchNorm3d`` in one, an instance of each,
     and with ``feature_axis=-1`` it serves sequences of shape (B, L, H).
@@ -54,8 +52,8 @@ class BatchNorm(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
     the output there is 0 and no gradient passes. The running variance is unbiased over the real
     tokens. A batch without a real token increases ``num_batches_tracked`` and changes nothing
     else. Raises ValueError for one value per feature in training and for a negative ε.
-    ``torch.nn.SyncBatchNorm.convert_sync_batchnorm`` makes a layer whose features are on axis 1, so
-    it raises for another ``feature_axis``. Source: :cite:t:`ioffe2015`.
+    ``torch.nn.SyncBatchNorm.convert_sync_batchnorm`` makes a layer whose features are on axis 1
+    whatever ``feature_axis`` is. Source: :cite:t:`ioffe2015`.
     """
 
     def __init__(
@@ -72,6 +70,9 @@ class BatchNorm(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
         feature_axis: int = 1,
     ) -> None:
         check_momentum(momentum)
+        if eps < 0:
+            rule = "eps must not be negative, or a small variance has no root"
+            refuse(ValueError, rule, eps, "The usual value is 1e-5.")
         super().__init__(
             num_features,
             eps,
@@ -80,19 +81,14 @@ class BatchNorm(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
             track_running_stats,
             device,
             dtype,
-            **_without_bias(bias),
+            **without_bias(bias),
         )
         self.feature_axis = feature_axis
 
-    @_one_node
+    @one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        _check_dtype(x, self.weight, self.bias, self.running_mean, self.running_var)
-        _check_features(x, self.num_features, self.feature_axis)
-        if self.eps < 0 and not self.training:  # in training the formula raises
-            raise ValueError(
-                f"eps must not be negative, or a small variance has no root; got {self.eps}. "
-                "The usual value is 1e-5."
-            )
+        check_dtypes(self, x)
+        axis = feature_axis_of(self, x, self.num_features)
         tracking = self.training and self.track_running_stats and self.running_mean is not None
         momentum: Any = 0.0 if self.momentum is None else self.momentum
         if tracking and self.num_batches_tracked is not None:
@@ -102,47 +98,39 @@ class BatchNorm(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
                 wide = torch.promote_types(x.dtype, torch.float32)
                 momentum = 1.0 / self.num_batches_tracked.to(wide)
         use_running = tracking or not self.training
-        before = norms.RunningStats(
-            self.running_mean if use_running else None, self.running_var if use_running else None
-        )
-        training = self.training or self.running_mean is None
-        found, parameters = None, (self.weight, self.bias)
-        if training and mask is None and self.eps > 0:
-            found = by_hand(x, *parameters, self.eps, **_over_batch(x, self.feature_axis))
-        if found is not None:
-            y, mean, variance = found
-            n = x.numel() // self.num_features
-            running = running_after(before, mean, unbiased(variance, n), n, momentum)
-        else:
-            y, _, running = norms.batch_norm(
+        running = (self.running_mean, self.running_var) if use_running else (None, None)
+        training, eps = self.training or self.running_mean is None, self.eps
+        parameters = (self.weight, self.bias)
+
+        def kernel() -> Tensor:
+            # The kernel has the features on axis 1; behind all others they are there already.
+            features_last = axis == x.ndim - 1
+            moved = x.reshape(-1, x.shape[-1]) if features_last else x.movedim(axis, 1)
+            y = F.batch_norm(moved, *running, *parameters, training, momentum, eps)
+            return y.reshape(x.shape) if features_last else y.movedim(1, axis)
+
+        def formula() -> Tensor:
+            y, _, after = norms.batch_norm(
                 x,
                 *parameters,
-                *before,
+                running_mean=running[0],
+                running_var=running[1],
                 training=training,
                 momentum=momentum,
-                eps=self.eps,
+                eps=eps,
                 mask=mask,
-                feature_axis=self.feature_axis,
+                feature_axis=axis,
             )
-        if tracking:
-            _store(self.running_mean, running.mean)
-            _store(self.running_var, running.var)
-        return y
+            if tracking:
+                store(self.running_mean, after.mean)
+                store(self.running_var, after.var)
+            return y
 
-    def named_children(self) -> Iterator[tuple[str, nn.Module]]:
-        """Return none, and raise where torch is about to forget the feature axis."""
-        # The conversion asks each module for its children, after it has made a layer of its own.
-        caller = sys._getframe(1).f_code.co_name
-        if self.feature_axis != 1 and caller == "convert_sync_batchnorm":
-            raise ValueError(
-                "torch.nn.SyncBatchNorm has its features on axis 1; got a BatchNorm with "
-                f"feature_axis={self.feature_axis}. Convert the model before its norms are "
-                "replaced, or keep one process."
-            )
-        return super().named_children()
+        plain = mask is None and eps > 0 and isinstance(momentum, float) and x.numel() > 0
+        return kernel_or_formula(plain, kernel, formula)
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + _axis_repr(self.feature_axis, 1)
+        return super().extra_repr() + axis_repr(self.feature_axis, 1)
 
 
 def update_statistics(loader: Iterable[Any], model: nn.Module, device: Any = None) -> None:

@@ -1,57 +1,80 @@
-"""What the layers share: checks, autocast, one node for torch.fx, torch's own kernels."""
+"""What the layers share: torch's kernel or the formula, checks, masks, one node for torch.fx."""
 
-import sys
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.autograd import forward_ad
 
-from normtutor.validation import check_feature_axis
+from normtutor.validation import check_feature_axis, check_mask, name_of, refuse
 
-__all__ = ["set_fused"]
+__all__ = ["formulas"]
 
-_FUSERS = ("torch.fx.experimental.optimization", "torch.ao.quantization.quantize_fx")
-_fused = False
+_formulas = False
 
 
-def set_fused(enabled: bool) -> None:
-    """Let LayerNorm, GroupNorm and RMSNorm run torch's own kernel, for all layers at once.
+@contextmanager
+def formulas() -> Iterator[None]:
+    """Let every layer run the formula of :mod:`normtutor.norms`, and autograd derive its gradient.
 
-    Where torch has a function for exactly the layer, without a mask, with the features where torch
-    has them, and for RMSNorm without an option of ours.
+    To read along in a debugger, to hook into each operation, to hold torch's kernels against the
+    formulas. For all layers of the process at once, compiled and exported ones too.
 
-    Parameters
-    ----------
-    enabled : bool
-        False when the package is imported. That was decided by measuring on our processor: torch's
-        kernel makes LayerNorm and GroupNorm alone two to three times as fast, but a training step
-        of a small Transformer by less than a tenth, and it makes RMSNorm slower. To measure on
-        yours, run ``python -m normtutor_studies.benchmark`` with ``--fused`` and without.
-
-    Notes
-    -----
-    Compiled, exported and traced layers follow the switch, too: the graph then has torch's norm
-    in it.
+    Examples
+    --------
+    >>> import torch
+    >>> from normtutor import layers
+    >>> layer, x = layers.LayerNorm(4), torch.arange(4.0)
+    >>> with layers.formulas():
+    ...     torch.testing.assert_close(layer(x), torch.nn.functional.layer_norm(x, (4,)))
     """
-    global _fused
-    _fused = enabled
+    global _formulas
+    before, _formulas = _formulas, True
+    try:
+        yield
+    finally:
+        _formulas = before
 
 
-def _runs_fused() -> bool:
-    return _fused
+def only_formula() -> bool:
+    """Whether the formula runs in any case.
+
+    Under :func:`formulas`, and in forward-mode differentiation, where the reverse derivative of a
+    forward derivative of torch's kernels is wrong (in torch 2.13 without an error).
+    """
+    return _formulas or (not torch.compiler.is_compiling() and forward_ad._current_level >= 0)
 
 
-def _one_node(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def needs_gradient(*tensors: Tensor | None) -> bool:
+    """Whether autograd records what is computed from these."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+
+
+def kernel_or_formula(
+    plain: bool, kernel: Callable[[], Tensor], formula: Callable[[], Tensor]
+) -> Tensor:
+    """Run torch's kernel where the case is ``plain``, else the formula.
+
+    Where the kernel refuses something, the formula says what is wrong with it.
+    """
+    if not plain or only_formula():
+        return formula()
+    try:
+        return kernel()
+    except (RuntimeError, ValueError):
+        formula()
+        raise
+
+
+def one_node(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Let ``torch.fx`` record a layer as one node, as it does with the layers of torch.nn."""
 
     @wraps(forward)
     def recorded(self: nn.Module, x: Any, *inputs: Any, **named: Any) -> Any:
         if isinstance(x, fx.Proxy):
-            _warn_of_a_fuser(self)
             path = x.tracer.path_of_module(self)  # type: ignore[attr-defined]
             return x.tracer.create_proxy("call_module", path, (x, *inputs), named)
         return forward(self, x, *inputs, **named)
@@ -59,98 +82,126 @@ def _one_node(forward: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return recorded
 
 
-def _warn_of_a_fuser(layer: nn.Module) -> None:
-    """Warn where a fuser of ``torch.fx`` is at work, which knows BatchNorm by its exact class."""
-    frame = sys._getframe() if isinstance(layer, _BatchNorm) else None
-    while frame is not None:
-        if frame.f_globals.get("__name__") in _FUSERS:
-            warnings.warn(
-                "torch.fx folds BatchNorm into the layer before it only where it is torch's own; "
-                f"this {type(layer).__name__} stays as it is, and the output is right. To have it "
-                "folded, undo swap_norms first or load its state dict into torch's layer.",
-                stacklevel=3,
-            )
-            return
-        frame = frame.f_back
-
-
-def _check_tensor(x: Any, name: str = "x") -> None:
+def check_tensor(x: Any, name: str = "x") -> None:
     """Raise TypeError unless x is a torch tensor."""
     if not isinstance(x, Tensor):
-        raise TypeError(
-            f"{name} must be a torch tensor; got {type(x).__module__}.{type(x).__qualname__}. "
-            "Convert it with torch.as_tensor, or call the formula in normtutor.norms, which takes "
-            "NumPy and JAX arrays."
-        )
+        fix = "Convert it with torch.as_tensor, or call the formula in normtutor.norms, which "
+        fix += "takes NumPy and JAX arrays."
+        refuse(TypeError, f"{name} must be a torch tensor", name_of(x), fix)
 
 
-def _check_dtype(x: Tensor, *parameters: Tensor | None) -> None:
-    """Raise TypeError unless x is a tensor and each parameter has its dtype.
+def check_dtypes(layer: nn.Module, x: Any) -> None:
+    """Raise TypeError unless x is a tensor and the layer's parameters and buffers have its dtype.
 
-    Beside half precision a parameter may be float32 too.
+    Beside half precision they may be float32 too.
     """
-    _check_tensor(x)
-    half = x.dtype in (torch.float16, torch.bfloat16)
-    for parameter in parameters:
-        if parameter is None or not x.is_floating_point():
-            continue
-        if parameter.dtype != x.dtype and not (half and parameter.dtype == torch.float32):
-            raise TypeError(
-                "the parameters and buffers must have x's dtype, or float32 beside half-precision "
-                f"x; got {parameter.dtype} beside x of {x.dtype}. Convert one of them, for example "
-                f"with layer.to({x.dtype})."
-            )
+    check_tensor(x)
+    dtype = x.dtype
+    for tensors in (layer._parameters, layer._buffers):
+        for tensor in tensors.values():
+            if tensor is None or tensor.dtype is dtype or not tensor.is_floating_point():
+                continue
+            half = dtype in (torch.float16, torch.bfloat16)
+            if x.is_floating_point() and not (half and tensor.dtype is torch.float32):
+                rule = "the parameters and buffers must have x's dtype, or float32 beside "
+                fix = f"Convert one of them, for example with layer.to({dtype})."
+                got = f"{tensor.dtype} beside x of {dtype}"
+                refuse(TypeError, rule + "half-precision x", got, fix)
 
 
-def _as_under_autocast(theirs: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Return x in the dtype in which torch's layer would compute and return under autocast.
+def feature_axis_of(layer: Any, x: Tensor, num_features: int) -> int:
+    """The axis of the features, from the front; raise ValueError for another number of them."""
+    axis = check_feature_axis(x, layer.feature_axis)
+    if x.shape[axis] != num_features:
+        rule = f"x must have {num_features} features along axis {layer.feature_axis}"
+        got = f"{x.shape[axis]} in x of shape {tuple(x.shape)}"
+        fix = "For (B, L, H), use feature_axis=-1; for (B, C, ...), feature_axis=1."
+        refuse(ValueError, rule, got, fix)
+    return axis
+
+
+def of_real_tokens(
+    compute: Callable[[Tensor], Tensor],
+    x: Tensor,
+    mask: Tensor | None,
+    axis: int,
+    features: int = 1,
+) -> Tensor:
+    """Apply a norm of single tokens where the mask is True; elsewhere return 0."""
+    if mask is None:
+        return compute(x)
+    real = check_mask(mask, x, axis, features)
+    return torch.where(real, compute(torch.where(real, x, 0.0)), 0.0)
+
+
+def as_under_autocast(kernel: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Return x in the dtype in which torch's kernel would compute and return under autocast.
 
     On some devices autocast lets some norms compute and return float32, and which they are
     changes with torch's version. So torch's own function is asked, with two numbers.
     """
-    if x.dtype not in (torch.float16, torch.bfloat16):
-        return x
     kind = x.device.type
-    if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
+    if x.dtype not in (torch.float16, torch.bfloat16) or not torch.is_autocast_enabled(kind):
         return x
-    return x.to(theirs(x.new_zeros(1, 2)).dtype)
+    return x.to(kernel(x.new_zeros(1, 2)).dtype)
 
 
-def _fits(x: Tensor, num_features: int, feature_axis: int) -> bool:
-    """Whether x has ``num_features`` entries along ``feature_axis``, as far as there is one."""
-    if not -x.ndim <= feature_axis < x.ndim or x.ndim < 2:
-        return True  # the formula says what is wrong
-    return x.shape[feature_axis] == num_features
-
-
-def _check_features(x: Tensor, num_features: int, feature_axis: int) -> None:
-    """Raise ValueError unless x has ``num_features`` entries along ``feature_axis``."""
-    if not _fits(x, num_features, feature_axis):
-        raise ValueError(
-            f"x must have {num_features} features along axis {feature_axis}; got "
-            f"{x.shape[feature_axis]} in x of shape {tuple(x.shape)}. For (B, L, H), "
-            "use feature_axis=-1; for (B, C, ...), feature_axis=1."
-        )
-
-
-def _over_batch(x: Tensor, feature_axis: int) -> dict[str, Any]:
-    """The axes of a statistic over the batch, for :func:`normtutor.layers.by_hand.by_hand`."""
-    axis = check_feature_axis(x, feature_axis)
-    over = [a for a in range(x.ndim) if a != axis]
-    return {"over": over, "along": [axis], "shape": (x.shape[axis],)}
-
-
-def _without_bias(bias: bool) -> dict[str, bool]:
+def without_bias(bias: bool) -> dict[str, bool]:
     """The argument that leaves β out, where it is wanted: older versions of torch lack it."""
     return {} if bias else {"bias": False}
 
 
-def _axis_repr(feature_axis: int, default: int) -> str:
+def axis_repr(feature_axis: int, default: int) -> str:
+    """What a layer's ``repr`` says of an axis that is not the default."""
     return "" if feature_axis == default else f", feature_axis={feature_axis}"
 
 
-def _store(buffer: Tensor | None, value: Tensor | None) -> None:
+def store(buffer: Tensor | None, value: Tensor | None) -> None:
     """Write ``value`` into ``buffer`` without its graph, which would keep every past batch."""
     if buffer is not None and value is not None:
         with torch.no_grad():
             buffer.copy_(value.detach())
+
+
+# --- the gradient that the book derives -----------------------------------------------------------
+
+PART = 2**19  # numbers, two megabytes of float32: a part of x that stays in a processor's cache
+
+Formula = Callable[..., tuple[Tensor, Any]]
+
+
+class ByHand(torch.autograd.Function):
+    """A formula of :mod:`normtutor.norms` for single tokens, with its own backward pass.
+
+    x of shape (tokens, ...), one parameter, and the two functions. It goes through x part by part.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor | None, formula: Formula, backward: Any
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        ctx.formula, ctx.backward = formula, backward
+        ys, ctx.caches = zip(*[formula(part, weight) for part in x.split(_rows(x))], strict=True)
+        return _joined(ys)
+
+    @staticmethod
+    def backward(ctx: Any, grad_y: Tensor) -> Any:
+        x, weight = ctx.saved_tensors  # and autograd raises if they were changed in place
+        caches = ctx.caches
+        if torch.is_grad_enabled():  # a second derivative needs the way to x
+            caches = [ctx.formula(x, weight)[1]]
+        parts = grad_y.split(-(-len(x) // len(caches)))
+        grads = [ctx.backward(g, cache)[:2] for g, cache in zip(parts, caches, strict=True)]
+        grad_x, grad_weight = zip(*grads, strict=True)
+        return _joined(grad_x), None if weight is None else sum(grad_weight), None, None
+
+
+def _joined(parts: Any) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _rows(x: Tensor) -> int:
+    """How many rows of x make a part; the parts are of one length but for the last."""
+    parts = -(-x.numel() // PART)
+    return -(-len(x) // min(parts, len(x)))

@@ -3,16 +3,25 @@
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from normtutor import norms
-from normtutor.layers.by_hand import by_hand
-from normtutor.layers.common import _axis_repr, _check_features, _check_tensor, _one_node
+from normtutor.layers.common import (
+    axis_repr,
+    check_tensor,
+    feature_axis_of,
+    kernel_or_formula,
+    of_real_tokens,
+    one_node,
+)
 
 __all__ = ["AdaptiveLayerNorm", "AdaptiveLayerNormZero", "FiLM"]
 
 
 class _Conditional(nn.Module):
     """The linear map from a condition to what stands in the place of γ and β, all 0 at first."""
+
+    feature_axis = -1
 
     def __init__(
         self, num_features: int, condition_features: int, parts: int, device: Any, dtype: Any
@@ -31,14 +40,13 @@ class _Conditional(nn.Module):
         nn.init.zeros_(self.projection.bias)
 
     def _parts_of(self, x: Tensor, condition: Tensor) -> tuple[Tensor, ...]:
-        _check_tensor(x)
-        _check_tensor(condition, "condition")
+        check_tensor(x)
+        check_tensor(condition, "condition")
         expected = (x.shape[0], self.condition_features)
         if tuple(condition.shape) != expected:
-            raise ValueError(
-                f"condition must have shape {expected}, one row for each example of x; got "
-                f"{tuple(condition.shape)} beside x of shape {tuple(x.shape)}."
-            )
+            rule = f"condition must have shape {expected}, one row for each example of x"
+            got = f"{tuple(condition.shape)} beside x of shape {tuple(x.shape)}"
+            raise ValueError(f"{rule}; got {got}.")
         return self.projection(condition).chunk(self.parts, dim=-1)
 
     def extra_repr(self) -> str:
@@ -61,7 +69,7 @@ class FiLM(_Conditional):
 
     Notes
     -----
-    ``forward(x, condition)``: condition of shape (B, condition_features). The linear map
+    ``forward(x, condition, mask=None)``: condition of shape (B, condition_features). The linear map
     ``projection`` starts at 0, so that the layer starts as the identity. Source:
     :cite:t:`perez2018`.
     """
@@ -78,26 +86,26 @@ class FiLM(_Conditional):
         super().__init__(num_features, condition_features, 2, device, dtype)
         self.feature_axis = feature_axis
 
-    @_one_node
-    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+    @one_node
+    def forward(self, x: Tensor, condition: Tensor, mask: Tensor | None = None) -> Tensor:
         scale, shift = self._parts_of(x, condition)
-        _check_features(x, self.num_features, self.feature_axis)
-        return norms.film(x, scale, shift, feature_axis=self.feature_axis)[0]
+        axis = feature_axis_of(self, x, self.num_features)
+        return of_real_tokens(
+            lambda x: norms.film(x, scale, shift, feature_axis=axis)[0], x, mask, axis
+        )
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + _axis_repr(self.feature_axis, -1)
+        return super().extra_repr() + axis_repr(self.feature_axis, -1)
 
 
-def _adapted(
-    layer: "AdaptiveLayerNorm | AdaptiveLayerNormZero", x: Tensor, scale: Tensor, shift: Tensor
-) -> Tensor:
-    """AdaLN of x."""
-    _check_features(x, layer.num_features, -1)
-    shape = (x.shape[0], layer.num_features)
-    found = by_hand(x, 1 + scale, shift, layer.eps, over=(-1,), along=(0, -1), shape=shape)
-    if found is not None:
-        return found[0]
-    return norms.adaptive_layer_norm(x, scale, shift, eps=layer.eps)[0]
+def _adapted(layer: Any, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """AdaLN of x: LayerNorm without parameters, then FiLM."""
+    feature_axis_of(layer, x, layer.num_features)
+    return kernel_or_formula(
+        x.dtype == scale.dtype,
+        lambda: norms.film(F.layer_norm(x, x.shape[-1:], eps=layer.eps), scale, shift)[0],
+        lambda: norms.adaptive_layer_norm(x, scale, shift, eps=layer.eps)[0],
+    )
 
 
 class AdaptiveLayerNorm(_Conditional):
@@ -113,9 +121,10 @@ class AdaptiveLayerNorm(_Conditional):
 
     Notes
     -----
-    ``forward(x, condition)``: condition of shape (B, condition_features), for example the sum of
-    the embeddings of a class and a time, after an activation. The linear map ``projection`` starts
-    at 0, so that the layer starts as LayerNorm. Source: :cite:t:`peebles2023`.
+    ``forward(x, condition, mask=None)``: condition of shape (B, condition_features), for example
+    the sum of the embeddings of a class and a time, after an activation. The linear map
+    ``projection`` starts at 0, so that the layer starts as LayerNorm. Source:
+    :cite:t:`peebles2023`.
     """
 
     def __init__(
@@ -129,10 +138,10 @@ class AdaptiveLayerNorm(_Conditional):
         super().__init__(num_features, condition_features, 2, device, dtype)
         self.eps = eps
 
-    @_one_node
-    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+    @one_node
+    def forward(self, x: Tensor, condition: Tensor, mask: Tensor | None = None) -> Tensor:
         scale, shift = self._parts_of(x, condition)
-        return _adapted(self, x, scale, shift)
+        return of_real_tokens(lambda x: _adapted(self, x, scale, shift), x, mask, -1)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + f", eps={self.eps}"
@@ -153,8 +162,8 @@ class AdaptiveLayerNormZero(_Conditional):
 
     Notes
     -----
-    ``forward(x, condition)``. The linear map ``projection`` gives scale, shift and gate and starts
-    at 0, so that the block starts as the identity, whatever the branch. Source:
+    ``forward(x, condition, mask=None)``. The linear map ``projection`` gives scale, shift and gate
+    and starts at 0, so that the block starts as the identity, whatever the branch. Source:
     :cite:t:`peebles2023`. For ``torch.fx`` it is one node, the branch within.
     """
 
@@ -170,11 +179,15 @@ class AdaptiveLayerNormZero(_Conditional):
         super().__init__(num_features, condition_features, 3, device, dtype)
         self.branch, self.eps = branch, eps
 
-    @_one_node
-    def forward(self, x: Tensor, condition: Tensor) -> Tensor:
+    @one_node
+    def forward(self, x: Tensor, condition: Tensor, mask: Tensor | None = None) -> Tensor:
         scale, shift, gate = self._parts_of(x, condition)
-        adapted = _adapted(self, x, scale, shift)
-        return norms.gated_residual(x, self.branch(adapted), gate)[0]
+
+        def block(x: Tensor) -> Tensor:
+            adapted = _adapted(self, x, scale, shift)
+            return norms.gated_residual(x, self.branch(adapted), gate)[0]
+
+        return of_real_tokens(block, x, mask, -1)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + f", eps={self.eps}"

@@ -4,29 +4,26 @@ import warnings
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from normtutor import norms
-from normtutor.layers.by_hand import by_hand
 from normtutor.layers.common import (
-    _as_under_autocast,
-    _axis_repr,
-    _check_dtype,
-    _check_features,
-    _fits,
-    _one_node,
-    _over_batch,
-    _runs_fused,
-    _store,
-    _without_bias,
+    as_under_autocast,
+    axis_repr,
+    check_dtypes,
+    feature_axis_of,
+    kernel_or_formula,
+    one_node,
+    store,
+    without_bias,
 )
-from normtutor.norms.group_norm import running_after_examples
-from normtutor.validation import check_feature_axis, check_groups, check_momentum
+from normtutor.validation import check_feature_axis, check_groups, check_momentum, refuse
 
 __all__ = ["GroupNorm", "InstanceNorm"]
 
 
 class InstanceNorm(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d):
-    r"""InstanceNorm over the formula :func:`normtutor.norms.instance_norm`.
+    r"""InstanceNorm: torch's kernel, or the formula :func:`normtutor.norms.instance_norm`.
 
     It is ``torch.nn.InstanceNorm1d``, ``InstanceNorm2d`` and ``InstanceNorm3d`` in one, an instance
     of each, and with ``feature_axis=-1`` it serves sequences of shape (B, L, H). Unlike torch's it
@@ -67,56 +64,59 @@ class InstanceNorm(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d):
             track_running_stats,
             device,
             dtype,
-            **_without_bias(bias),
+            **without_bias(bias),
         )
         self.feature_axis = feature_axis
 
-    @_one_node
+    @one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        _check_dtype(x, self.weight, self.bias, self.running_mean, self.running_var)
+        check_dtypes(self, x)
         if x.ndim == 2:
             mask = None if mask is None else mask.unsqueeze(0)
             return self.forward(x.unsqueeze(0), mask).squeeze(0)
+        axis = check_feature_axis(x, self.feature_axis, smallest_ndim=3)
         if self.affine or self.track_running_stats:
-            _check_features(x, self.num_features, self.feature_axis)
-        elif not _fits(x, self.num_features, self.feature_axis):
+            feature_axis_of(self, x, self.num_features)
+        elif x.shape[axis] != self.num_features:
             warnings.warn(
-                f"x has {x.shape[self.feature_axis]} features along axis {self.feature_axis}, the "
-                f"layer was built for {self.num_features}. Without an affine the number is unused.",
+                f"x has {x.shape[axis]} features along axis {self.feature_axis}, the layer was "
+                f"built for {self.num_features}. Without an affine the number is unused.",
                 stacklevel=3,
             )
         momentum = 0.0 if self.momentum is None else self.momentum
-        before = norms.RunningStats(self.running_mean, self.running_var)
-        found, parameters = None, (self.weight, self.bias)
-        if mask is None and (self.training or self.running_mean is None):
-            axes = _over_batch(x, self.feature_axis)
-            found = by_hand(x, *parameters, self.eps, **axes | {"over": axes["over"][1:]})
-        if found is not None:
-            y, mean, variance = found
-            n = x[0].numel() // mean[0].numel()
-            running = running_after_examples(before, mean, variance, n, momentum)
-        else:
-            y, _, running = norms.instance_norm(
+        running, parameters = (self.running_mean, self.running_var), (self.weight, self.bias)
+        own = self.training or self.running_mean is None
+
+        def kernel() -> Tensor:
+            moved = x.movedim(axis, 1)
+            y = F.instance_norm(moved, *running, *parameters, own, momentum, self.eps)
+            return y.movedim(1, axis)
+
+        def formula() -> Tensor:
+            y, _, after = norms.instance_norm(
                 x,
                 *parameters,
-                *before,
+                running_mean=running[0],
+                running_var=running[1],
                 training=self.training,
                 momentum=momentum,
                 eps=self.eps,
                 mask=mask,
-                feature_axis=self.feature_axis,
+                feature_axis=axis,
             )
-        if self.training:
-            _store(self.running_mean, running.mean)
-            _store(self.running_var, running.var)
-        return y
+            if self.training:
+                store(self.running_mean, after.mean)
+                store(self.running_var, after.var)
+            return y
+
+        return kernel_or_formula(mask is None and x.numel() > 0, kernel, formula)
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + _axis_repr(self.feature_axis, 1)
+        return super().extra_repr() + axis_repr(self.feature_axis, 1)
 
 
 class GroupNorm(nn.GroupNorm):
-    r"""GroupNorm over the formula :func:`normtutor.norms.group_norm`.
+    r"""GroupNorm: torch's kernel, or the formula :func:`normtutor.norms.group_norm`.
 
     Parameters
     ----------
@@ -149,44 +149,34 @@ class GroupNorm(nn.GroupNorm):
         feature_axis: int = 1,
     ) -> None:
         check_groups(num_groups, num_channels)
-        super().__init__(
-            num_groups, num_channels, eps, affine, device, dtype, **_without_bias(bias)
-        )
+        super().__init__(num_groups, num_channels, eps, affine, device, dtype, **without_bias(bias))
         self.feature_axis = feature_axis
 
-    @_one_node
+    @one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        _check_dtype(x, self.weight, self.bias)
-        _check_features(x, self.num_channels, self.feature_axis)
-        x = _as_under_autocast(lambda two: nn.functional.group_norm(two, 1), x)
+        check_dtypes(self, x)
+        axis = feature_axis_of(self, x, self.num_channels)
         if x.numel() == self.num_groups:
-            raise ValueError(
-                "GroupNorm needs more than one value to normalize; got x of shape "
-                f"{tuple(x.shape)} with {self.num_groups} groups. Use fewer groups."
-            )
-        if _runs_fused() and mask is None and self.feature_axis == 1:
-            return super().forward(x)
-        if mask is None:
-            axis = check_feature_axis(x, self.feature_axis)
-            shape = (self.num_groups, self.num_channels // self.num_groups)
-            split = x.unflatten(axis, shape)
-            over = [a for a in range(1, split.ndim) if a != axis]
-            along = (axis, axis + 1)
-            found = by_hand(
-                split, self.weight, self.bias, self.eps, over=over, along=along, shape=shape
-            )
-            if found is not None:
-                return found[0].flatten(*along)
-        y, _ = norms.group_norm(
-            x,
-            self.weight,
-            self.bias,
-            num_groups=self.num_groups,
-            eps=self.eps,
-            mask=mask,
-            feature_axis=self.feature_axis,
-        )
-        return y
+            got = f"x of shape {tuple(x.shape)} with {self.num_groups} groups"
+            rule = "GroupNorm needs more than one value to normalize"
+            refuse(ValueError, rule, got, "Use fewer groups.")
+        parameters = (self.weight, self.bias)
+
+        def kernel() -> Tensor:
+            y = F.group_norm(x.movedim(axis, 1), self.num_groups, *parameters, self.eps)
+            return y.movedim(1, axis)
+
+        def formula() -> Tensor:
+            return norms.group_norm(
+                as_under_autocast(lambda two: F.group_norm(two, 1), x),
+                *parameters,
+                num_groups=self.num_groups,
+                eps=self.eps,
+                mask=mask,
+                feature_axis=axis,
+            )[0]
+
+        return kernel_or_formula(mask is None and x.numel() > 0, kernel, formula)
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + _axis_repr(self.feature_axis, 1)
+        return super().extra_repr() + axis_repr(self.feature_axis, 1)

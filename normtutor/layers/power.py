@@ -1,25 +1,21 @@
 """PowerNorm: its buffers, and its approximate gradient as a function for autograd."""
 
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from normtutor import norms
-from normtutor.layers.by_hand import by_hand
-from normtutor.layers.common import (
-    _axis_repr,
-    _check_dtype,
-    _check_features,
-    _one_node,
-    _over_batch,
-    _store,
-)
-from normtutor.norms.power_norm import running_after
-from normtutor.validation import check_groups
+from normtutor.layers.common import axis_repr, check_dtypes, feature_axis_of, one_node, store
+from normtutor.validation import check_groups, refuse
 
 __all__ = ["PowerNorm"]
+
+FORMULAS = {
+    "pn": (norms.power_norm, norms.power_norm_backward),
+    "pn-v": (norms.power_norm_v, norms.power_norm_v_backward),
+    "authors-code": (norms.power_norm_authors_code, norms.power_norm_authors_code_backward),
+}
 
 
 @torch.library.custom_op("normtutor::snapshot", mutates_args=())
@@ -37,77 +33,6 @@ def _(buffer: Tensor) -> Tensor:
     return torch.empty_like(buffer)
 
 
-@_snapshot.register_vmap
-def _(info: Any, in_dims: tuple[int | None], buffer: Tensor) -> tuple[Tensor, int | None]:
-    return _snapshot(buffer), in_dims[0]
-
-
-class _Approximation(NamedTuple):
-    """Which of the two formulas of PowerNorm whose gradient is approximate, and how it is called.
-
-    ``levels`` holds, for each ``torch.func.vmap`` around the layer, the dimension that it maps of
-    x, weight, bias, ψ², ν, the mask and t.
-    """
-
-    variant: str
-    alpha_backward: float
-    options: dict[str, Any]
-    levels: tuple[tuple[int | None, ...], ...] = ()
-
-    def forward(self, x, weight, bias, psi_squared, nu, mask, step):
-        """Return y and the ψ² that follows."""
-        norm = norms.power_norm if self.variant == "pn" else norms.power_norm_authors_code
-
-        def formula(x, weight, bias, psi_squared, nu, mask, step):
-            y, _, updated = norm(x, weight, bias, psi_squared, mask=mask, step=step, **self.options)
-            return y, updated
-
-        for dims in self.levels:
-            if dims[3] is None:
-                raise ValueError(
-                    "in training PowerNorm moves its running statistics, so under vmap every "
-                    "member needs statistics of its own; got one for all. Stack them, for example "
-                    "with torch.func.stack_module_state, or use evaluation mode."
-                )
-            formula = torch.vmap(formula, in_dims=dims, out_dims=(0, dims[3]))
-        return formula(x, weight, bias, psi_squared, nu, mask, step)
-
-    def backward(self, grad_y, x, weight, bias, psi_squared, nu, mask, step):
-        """Return the gradients of x, weight and bias, or None, and the ν that follows."""
-        norm: Any
-        norm_backward: Any
-        norm, norm_backward = (
-            (norms.power_norm, norms.power_norm_backward)
-            if self.variant == "pn"
-            else (norms.power_norm_authors_code, norms.power_norm_authors_code_backward)
-        )
-
-        def formula(grad_y, x, weight, bias, psi_squared, nu, mask, step):
-            _, cache, _ = norm(x, weight, bias, psi_squared, mask=mask, step=step, **self.options)
-            grads, new_nu = norm_backward(grad_y, cache, nu, alpha=self.alpha_backward)
-            return *[g for g in grads if g is not None], new_nu
-
-        for dims in self.levels:
-            formula = _mapped_backward(formula, dims)
-        *grads, new_nu = formula(grad_y, x, weight, bias, psi_squared, nu, mask, step)
-        found = iter(grads)
-        return *[next(found) if t is not None else None for t in (x, weight, bias)], new_nu
-
-
-def _mapped_backward(formula: Any, dims: tuple[int | None, ...]) -> Any:
-    """Map a backward pass: a parameter that all members share gets the sum of their gradients."""
-
-    def mapped(grad_y, x, weight, bias, psi_squared, nu, mask, step):
-        given = [d for t, d in zip((x, weight, bias), dims, strict=False) if t is not None]
-        out_dims = [0 if d is None else d for d in given]
-        *grads, new_nu = torch.vmap(
-            formula, in_dims=(0, *dims), out_dims=(*out_dims, 0 if dims[4] is None else dims[4])
-        )(grad_y, x, weight, bias, psi_squared, nu, mask, step)
-        return *[g.sum(0) if d is None else g for g, d in zip(grads, given, strict=True)], new_nu
-
-    return mapped
-
-
 class _NoSecondDerivative(torch.autograd.Function):
     """Hand the gradients on, and raise where something asks for theirs.
 
@@ -115,15 +40,9 @@ class _NoSecondDerivative(torch.autograd.Function):
     the loss leads through here: torch's ``once_differentiable`` guards only the path to the loss.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(count, *grads_and_sources):
-        return tuple(grad.view_as(grad) for grad in grads_and_sources[:count])
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
+    def forward(ctx, count, *grads_and_sources):
+        return tuple([grad.view_as(grad) for grad in grads_and_sources[:count]])
 
     @staticmethod
     def backward(ctx, *_):
@@ -135,29 +54,42 @@ class _NoSecondDerivative(torch.autograd.Function):
         )
 
 
-class _PowerNormFunction(torch.autograd.Function):
-    """A forward pass with the paper's backward pass, which also moves the buffer ν."""
+class _PaperGradient(torch.autograd.Function):
+    """A forward pass of PowerNorm with the backward pass of its paper, which also moves ν.
+
+    ``backward`` forms the cache anew, so that x is all that is kept.
+    """
 
     @staticmethod
-    def forward(x, weight, bias, psi_squared, nu, mask, step, approximation):
-        return approximation.forward(x, weight, bias, psi_squared, nu, mask, step)
+    def forward(x, weight, bias, psi_squared, mask, step, layer, options):
+        norm, _ = FORMULAS[layer.variant]
+        y, _, updated = norm(x, weight, bias, psi_squared, mask=mask, step=step, **options)
+        return y, updated
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        x, weight, bias, psi_squared, nu, mask, step, approximation = inputs
-        ctx.save_for_backward(x, weight, bias, psi_squared, mask, step)
+        *tensors, layer, ctx.options = inputs
+        ctx.save_for_backward(*tensors)
         # ν is read when the backward pass runs, so it is not saved: another may have moved it.
-        ctx.nu, ctx.approximation = nu, approximation
+        ctx.nu, ctx.variant, ctx.alpha = layer.nu, layer.variant, layer.alpha_backward
         ctx.mark_non_differentiable(output[1])
+
+    @staticmethod
+    def vmap(*_):
+        raise NotImplementedError(
+            "in training PowerNorm moves its running statistics, so that it does not run under "
+            'vmap. Use variant="pn-v" or evaluation mode, or loop over the members.'
+        )
 
     @staticmethod
     def backward(ctx, grad_y, _):
         x, weight, bias, psi_squared, mask, step = ctx.saved_tensors
+        norm, norm_backward = FORMULAS[ctx.variant]
         with torch.no_grad():
-            *grads, new_nu = ctx.approximation.backward(
-                grad_y, x, weight, bias, psi_squared, ctx.nu, mask, step
-            )
-        _store(ctx.nu, new_nu)
+            _, cache, _ = norm(x, weight, bias, psi_squared, mask=mask, step=step, **ctx.options)
+            grads, new_nu = norm_backward(grad_y, cache, ctx.nu, alpha=ctx.alpha)
+        store(ctx.nu, new_nu)
+        grads = list(grads)
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             there = [i for i, grad in enumerate(grads) if grad is not None]
             sources = [t for t in (grad_y, x, weight) if t is not None]
@@ -165,13 +97,6 @@ class _PowerNormFunction(torch.autograd.Function):
             for i, grad in zip(there, guarded, strict=True):
                 grads[i] = grad
         return *grads, *[None] * 5
-
-    @staticmethod
-    def vmap(info, in_dims, *inputs):
-        *tensors, approximation = inputs
-        dims = tuple(in_dims[:-1])
-        deeper = approximation._replace(levels=(*approximation.levels, dims))
-        return _PowerNormFunction.apply(*tensors, deeper), (0, dims[3])
 
 
 class PowerNorm(nn.Module):
@@ -232,7 +157,7 @@ class PowerNorm(nn.Module):
         feature_axis: int = -1,
     ) -> None:
         super().__init__()
-        if variant not in ("pn", "pn-v", "authors-code"):
+        if variant not in FORMULAS:
             raise ValueError(
                 f'unknown variant {variant!r}. Choose "pn" (Algorithm 2), "pn-v" (the statistic of '
                 'the batch) or "authors-code" (what the authors published).'
@@ -240,29 +165,22 @@ class PowerNorm(nn.Module):
         check_groups(groups, num_features)
         for name, alpha in (("alpha_forward", alpha_forward), ("alpha_backward", alpha_backward)):
             if not 0 <= alpha <= 1:
-                raise ValueError(
-                    f"{name} must lie in [0, 1], the weight of the past in an average; "
-                    f"got {alpha}. The usual value is 0.9."
-                )
+                rule = f"{name} must lie in [0, 1], the weight of the past in an average"
+                refuse(ValueError, rule, alpha, "The usual value is 0.9.")
         if warmup_steps < 0:
             raise ValueError(f"warmup_steps must not be negative; got {warmup_steps}. 0 is none.")
-        self.num_features = num_features
-        self.eps = eps
-        self.alpha_forward = alpha_forward
-        self.alpha_backward = alpha_backward
-        self.affine = affine
-        self.warmup_steps = warmup_steps
-        self.variant = variant
-        self.groups = groups
-        self.nu_counts_padding = nu_counts_padding
-        self.feature_axis = feature_axis
-        ones = partial(torch.ones, num_features, device=device, dtype=dtype)
-        zeros = partial(torch.zeros, num_features, device=device, dtype=dtype)
-        self.weight = nn.Parameter(ones()) if affine else None
-        self.bias = nn.Parameter(zeros()) if affine else None
-        self.register_buffer("running_mean_square", ones())
-        self.register_buffer("nu", zeros())
+        self.num_features, self.eps, self.affine = num_features, eps, affine
+        self.alpha_forward, self.alpha_backward = alpha_forward, alpha_backward
+        self.warmup_steps, self.variant, self.groups = warmup_steps, variant, groups
+        self.nu_counts_padding, self.feature_axis = nu_counts_padding, feature_axis
+        options: Any = {"device": device, "dtype": dtype}
+        for name in ("weight", "bias"):
+            value = nn.Parameter(torch.empty(num_features, **options)) if affine else None
+            self.register_parameter(name, value)
+        for name in ("running_mean_square", "nu"):
+            self.register_buffer(name, torch.empty(num_features, **options))
         self.register_buffer("num_batches_tracked", torch.tensor(0, device=device))
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Set the parameters and the running statistics to their initial values."""
@@ -273,58 +191,30 @@ class PowerNorm(nn.Module):
             nn.init.ones_(self.weight)
             nn.init.zeros_(self.bias)
 
-    @_one_node
+    @one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        _check_dtype(x, self.weight, self.bias, self.running_mean_square)
-        _check_features(x, self.num_features, self.feature_axis)
-        options: dict[str, Any] = {
-            "training": self.training,
-            "alpha": self.alpha_forward,
-            "eps": self.eps,
-            "feature_axis": self.feature_axis,
-            "warmup_steps": self.warmup_steps,
-        }
-        if self.variant == "authors-code":
-            options["groups"] = self.groups
-            options["nu_counts_padding"] = self.nu_counts_padding
+        check_dtypes(self, x)
+        axis = feature_axis_of(self, x, self.num_features)
         parameters = (self.weight, self.bias)
+        options: dict[str, Any] = {"alpha": self.alpha_forward, "warmup_steps": self.warmup_steps}
+        options |= {"training": self.training, "eps": self.eps, "feature_axis": axis}
+        if self.variant == "authors-code":
+            options |= {"groups": self.groups, "nu_counts_padding": self.nu_counts_padding}
+        norm = FORMULAS["pn" if self.variant == "pn-v" else self.variant][0]
         if not self.training:
-            formula = (
-                norms.power_norm_authors_code
-                if self.variant == "authors-code"
-                else norms.power_norm
-            )
-            return formula(x, *parameters, self.running_mean_square, mask=mask, **options)[0]
+            return norm(x, *parameters, self.running_mean_square, mask=mask, **options)[0]
         step = _snapshot(self.num_batches_tracked) + 1
         psi_squared = _snapshot(self.running_mean_square)
-        found = None
-        if self.variant == "pn-v" and mask is None:
-            axes = _over_batch(x, self.feature_axis)
-            found = by_hand(x, *parameters, self.eps, **axes, centred=False)
-        if found is not None:
-            y, batch = found
-            n, alpha = x.numel() // self.num_features, self.alpha_forward
-            updated = running_after(psi_squared, batch, n, alpha, step, self.warmup_steps)
-        elif self.variant == "pn-v":
+        if self.variant == "pn-v":
             with torch.no_grad():
-                updated = norms.power_norm(
-                    x, *parameters, psi_squared, mask=mask, step=step, **options
-                )[2]
-            y, _ = norms.power_norm_v(
-                x, *parameters, eps=self.eps, mask=mask, feature_axis=self.feature_axis
-            )
+                updated = norm(x, *parameters, psi_squared, mask=mask, step=step, **options)[2]
+            y, _ = norms.power_norm_v(x, *parameters, mask=mask, eps=self.eps, feature_axis=axis)
         else:
-            y, updated = _PowerNormFunction.apply(
-                x,
-                *parameters,
-                psi_squared,
-                self.nu,
-                mask,
-                step,
-                _Approximation(self.variant, self.alpha_backward, options),
+            y, updated = _PaperGradient.apply(
+                x, *parameters, psi_squared, mask, step, self, options
             )
         self.num_batches_tracked.add_(1)  # only now: a call that raises is no batch
-        _store(self.running_mean_square, updated)
+        store(self.running_mean_square, updated)
         return y
 
     def extra_repr(self) -> str:
@@ -336,4 +226,4 @@ class PowerNorm(nn.Module):
         if self.variant == "authors-code":
             text += f", groups={self.groups}"
             text += "" if self.nu_counts_padding else ", nu_counts_padding=False"
-        return text + _axis_repr(self.feature_axis, -1)
+        return text + axis_repr(self.feature_axis, -1)

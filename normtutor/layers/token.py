@@ -1,29 +1,33 @@
 """The layers that normalize each token by itself: LayerNorm, RMSNorm and their kin."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from normtutor import norms
-from normtutor.layers.by_hand import by_hand
 from normtutor.layers.common import (
-    _as_under_autocast,
-    _axis_repr,
-    _check_dtype,
-    _check_features,
-    _check_tensor,
-    _one_node,
-    _runs_fused,
+    ByHand,
+    Formula,
+    as_under_autocast,
+    axis_repr,
+    check_dtypes,
+    check_tensor,
+    kernel_or_formula,
+    needs_gradient,
+    of_real_tokens,
+    one_node,
+    only_formula,
 )
-from normtutor.moments import widen
-from normtutor.validation import partial_count
+from normtutor.validation import AXES, partial_count, refuse
 
 __all__ = ["DynamicTanh", "LayerNorm", "PartialRMSNorm", "RMSNorm", "ScaleNorm"]
 
 
 class LayerNorm(nn.LayerNorm):
-    r"""LayerNorm over the formula :func:`normtutor.norms.layer_norm`.
+    r"""LayerNorm: torch's kernel, or the formula :func:`normtutor.norms.layer_norm`.
 
     Parameters
     ----------
@@ -38,10 +42,10 @@ class LayerNorm(nn.LayerNorm):
 
     Notes
     -----
-    ``forward(x)``: x of shape (..., \*normalized_shape). Under autocast on a GPU the output is
-    float32, as torch's. Where a square overflows, from about 1e19 in float32, the output is β and
-    no gradient passes; torch's is NaN or β, by the number of features. Neither is the right value,
-    which does not depend on the scale of x and which float64 gives. Source: :cite:t:`ba2016`.
+    ``forward(x, mask=None)``: x of shape (..., \*normalized_shape); the mask boolean, of x's shape
+    without the features, True on real tokens. At masked positions the output is 0 and no gradient
+    passes. Where a square overflows, from about 1e19 in float32, torch's kernel returns β or NaN,
+    by the number of features, and the formula β. Source: :cite:t:`ba2016`.
     """
 
     def __init__(
@@ -58,64 +62,50 @@ class LayerNorm(nn.LayerNorm):
         super().__init__(normalized_shape, eps, elementwise_affine, bias, device, dtype)
         self.feature_axis = _only_one_axis(feature_axis, self.normalized_shape)
 
-    @_one_node
-    def forward(self, x: Tensor) -> Tensor:
-        _check_dtype(x, self.weight, self.bias)
-        x = _as_under_autocast(lambda two: nn.functional.layer_norm(two, (2,)), x)
-        if _runs_fused() and self.feature_axis == -1:
-            return super().forward(x)
-        found = by_hand(x, self.weight, self.bias, self.eps, **_own_axes(self))
-        if found is not None:
-            return found[0]
-        y, _ = norms.layer_norm(
-            _features_last(x, self.feature_axis),
-            self.weight,
-            self.bias,
-            normalized_shape=self.normalized_shape,
-            eps=self.eps,
-        )
-        return _features_back(y, self.feature_axis)
+    @one_node
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        check_dtypes(self, x)
+        shape, weight, bias, eps = self.normalized_shape, self.weight, self.bias, self.eps
+
+        def tokens(x: Tensor) -> Tensor:
+            def formula() -> Tensor:
+                wide = as_under_autocast(lambda two: F.layer_norm(two, (2,)), x)
+                return norms.layer_norm(wide, weight, bias, normalized_shape=shape, eps=eps)[0]
+
+            return kernel_or_formula(
+                True, lambda: F.layer_norm(x, shape, weight, bias, eps), formula
+            )
+
+        return _features_last(tokens, x, mask, self)
 
     def extra_repr(self) -> str:
-        return super().extra_repr() + _axis_repr(self.feature_axis, -1)
+        return super().extra_repr() + axis_repr(self.feature_axis, -1)
 
 
 def _only_one_axis(feature_axis: int, normalized_shape: tuple[int, ...]) -> int:
     """Return ``feature_axis``; raise ValueError if several axes are normalized, not at the end."""
     if feature_axis != -1 and len(normalized_shape) != 1:
-        raise ValueError(
-            f"feature_axis={feature_axis} needs one number as normalized_shape; got "
-            f"{tuple(normalized_shape)}. Several axes are normalized only at the end of x."
-        )
+        rule = f"feature_axis={feature_axis} needs one number as normalized_shape"
+        fix = "Several axes are normalized only at the end of x."
+        refuse(ValueError, rule, tuple(normalized_shape), fix)
     return feature_axis
 
 
-def _own_axes(layer: "LayerNorm | RMSNorm") -> dict[str, Any]:
-    """The axes that a layer normalizes, for :func:`normtutor.layers.by_hand.by_hand`."""
-    shape, axis = tuple(layer.normalized_shape), layer.feature_axis
-    axes = range(-len(shape), 0) if axis == -1 else (axis,)
-    return {"over": axes, "along": axes, "shape": shape}
-
-
-def _features_last(x: Tensor, feature_axis: int) -> Tensor:
-    """Move the feature axis to the end, if it is not there."""
-    if feature_axis == -1:
-        return x
-    if not -x.ndim <= feature_axis < x.ndim:
-        raise ValueError(
-            f"feature_axis={feature_axis} does not exist in x of shape {tuple(x.shape)}. "
-            "Use 1 for (B, C, ...) and -1 for (B, L, H)."
-        )
-    return x.movedim(feature_axis, -1)
-
-
-def _features_back(y: Tensor, feature_axis: int) -> Tensor:
-    """Undo :func:`_features_last`."""
-    return y if feature_axis == -1 else y.movedim(-1, feature_axis)
+def _features_last(
+    norm: Callable[[Tensor], Tensor], x: Tensor, mask: Tensor | None, layer: Any
+) -> Tensor:
+    """Apply a norm over the trailing axes to x, whose features are on the layer's axis."""
+    axis, features = layer.feature_axis, len(layer.normalized_shape)
+    if axis == -1:
+        return of_real_tokens(norm, x, mask, -features, features)
+    if not -x.ndim <= axis < x.ndim:
+        rule = f"feature_axis={axis} does not exist in x of shape {tuple(x.shape)}."
+        raise ValueError(f"{rule} {AXES}")
+    return of_real_tokens(lambda x: norm(x.movedim(axis, -1)).movedim(-1, axis), x, mask, axis)
 
 
 class RMSNorm(nn.RMSNorm):
-    r"""RMSNorm over the formula :func:`normtutor.norms.rms_norm`.
+    r"""RMSNorm over the formula :func:`normtutor.norms.rms_norm`, or torch's fused kernel.
 
     Parameters
     ----------
@@ -133,9 +123,11 @@ class RMSNorm(nn.RMSNorm):
 
     Notes
     -----
-    ``forward(x)``: x of shape (..., \*normalized_shape). Half-precision x gives half-precision
-    output whatever the dtype of the weight, but under autocast on a GPU float32, as torch's.
-    Source: :cite:t:`zhang2019rms`.
+    ``forward(x, mask=None)``: as in :class:`LayerNorm`. torch's function runs where it is fused, on
+    a GPU and compiled, and where no gradient is needed. Else it is the formula, with the backward
+    pass that the book derives, :func:`~normtutor.norms.rms_norm_backward`. Half-precision x gives
+    half-precision output whatever the dtype of the weight, but under autocast on a GPU float32, as
+    torch's. Source: :cite:t:`zhang2019rms`.
     """
 
     def __init__(
@@ -155,31 +147,33 @@ class RMSNorm(nn.RMSNorm):
         self.cast_before_weight = cast_before_weight
         self.feature_axis = _only_one_axis(feature_axis, self.normalized_shape)
 
-    @_one_node
-    def forward(self, x: Tensor) -> Tensor:
-        _check_tensor(x)
-        x = _as_under_autocast(lambda two: nn.functional.rms_norm(two, (2,)), x)
-        weight: Tensor | None = self.weight
-        wide = torch.promote_types(x.dtype, torch.float32)
-        plain = not (self.add_unit_offset or self.cast_before_weight) and self.feature_axis == -1
-        if _runs_fused() and plain and (weight is None or weight.dtype == x.dtype):
-            return super().forward(x)
-        if self.add_unit_offset and weight is not None:
-            weight = 1 + weight.to(wide)
-        eps = torch.finfo(wide).eps if self.eps is None else self.eps
-        if not self.cast_before_weight or x.dtype == wide:
-            found = by_hand(x, weight, None, eps, **_own_axes(self), centred=False)
-            if found is not None:
-                return found[0]
-        y, _ = norms.rms_norm(
-            _features_last(x, self.feature_axis),
-            self.weight,
-            normalized_shape=self.normalized_shape,
-            eps=self.eps,
-            add_unit_offset=self.add_unit_offset,
-            cast_before_weight=self.cast_before_weight,
-        )
-        return _features_back(y, self.feature_axis)
+    @one_node
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        check_tensor(x)
+        shape, weight, eps = self.normalized_shape, self.weight, self.eps
+        options = (self.add_unit_offset, self.cast_before_weight)
+        fused = x.is_cuda or torch.compiler.is_compiling() or not needs_gradient(x, weight)
+        fused = fused and not any(options) and (weight is None or weight.dtype == x.dtype)
+
+        def formula(x: Tensor, weight: Tensor | None) -> Any:
+            offset, cast = options
+            return norms.rms_norm(
+                x,
+                weight,
+                normalized_shape=shape,
+                eps=eps,
+                add_unit_offset=offset,
+                cast_before_weight=cast,
+            )
+
+        def tokens(x: Tensor) -> Tensor:
+            def by_formula() -> Tensor:
+                wide = as_under_autocast(lambda two: F.rms_norm(two, (2,)), x)
+                return run(formula, norms.rms_norm_backward, wide, weight, shape)
+
+            return kernel_or_formula(fused, lambda: F.rms_norm(x, shape, weight, eps), by_formula)
+
+        return _features_last(tokens, x, mask, self)
 
     def reset_parameters(self) -> None:
         """Set the weight to one, or to zero where it is an offset from one."""
@@ -188,11 +182,26 @@ class RMSNorm(nn.RMSNorm):
 
     def extra_repr(self) -> str:
         text = super().extra_repr()
-        if self.add_unit_offset:
-            text += ", add_unit_offset=True"
-        if self.cast_before_weight:
-            text += ", cast_before_weight=True"
-        return text + _axis_repr(self.feature_axis, -1)
+        for name in ("add_unit_offset", "cast_before_weight"):
+            text += f", {name}=True" if getattr(self, name) else ""
+        return text + axis_repr(self.feature_axis, -1)
+
+
+def run(
+    formula: Formula, backward: Any, x: Tensor, weight: Tensor | None, shape: tuple[int, ...]
+) -> Tensor:
+    """Run a formula of single tokens with the gradient that the book derives.
+
+    It is the formula alone where no gradient is needed, behind a compiler and under a transform of
+    ``torch.func``, which derive it themselves, for an empty x, and where the shape is wrong, as the
+    formula says.
+    """
+    whole = tuple(x.shape[x.ndim - len(shape) :]) == tuple(shape) and x.numel() > 0
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if only_formula() or traced or not (whole and needs_gradient(x, weight)):
+        return formula(x, weight)[0]
+    rows = x.reshape(-1, *shape)
+    return ByHand.apply(rows, weight, formula, backward).reshape(x.shape)
 
 
 class ScaleNorm(nn.Module):
@@ -206,8 +215,8 @@ class ScaleNorm(nn.Module):
 
     Notes
     -----
-    ``forward(x)``: x of shape (..., dim). Its one parameter ``g`` starts at √d, where the layer is
-    RMSNorm. Source: :cite:t:`nguyen2019`.
+    ``forward(x, mask=None)``: x of shape (..., dim), the mask as in :class:`LayerNorm`. Its one
+    parameter ``g`` starts at √d, where the layer is RMSNorm. Source: :cite:t:`nguyen2019`.
     """
 
     def __init__(self, dim: int, eps: float = 1e-5, device: Any = None, dtype: Any = None) -> None:
@@ -216,14 +225,9 @@ class ScaleNorm(nn.Module):
         self.g = nn.Parameter(torch.empty(1, device=device, dtype=dtype))
         self.reset_parameters()
 
-    @_one_node
-    def forward(self, x: Tensor) -> Tensor:
-        _check_tensor(x)
-        _check_features(x, self.dim, -1)
-        # RMSNorm with one γ, of g / √d, and with ε / d beside the mean square.
-        weight, eps = widen(self.g) / self.dim**0.5, self.eps / self.dim
-        found = by_hand(x, weight, None, eps, over=(-1,), along=(), shape=(), centred=False)
-        return norms.scale_norm(x, self.g, eps=self.eps)[0] if found is None else found[0]
+    @one_node
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return _tokens(self, norms.scale_norm, norms.scale_norm_backward, x, self.g, mask)
 
     def reset_parameters(self) -> None:
         """Set g to √d."""
@@ -231,6 +235,21 @@ class ScaleNorm(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.dim}, eps={self.eps}"
+
+
+def _tokens(
+    layer: Any, formula: Any, backward: Any, x: Tensor, weight: Tensor, mask: Any, **options: Any
+) -> Tensor:
+    """Run a layer of tokens with ``layer.dim`` features and one parameter."""
+    check_tensor(x)
+    if x.ndim and x.shape[-1] != layer.dim:
+        rule, got = f"x must have {layer.dim} features along axis -1", x.shape[-1]
+        refuse(ValueError, rule, f"{got} in x of shape {tuple(x.shape)}", "Check the layer's dim.")
+
+    def of(x: Tensor, weight: Tensor) -> Any:
+        return formula(x, weight, eps=layer.eps, **options)
+
+    return of_real_tokens(lambda x: run(of, backward, x, weight, (layer.dim,)), x, mask, -1)
 
 
 class PartialRMSNorm(nn.Module):
@@ -247,7 +266,8 @@ class PartialRMSNorm(nn.Module):
 
     Notes
     -----
-    ``forward(x)``: x of shape (..., dim). Source: :cite:t:`zhang2019rms`.
+    ``forward(x, mask=None)``: x of shape (..., dim), the mask as in :class:`LayerNorm`. Source:
+    :cite:t:`zhang2019rms`.
     """
 
     def __init__(
@@ -258,11 +278,10 @@ class PartialRMSNorm(nn.Module):
         self.dim, self.p, self.eps = dim, p, eps
         self.weight = nn.Parameter(torch.ones(dim, device=device, dtype=dtype))
 
-    @_one_node
-    def forward(self, x: Tensor) -> Tensor:
-        _check_tensor(x)
-        y, _ = norms.partial_rms_norm(x, self.weight, p=self.p, eps=self.eps)
-        return y
+    @one_node
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        formulas = (norms.partial_rms_norm, norms.partial_rms_norm_backward)
+        return _tokens(self, *formulas, x, self.weight, mask, p=self.p)
 
     def reset_parameters(self) -> None:
         """Set the weight to one."""
@@ -284,7 +303,8 @@ class DynamicTanh(nn.Module):
 
     Notes
     -----
-    ``forward(x)``: x of shape (..., num_features). Source: :cite:t:`zhu2025`.
+    ``forward(x, mask=None)``: x of shape (..., num_features), the mask as in :class:`LayerNorm`.
+    Source: :cite:t:`zhu2025`.
     """
 
     def __init__(
@@ -301,11 +321,11 @@ class DynamicTanh(nn.Module):
         self.bias = nn.Parameter(torch.empty(num_features, device=device, dtype=dtype))
         self.reset_parameters()
 
-    @_one_node
-    def forward(self, x: Tensor) -> Tensor:
-        _check_tensor(x)
-        y, _ = norms.dynamic_tanh(x, self.alpha, self.weight, self.bias)
-        return y
+    @one_node
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        check_tensor(x)
+        parameters = (self.alpha, self.weight, self.bias)
+        return of_real_tokens(lambda x: norms.dynamic_tanh(x, *parameters)[0], x, mask, -1)
 
     def reset_parameters(self) -> None:
         """Set α to its starting value, the weight to one and the bias to zero."""

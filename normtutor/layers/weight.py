@@ -11,7 +11,7 @@ from normtutor import norms
 __all__ = ["weight_norm"]
 
 
-class _WeightNorm(nn.Module):
+class WeightNorm(nn.Module):
     """The parametrization (g, v) -> w, for ``torch.nn.utils.parametrize``."""
 
     def __init__(self, dim: int | None) -> None:
@@ -26,24 +26,9 @@ class _WeightNorm(nn.Module):
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return g = ‖v‖ and v = weight."""
         _, cache = norms.weight_norm(weight, axis=self.dim)
-        g = cache.norm.to(weight.dtype)
+        r = cache.normalized.r  # of the root mean square, which is ‖v‖ / √n
+        g = ((weight.numel() / r.numel()) ** 0.5 / r).to(weight.dtype)
         return (g.reshape(()) if self.dim is None else g), weight
-
-
-def _reduce(module: nn.Module, _: Any) -> tuple[Any, ...]:
-    """How to pickle a parametrized module: its class before, its parameters, its attributes."""
-    names = list(module.parametrizations)  # type: ignore[arg-type]
-    return _rebuild, (parametrize.type_before_parametrizations(module), names), module.__dict__
-
-
-def _rebuild(cls: type[nn.Module], names: list[str]) -> nn.Module:
-    """An empty module whose class computes the named parameters; its attributes follow."""
-    module = cls.__new__(cls)
-    parametrize._inject_new_class(module)
-    for name in names:
-        parametrize._inject_property(module, name)
-    type(module).__reduce_ex__ = _reduce  # type: ignore[method-assign,assignment]
-    return module
 
 
 def _rename_old_keys(
@@ -74,7 +59,7 @@ def weight_norm(module: nn.Module, name: str = "weight", dim: int | None = 0) ->
         ``module``, whose parameter is now computed by :func:`normtutor.norms.weight_norm` from
         ``parametrizations.<name>.original0`` (g, at first ‖v‖) and ``original1`` (v, at first the
         weight), as with ``torch.nn.utils.parametrizations.weight_norm``, whose state dicts it
-        loads. Unlike torch's, the module can be pickled.
+        loads. As with torch's, save the state dict: the module cannot be pickled.
 
     Raises
     ------
@@ -98,13 +83,12 @@ def weight_norm(module: nn.Module, name: str = "weight", dim: int | None = 0) ->
             f"example with torch.nn.utils.remove_weight_norm(module, {name!r})."
         )
     if parametrize.is_parametrized(module, name):
-        there = type(module.parametrizations[name][0]).__name__.lstrip("_")  # type: ignore
+        there = type(module.parametrizations[name][0]).__name__  # type: ignore
         raise ValueError(
             f"{name} must be a plain parameter; got one that is computed already, by {there}. "
             "Splitting it twice would leave a length that does nothing. Undo the first with "
             f"torch.nn.utils.parametrize.remove_parametrizations(module, {name!r})."
         )
-    parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
+    parametrize.register_parametrization(module, name, WeightNorm(dim), unsafe=True)
     module.register_load_state_dict_pre_hook(partial(_rename_old_keys, name=name))
-    type(module).__reduce_ex__ = _reduce  # type: ignore[method-assign,assignment]
     return module

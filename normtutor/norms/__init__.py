@@ -7,8 +7,6 @@ passed as arguments and returned as a third result.
 
 from normtutor.norms.batch_norm import RunningStats, batch_norm, batch_norm_backward
 from normtutor.norms.choices import (
-    NO_NORM,
-    OTHERS,
     RELATIVES,
     TABLE,
     Choices,
@@ -54,8 +52,6 @@ from normtutor.norms.scale_norm import scale_norm, scale_norm_backward
 from normtutor.norms.weight_norm import weight_norm, weight_norm_backward
 
 __all__ = [
-    "NO_NORM",
-    "OTHERS",
     "RELATIVES",
     "TABLE",
     "Choices",

@@ -1,7 +1,7 @@
 """The three choices that define a norm: which axes share a statistic, which one, and its source.
 
-The table that the chapters, the figures, the audit of invariances, the models and the exercises
-read: what is said of a norm as a whole stands in its row.
+The one list of the norms. The formulas take their axes and their statistic from it; the chapters,
+the figures, the audit of invariances, the models and the exercises read it.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,15 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from normtutor.norms.batch_norm import batch_norm
-from normtutor.norms.conditional import film
-from normtutor.norms.dynamic_tanh import dynamic_tanh
-from normtutor.norms.group_norm import group_norm, instance_norm
-from normtutor.norms.layer_norm import layer_norm
-from normtutor.norms.power_norm import power_norm, power_norm_v
-from normtutor.norms.rms_norm import partial_rms_norm, rms_norm
-from normtutor.norms.scale_norm import scale_norm
-from normtutor.norms.weight_norm import weight_norm
 from normtutor.validation import check_groups, partial_count
 
 Array = Any
@@ -75,156 +66,129 @@ class Choices(NamedTuple):
 
     ``axes`` names what shares a statistic, as letters of "BLH". "h" is a part of H: a group in
     GroupNorm, the first entries in pRMSNorm. It is empty for a norm of the weights, and for what
-    takes no statistic. ``light`` and ``dark`` are the colours that the norm wears on a light and on
-    a dark page: figures, style sheets and scripts all take them from here. Relatives share a colour
-    and differ in dashes. ``citation`` is the paper's key in the bibliography; ``parameters`` says
-    where γ and β come from, if not from one entry per feature.
-
-    ``formula(x, eps)`` is y in training, with all parameters as they are at the start; for a norm
-    of the weights, x and y are the weights of shape (H, d). ``inverse(x)`` is what each cell of x
-    is multiplied by, of a shape that broadcasts to x's, or None where there is no statistic.
+    takes no statistic. ``function`` is the formula in :mod:`normtutor.norms`, and ``start(x)`` what
+    it takes beside x, as it is at the start. ``parameters`` says where γ and β come from, if not
+    from one entry per feature.
     """
 
     axes: str
     statistic: Statistic
     source: Source
-    light: str
-    dark: str
-    citation: str
     layer: Layer
-    formula: Callable[[Array, float], Array]
-    inverse: Callable[[Array], Array] | None
+    function: str
+    start: Callable[[Array], Mapping[str, Any]] = lambda x: {}
     parameters: str = ""
+
+    @property
+    def centred(self) -> bool:
+        """Whether the mean is subtracted."""
+        return self.statistic.centred
+
+    def statistic_axes(self, ndim: int, *features: int) -> tuple[int, ...]:
+        """The axes over which the statistic runs, in an x of ``ndim`` axes.
+
+        B is the first, H are the axes ``features``, L all others; a part of H is an axis as those
+        of L are, once the features are split.
+        """
+        hidden = [a % ndim for a in features]
+        letters = ["H" if a in hidden else "B" if a == 0 else "L" for a in range(ndim)]
+        return tuple([a for a, letter in enumerate(letters) if letter in self.axes])
+
+    def formula(self, x: Array, eps: float) -> Array:
+        """Return y in training, with all parameters as they are at the start.
+
+        For a norm of the weights, x and y are the weights, of shape (H, d).
+        """
+        from normtutor import norms
+
+        options = {} if self.source in (Source.WEIGHTS, Source.NOWHERE) else {"eps": eps}
+        return getattr(norms, self.function)(x, **self.start(x), **options)[0]
 
 
 # GroupNorm's number of groups and pRMSNorm's share of entries, on the few features of an example.
 GROUPS, SHARE = 2, 0.25
+LAST = {"feature_axis": -1}
 
 
-def _in_each_group(x: Array) -> Array:
-    """GroupNorm's inverse statistic, (B, L, H): each group's beside each of its features."""
-    inverse = group_norm(x, num_groups=GROUPS, feature_axis=-1)[1].inverse_std[..., 0]
-    return np.repeat(inverse, x.shape[-1] // GROUPS, axis=-1)
-
-
-def _as_it_starts(x: Array, eps: float = 1e-5) -> tuple[Array, Any, Array]:
-    return power_norm(x, None, None, np.ones(x.shape[-1], dtype=x.dtype), eps=eps)
+def _modulation(x: Array) -> dict[str, Array]:
+    zeros = np.zeros((x.shape[0], x.shape[-1]), x.dtype)
+    return {"scale": zeros, "shift": zeros}
 
 
 TABLE: dict[str, Choices] = {
     "BatchNorm": Choices(
         *("BL", Statistic.MOMENTS, Source.BATCH_THEN_AVERAGE),
-        *("#0a4a86", "#8cc4ee", "ioffe2015"),
-        Layer("BatchNorm", "batch"),
-        lambda x, eps: batch_norm(x, eps=eps, feature_axis=-1)[0],
-        lambda x: batch_norm(x, feature_axis=-1)[1].inverse_std,
+        *(Layer("BatchNorm", "batch"), "batch_norm", lambda x: LAST),
     ),
     "LayerNorm": Choices(
         *("H", Statistic.MOMENTS, Source.TOKEN),
-        *("#cc4a00", "#fa8e2e", "ba2016"),
-        Layer("LayerNorm", "layer"),
-        lambda x, eps: layer_norm(x, eps=eps)[0],
-        lambda x: layer_norm(x)[1].inverse_std,
+        *(Layer("LayerNorm", "layer"), "layer_norm"),
     ),
     "InstanceNorm": Choices(
         *("L", Statistic.MOMENTS, Source.SEQUENCE),
-        *("#6e4212", "#c59e5e", "ulyanov2016"),
-        Layer("InstanceNorm", "instance"),
-        lambda x, eps: instance_norm(x, eps=eps, feature_axis=-1)[0],
-        lambda x: instance_norm(x, feature_axis=-1)[1].inverse_std[..., 0],
+        *(Layer("InstanceNorm", "instance"), "instance_norm", lambda x: LAST),
     ),
     "GroupNorm": Choices(
         *("Lh", Statistic.MOMENTS, Source.SEQUENCE),
-        *("#0f8563", "#2ee09a", "wu2018"),
-        Layer("GroupNorm", "group", before=(4,)),
-        lambda x, eps: group_norm(x, num_groups=GROUPS, eps=eps, feature_axis=-1)[0],
-        _in_each_group,
+        *(Layer("GroupNorm", "group", before=(4,)), "group_norm"),
+        lambda x: {"num_groups": GROUPS, **LAST},
     ),
     "RMSNorm": Choices(
         *("H", Statistic.MEAN_SQUARE, Source.TOKEN),
-        *("#b338bd", "#b980fb", "zhang2019rms"),
-        Layer("RMSNorm", "rms"),
-        lambda x, eps: rms_norm(x, eps=eps)[0],
-        lambda x: rms_norm(x)[1].inverse_rms,
+        *(Layer("RMSNorm", "rms"), "rms_norm"),
     ),
     "pRMSNorm": Choices(
         *("h", Statistic.MEAN_SQUARE, Source.TOKEN),
-        *("#b338bd", "#b980fb", "zhang2019rms"),
         Layer("PartialRMSNorm", "partial-rms", options=MappingProxyType({"p": SHARE})),
-        lambda x, eps: partial_rms_norm(x, p=SHARE, eps=eps)[0],
-        lambda x: 1 / partial_rms_norm(x, p=SHARE)[1].rms,
+        *("partial_rms_norm", lambda x: {"p": SHARE}),
     ),
     "PowerNorm-V": Choices(
         *("BL", Statistic.MEAN_SQUARE, Source.BATCH),
-        *("#222222", "#e6e6e6", "shen2020"),
         Layer("PowerNorm", "power-v", options=MappingProxyType({"variant": "pn-v"})),
-        lambda x, eps: power_norm_v(x, eps=eps)[0],
-        lambda x: power_norm_v(x)[1].inverse_psi,
+        "power_norm_v",
     ),
     "PowerNorm": Choices(
         *("BL", Statistic.MEAN_SQUARE, Source.AVERAGE),
-        *("#222222", "#e6e6e6", "shen2020"),
-        Layer("PowerNorm", "power"),
-        lambda x, eps: _as_it_starts(x, eps)[0],
-        # Of the average that this batch has moved: it divides the next batch.
-        lambda x: 1 / np.sqrt(_as_it_starts(x)[2]),
+        *(Layer("PowerNorm", "power"), "power_norm"),
+        lambda x: {"running_mean_square": np.ones(x.shape[-1], x.dtype)},
     ),
     "WeightNorm": Choices(
         *("", Statistic.LENGTH, Source.WEIGHTS),
-        *("#6e4212", "#c59e5e", "salimans2016"),
-        Layer("weight_norm"),
-        lambda weight, _: weight_norm(weight)[0],
-        lambda weight: 1 / weight_norm(weight)[1].norm,
+        *(Layer("weight_norm"), "weight_norm"),
     ),
 }
 
-# A network without a norm, on a light and on a dark page; its lines are dashed.
-NO_NORM = ("#6a6a6a", "#a8a8a8")
-# The same for what is no norm, such as wirings and verdicts. No norm wears one of them.
-OTHERS = {
-    "teal": ("#0081a1", "#3fc9c1"),
-    "crimson": ("#c4204f", "#fa8f8b"),
-    "olive": ("#6f7a00", "#dfe04a"),
-    "plum": ("#5a0a52", "#f3bcfd"),
-    "indigo": ("#3d3ae0", "#439aff"),
-}
-
-# Relatives that the figures of the family leave out, in the colours of the row that they vary: with
-# another γ and β, or another statistic. A row without axes takes no statistic.
+# Relatives that the figures of the family leave out: with another γ and β, or another statistic.
 RELATIVES: dict[str, Choices] = {
-    "ScaleNorm": TABLE["RMSNorm"]._replace(
-        statistic=Statistic.LENGTH,
-        citation="nguyen2019",
-        layer=Layer("ScaleNorm", "scale"),
-        formula=lambda x, eps: scale_norm(x, np.full(1, x.shape[-1] ** 0.5, x.dtype), eps=eps)[0],
-        inverse=lambda x: scale_norm(x, np.ones(1, x.dtype))[1].inverse_norm,
-        parameters="one g for all features",
+    "ScaleNorm": Choices(
+        *("H", Statistic.LENGTH, Source.TOKEN),
+        *(Layer("ScaleNorm", "scale"), "scale_norm"),
+        lambda x: {"g": np.full(1, x.shape[-1] ** 0.5, x.dtype)},
+        "one g for all features",
     ),
-    "AdaLN": TABLE["LayerNorm"]._replace(
-        citation="peebles2023",
-        layer=Layer("AdaptiveLayerNorm"),
-        parameters="γ and β from a condition",
+    "AdaLN": Choices(
+        *("H", Statistic.MOMENTS, Source.TOKEN),
+        *(Layer("AdaptiveLayerNorm"), "adaptive_layer_norm", _modulation),
+        "γ and β from a condition",
     ),
-    "AdaLN-Zero": TABLE["LayerNorm"]._replace(
-        citation="peebles2023",
-        layer=Layer("AdaptiveLayerNormZero"),
-        parameters="γ, β and a gate from a condition",
+    "AdaLN-Zero": Choices(
+        *("H", Statistic.MOMENTS, Source.TOKEN),
+        *(Layer("AdaptiveLayerNormZero"), "adaptive_layer_norm", _modulation),
+        "γ, β and a gate from a condition",
     ),
     "FiLM": Choices(
         *("", Statistic.NONE, Source.NOWHERE),
-        *(*NO_NORM, "perez2018"),
-        Layer("FiLM"),
-        lambda x, _: film(x, *np.zeros((2, x.shape[0], x.shape[-1]), x.dtype))[0],
-        None,
-        parameters="γ and β from a condition",
+        *(Layer("FiLM"), "film", _modulation),
+        "γ and β from a condition",
     ),
     "DyT": Choices(
         *("", Statistic.NONE, Source.NOWHERE),
-        *(*OTHERS["indigo"], "zhu2025"),
-        Layer("DynamicTanh", "tanh"),
-        lambda x, _: dynamic_tanh(x, np.full(1, 0.5, x.dtype))[0],
-        None,
-        parameters="one α for all features, then γ and β",
+        *(
+            Layer("DynamicTanh", "tanh"),
+            "dynamic_tanh",
+            lambda x: {"alpha": np.full(1, 0.5, x.dtype)},
+        ),
+        "one α for all features, then γ and β",
     ),
 }
 

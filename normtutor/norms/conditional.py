@@ -15,14 +15,15 @@ In AdaLN-Zero that network starts at 0, so that every block starts as the identi
 from typing import Any, NamedTuple
 
 from normtutor.moments import widen
-from normtutor.norms.layer_norm import LayerNormCache, layer_norm, layer_norm_backward
+from normtutor.norms.layer_norm import layer_norm, layer_norm_backward
+from normtutor.norms.normalize import Cache
 from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
     check_feature_axis,
     check_floating,
     check_grad_y,
-    check_parameter,
+    check_parameters,
 )
 
 Array = Any
@@ -32,6 +33,7 @@ Array = Any
 class FiLMCache(NamedTuple):
     """What :func:`film_backward` needs from the forward pass."""
 
+    made_by: str
     x: Array
     scale: Array
     shift: Array
@@ -50,7 +52,8 @@ class FiLMGrads(NamedTuple):
 class AdaptiveLayerNormCache(NamedTuple):
     """What :func:`adaptive_layer_norm_backward` needs from the forward pass."""
 
-    norm: LayerNormCache
+    made_by: str
+    norm: Cache
     modulation: FiLMCache
 
 
@@ -58,6 +61,7 @@ class AdaptiveLayerNormCache(NamedTuple):
 class GatedResidualCache(NamedTuple):
     """What :func:`gated_residual_backward` needs from the forward pass."""
 
+    made_by: str
     branch: Array
     gate: Array
 
@@ -72,7 +76,7 @@ class GatedResidualGrads(NamedTuple):
 
 def _per_example(condition: Array, x: Array, feature_axis: int) -> Array:
     """Reshape (B, H) so that it broadcasts against x: (B, 1, H) for x of shape (B, L, H)."""
-    xp = array_namespace(condition, x)
+    xp = array_namespace(x)
     shape = tuple(n if a in (0, feature_axis) else 1 for a, n in enumerate(x.shape))
     return xp.reshape(xp.astype(condition, x.dtype, copy=False), shape)
 
@@ -127,13 +131,11 @@ def film(
     """
     check_floating(x)
     axis = check_feature_axis(x, feature_axis)
-    shape = (x.shape[0], x.shape[axis])
-    check_parameter(scale, "scale", shape, x)
-    check_parameter(shift, "shift", shape, x)
-    xp = array_namespace(x, scale, shift)
-    wide = widen(x)
+    check_parameters(x, (x.shape[0], x.shape[axis]), scale=scale, shift=shift)
+
+    xp, wide = array_namespace(x), widen(x)
     y = (1 + _per_example(scale, wide, axis)) * wide + _per_example(shift, wide, axis)
-    return xp.astype(y, x.dtype, copy=False), FiLMCache(wide, scale, shift, axis)
+    return xp.astype(y, x.dtype, copy=False), FiLMCache("film", wide, scale, shift, axis)
 
 
 def film_backward(grad_y: Array, cache: FiLMCache) -> FiLMGrads:
@@ -157,10 +159,10 @@ def film_backward(grad_y: Array, cache: FiLMCache) -> FiLMGrads:
     FiLMGrads
         ``x`` of grad_y's dtype, ``scale`` and ``shift`` of shape (B, H).
     """
-    check_cache(cache, FiLMCache, "film")
-    x, scale, shift, axis = cache
+    check_cache(cache, "film")
+    _, x, scale, shift, axis = cache
     check_grad_y(grad_y, x)
-    xp = array_namespace(grad_y, x)
+    xp = array_namespace(grad_y)
     wide = widen(grad_y)
     return FiLMGrads(
         xp.astype((1 + _per_example(scale, wide, axis)) * wide, grad_y.dtype, copy=False),
@@ -218,7 +220,7 @@ def adaptive_layer_norm(
     x_hat, norm = layer_norm(widen(x), eps=eps)
     y, modulation = film(x_hat, scale, shift)
     y = array_namespace(x).astype(y, x.dtype, copy=False)
-    return y, AdaptiveLayerNormCache(norm, modulation)
+    return y, AdaptiveLayerNormCache("adaptive_layer_norm", norm, modulation)
 
 
 def adaptive_layer_norm_backward(grad_y: Array, cache: AdaptiveLayerNormCache) -> FiLMGrads:
@@ -226,7 +228,7 @@ def adaptive_layer_norm_backward(grad_y: Array, cache: AdaptiveLayerNormCache) -
 
     Those of :func:`film`, and then :func:`~normtutor.norms.layer_norm_backward` for x.
     """
-    check_cache(cache, AdaptiveLayerNormCache, "adaptive_layer_norm")
+    check_cache(cache, "adaptive_layer_norm")
     check_grad_y(grad_y, cache.modulation.x)
     grads = film_backward(widen(grad_y), cache.modulation)
     grad_x = layer_norm_backward(grads.x, cache.norm).x
@@ -272,12 +274,12 @@ def gated_residual(x: Array, branch: Array, gate: Array) -> tuple[Array, GatedRe
     """
     check_floating(x)
     axis = check_feature_axis(x, -1)
-    check_parameter(branch, "branch", tuple(x.shape), x)
-    check_parameter(gate, "gate", (x.shape[0], x.shape[axis]), x)
-    xp = array_namespace(x, branch, gate)
-    wide = widen(branch)
+    check_parameters(x, tuple(x.shape), branch=branch)
+    check_parameters(x, (x.shape[0], x.shape[axis]), gate=gate)
+
+    xp, wide = array_namespace(x), widen(branch)
     y = widen(x) + _per_example(gate, wide, axis) * wide
-    return xp.astype(y, x.dtype, copy=False), GatedResidualCache(wide, gate)
+    return xp.astype(y, x.dtype, copy=False), GatedResidualCache("gated_residual", wide, gate)
 
 
 def gated_residual_backward(grad_y: Array, cache: GatedResidualCache) -> GatedResidualGrads:
@@ -292,10 +294,10 @@ def gated_residual_backward(grad_y: Array, cache: GatedResidualCache) -> GatedRe
     the sum over the positions of an example. Where all gates are 0, no gradient reaches the branch
     in the first step, but the gates do get one.
     """
-    check_cache(cache, GatedResidualCache, "gated_residual")
-    branch, gate = cache
+    check_cache(cache, "gated_residual")
+    _, branch, gate = cache
     check_grad_y(grad_y, branch)
-    xp = array_namespace(grad_y, branch)
+    xp = array_namespace(grad_y)
     axis = branch.ndim - 1
     wide = widen(grad_y)
     grad_branch = xp.astype(_per_example(gate, wide, axis) * wide, grad_y.dtype, copy=False)

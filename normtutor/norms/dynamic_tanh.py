@@ -7,10 +7,10 @@ r"""Dynamic tanh (DyT): it has no statistic, so it is not a norm, but it is used
 
 from typing import Any, NamedTuple
 
-from normtutor.affine import affine, affine_backward
 from normtutor.moments import widen
+from normtutor.norms.normalize import affine, affine_backward
 from normtutor.tracing import array_namespace, passes_jit
-from normtutor.validation import check_cache, check_floating, check_grad_y, check_parameter
+from normtutor.validation import check_cache, check_floating, check_grad_y, check_parameters
 
 Array = Any
 
@@ -19,6 +19,7 @@ Array = Any
 class DynamicTanhCache(NamedTuple):
     """What :func:`dynamic_tanh_backward` needs from the forward pass."""
 
+    made_by: str
     x: Array
     tanh: Array
     alpha: Array
@@ -77,15 +78,14 @@ def dynamic_tanh(
     array([[0.   , 0.462, 1.   ]])
     """
     check_floating(x)
-    features = (x.shape[-1],)
-    check_parameter(alpha, "alpha", (1,), x)
-    check_parameter(weight, "weight", features, x)
-    check_parameter(bias, "bias", features, x)
-    xp = array_namespace(x, alpha, weight, bias)
-    wide = widen(x)
+    check_parameters(x, (1,), alpha=alpha)
+    check_parameters(x, (x.shape[-1],), weight=weight, bias=bias)
+
+    xp, wide = array_namespace(x), widen(x)
     tanh = xp.tanh(xp.astype(alpha, wide.dtype, copy=False) * wide)
     y = affine(tanh, weight, bias, (-1,))
-    return xp.astype(y, x.dtype, copy=False), DynamicTanhCache(wide, tanh, alpha, weight, bias)
+    cache = DynamicTanhCache("dynamic_tanh", wide, tanh, alpha, weight, bias)
+    return xp.astype(y, x.dtype, copy=False), cache
 
 
 def dynamic_tanh_backward(grad_y: Array, cache: DynamicTanhCache) -> DynamicTanhGrads:
@@ -108,11 +108,11 @@ def dynamic_tanh_backward(grad_y: Array, cache: DynamicTanhCache) -> DynamicTanh
     DynamicTanhGrads
         ``x`` of grad_y's dtype, the parameters' of their own shapes and dtypes.
     """
-    check_cache(cache, DynamicTanhCache, "dynamic_tanh")
-    x, tanh, alpha, weight, bias = cache
+    check_cache(cache, "dynamic_tanh")
+    _, x, tanh, alpha, weight, bias = cache
     check_grad_y(grad_y, tanh)
-    xp = array_namespace(grad_y, tanh)
-    g, grad_weight, grad_bias = affine_backward(widen(grad_y), tanh, weight, bias, (-1,))
+    xp = array_namespace(grad_y)
+    g, grad_weight, grad_bias = affine_backward(grad_y, tanh, weight, bias, (-1,))
     through = g * (1 - tanh**2)
     grad_alpha = xp.astype(xp.reshape(xp.sum(through * x), (1,)), alpha.dtype, copy=False)
     grad_x = xp.astype(alpha, through.dtype, copy=False) * through

@@ -9,19 +9,18 @@ InstanceNorm is GroupNorm with one feature in each group.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
-from normtutor.affine import affine, affine_backward, along
-from normtutor.moments import Moments, count, mean, moments, unbiased, widen
+from normtutor.moments import count, mean, unbiased
 from normtutor.norms.batch_norm import (
-    BatchNormCache,
-    BatchNormGrads,
     RunningStats,
     batch_norm,
     batch_norm_backward,
     running_after,
 )
-from normtutor.tracing import array_namespace, is_compiled, is_number, passes_jit
+from normtutor.norms.choices import TABLE
+from normtutor.norms.normalize import Cache, Gradients, affine, backward, normalize
+from normtutor.tracing import array_namespace, is_number
 from normtutor.validation import (
     check_cache,
     check_feature_axis,
@@ -30,52 +29,14 @@ from normtutor.validation import (
     check_groups,
     check_mask,
     check_momentum,
-    check_parameter,
-    check_running_stats,
-    in_torchs_order,
+    check_parameters,
+    refuse,
 )
 
 Array = Any
+CHOICES = TABLE["GroupNorm"]  # over L and a group of H; mean and variance; of the example itself
 
 
-@passes_jit
-class GroupNormCache(NamedTuple):
-    """What :func:`group_norm_backward` needs from the forward pass."""
-
-    x_hat: Array
-    inverse_std: Array
-    weight: Array | None
-    bias: Array | None
-    mask: Array | None
-    feature_axis: int
-    num_groups: int
-
-
-class GroupNormGrads(NamedTuple):
-    """Gradients with respect to the arguments of :func:`group_norm`; None where one was None."""
-
-    x: Array
-    weight: Array | None
-    bias: Array | None
-
-
-def _split(x: Array, feature_axis: int, groups: int) -> Array:
-    """Split the feature axis in two: (B, C, ...) -> (B, groups, C / groups, ...)."""
-    xp = array_namespace(x)
-    shape = tuple(x.shape)
-    split = (groups, shape[feature_axis] // groups)
-    return xp.reshape(x, shape[:feature_axis] + split + shape[feature_axis + 1 :])
-
-
-def _statistic_axes(ndim: int, feature_axis: int) -> tuple[int, ...]:
-    """Axes that share a statistic once the feature axis is split: all but batch and group."""
-    return tuple(a for a in range(1, ndim) if a != feature_axis)
-
-
-@in_torchs_order(
-    "group_norm(x, num_groups, weight, bias, eps)",
-    "group_norm(x, weight, bias, num_groups=2, eps=1e-5)",
-)
 def group_norm(
     x: Array,
     weight: Array | None = None,
@@ -85,7 +46,7 @@ def group_norm(
     eps: float = 1e-5,
     mask: Array | None = None,
     feature_axis: int = 1,
-) -> tuple[Array, GroupNormCache]:
+) -> tuple[Array, Cache]:
     r"""Remove the mean and the scale of each group of features of each example.
 
     :math:`y = \gamma (x - \mu) / \sqrt{\sigma^2 + \varepsilon} + \beta`, with the mean and the
@@ -110,7 +71,7 @@ def group_norm(
     Returns
     -------
     y : array of x's shape and dtype
-    cache : GroupNormCache
+    cache : Cache
 
     Raises
     ------
@@ -121,9 +82,9 @@ def group_norm(
 
     Notes
     -----
-    From :cite:t:`wu2018`. Same values as ``torch.nn.functional.group_norm``, which has
-    no mask and no feature axis. With one group it is what some papers on images call LayerNorm;
-    it is not ``torch.nn.LayerNorm(C)``, whose statistics belong to one position.
+    From :cite:t:`wu2018`. Same values as ``torch.nn.functional.group_norm``, which has no mask and
+    no feature axis. With one group it is what some papers on images call LayerNorm; it is not
+    ``torch.nn.LayerNorm(C)``, whose statistics belong to one position.
 
     Examples
     --------
@@ -134,50 +95,30 @@ def group_norm(
     array([[-1.,  1., -1.,  1.]])
     """
     check_floating(x)
-    feature_axis = check_feature_axis(x, feature_axis)
-    channels = x.shape[feature_axis]
+    feature = check_feature_axis(x, feature_axis)
+    channels = x.shape[feature]
     check_groups(num_groups, channels)
-    check_parameter(weight, "weight", (channels,), x)
-    check_parameter(bias, "bias", (channels,), x)
-    mask = check_mask(mask, x, feature_axis)
-    xp = array_namespace(x, weight, bias)
+    check_parameters(x, (channels,), weight=weight, bias=bias)
+    mask = check_mask(mask, x, feature)
+    xp = array_namespace(x)
 
-    wide = widen(x)
-    if mask is not None:
-        wide = xp.where(mask, wide, 0.0)
-    mu, variance = _group_moments(wide, num_groups, mask, feature_axis)
-    inverse_std = 1 / xp.sqrt(variance + eps)
-    x_hat = xp.reshape((_split(wide, feature_axis, num_groups) - mu) * inverse_std, wide.shape)
-    if is_compiled(x):
-        # With a γ and a β for each example, the compiled backward pass sums over positions once,
-        # for the statistics and for γ and β together, and over the examples at the end. In groups
-        # of several features γ takes up 1 / σ, so that the sum over those comes at the end too.
-        axes, values = (0, feature_axis), x_hat
-        gamma, beta = (p if p is None else xp.tile(p, (x.shape[0], 1)) for p in (weight, bias))
-        if num_groups < channels:
-            centre, scale = (
-                xp.repeat(xp.reshape(s, (-1, num_groups)), channels // num_groups, axis=1)
-                for s in (mu, inverse_std)
-            )
-            values = wide - along(centre, wide, axes)
-            gamma = scale if gamma is None else scale * gamma
-        y = affine(values, gamma, beta, axes)
-    else:
-        y = affine(x_hat, weight, bias, (feature_axis,))
-    if mask is not None:
-        x_hat, y = xp.where(mask, x_hat, 0.0), xp.where(mask, y, 0.0)
-    cache = GroupNormCache(x_hat, inverse_std, weight, bias, mask, feature_axis, num_groups)
-    return xp.astype(y, x.dtype, copy=False), cache
+    parts = _split(x, feature, num_groups)  # (B, groups, C / groups, ...)
+    parts_mask = None if mask is None else _split(mask, feature, 1)
+    axes = CHOICES.statistic_axes(parts.ndim, feature)  # all but B and the groups
+    x_hat, normalized = normalize(parts, axes, centred=CHOICES.centred, eps=eps, mask=parts_mask)
+    y = affine(x_hat, weight, bias, (feature, feature + 1), parts_mask)
+    cache = Cache("group_norm", normalized, weight, bias, (feature, feature + 1))
+    return xp.astype(xp.reshape(y, x.shape), x.dtype, copy=False), cache
 
 
-def _group_moments(x: Array, groups: int, mask: Array | None, feature_axis: int) -> Moments:
-    """Mean and biased variance of each group of each example."""
-    split = _split(x, feature_axis, groups)
-    split_mask = None if mask is None else _split(mask, feature_axis, 1)
-    return moments(split, _statistic_axes(split.ndim, feature_axis), split_mask)
+def _split(x: Array, feature: int, groups: int) -> Array:
+    """Split the feature axis in two: (B, C, ...) -> (B, groups, C / groups, ...)."""
+    shape = tuple(x.shape)
+    split = (groups, shape[feature] // groups)
+    return array_namespace(x).reshape(x, shape[:feature] + split + shape[feature + 1 :])
 
 
-def group_norm_backward(grad_y: Array, cache: GroupNormCache) -> GroupNormGrads:
+def group_norm_backward(grad_y: Array, cache: Cache) -> Gradients:
     r"""Gradients of a loss through :func:`group_norm`.
 
     As for LayerNorm, with the means taken over one group of one example:
@@ -191,49 +132,35 @@ def group_norm_backward(grad_y: Array, cache: GroupNormCache) -> GroupNormGrads:
     Parameters
     ----------
     grad_y : array of y's shape
-    cache : GroupNormCache
+    cache : Cache
 
     Returns
     -------
-    GroupNormGrads
+    Gradients
         ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (C,).
     """
-    check_cache(cache, GroupNormCache, "group_norm")
-    x_hat, inverse_std, weight, bias, mask, feature_axis, groups = cache
-    check_grad_y(grad_y, x_hat)
-    xp = array_namespace(grad_y, x_hat)
-    wide = widen(grad_y)
-    if mask is not None:
-        wide = xp.where(mask, wide, 0.0)
-    g, grad_weight, grad_bias = affine_backward(wide, x_hat, weight, bias, (feature_axis,))
-    split_g, split_x_hat = _split(g, feature_axis, groups), _split(x_hat, feature_axis, groups)
-    split_mask = None if mask is None else _split(mask, feature_axis, 1)
-    axes = _statistic_axes(split_g.ndim, feature_axis)
-    pull = mean(split_g, axes, split_mask)
-    pull = pull + split_x_hat * mean(split_g * split_x_hat, axes, split_mask)
-    grad_x = xp.reshape(inverse_std * (split_g - pull), x_hat.shape)
-    if mask is not None:
-        grad_x = xp.where(mask, grad_x, 0.0)
-    return GroupNormGrads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
+    check_cache(cache, "group_norm")
+    parts, (feature, _) = cache.x_hat, cache.axes
+    shape = tuple(parts.shape)
+    whole = (*shape[:feature], shape[feature] * shape[feature + 1], *shape[feature + 2 :])
+    check_grad_y(grad_y, parts, whole)
+    grads = backward(_split(grad_y, feature, shape[feature]), cache)
+    return grads._replace(x=array_namespace(grad_y).reshape(grads.x, whole))
 
 
-@in_torchs_order(
-    "instance_norm(x, running_mean, running_var, weight, bias, use_input_stats)",
-    "instance_norm(x, weight, bias, running_mean, running_var, training=True)",
-)
 def instance_norm(
     x: Array,
     weight: Array | None = None,
     bias: Array | None = None,
+    *,
     running_mean: Array | None = None,
     running_var: Array | None = None,
-    *,
     training: bool = True,
     momentum: float | Array = 0.1,
     eps: float = 1e-5,
     mask: Array | None = None,
     feature_axis: int = 1,
-) -> tuple[Array, GroupNormCache | BatchNormCache, RunningStats]:
+) -> tuple[Array, Cache, RunningStats]:
     r"""Remove the mean and the scale of each feature of each example.
 
     :math:`y = \gamma (x - \mu) / \sqrt{\sigma^2 + \varepsilon} + \beta`, with the mean and the
@@ -246,15 +173,16 @@ def instance_norm(
     x : array of shape (B, C, ...) or, with ``feature_axis=-1``, (B, L, H)
     weight, bias : array of shape (C,), optional
     running_mean, running_var : array of shape (C,), optional
-        Averages over the examples, the variance unbiased. They are used in evaluation if given,
-        and the layer then computes what BatchNorm does in evaluation; most models do not use them.
+        By keyword only. Averages over the examples, the variance unbiased. They are used in
+        evaluation if given, and the layer then computes what BatchNorm does in evaluation; most
+        models do not use them.
     training, momentum, eps, mask, feature_axis
         As in :func:`~normtutor.norms.batch_norm`.
 
     Returns
     -------
     y : array of x's shape and dtype
-    cache : GroupNormCache, or BatchNormCache where running statistics were used
+    cache : Cache
     running : RunningStats
 
     Raises
@@ -267,8 +195,7 @@ def instance_norm(
 
     Notes
     -----
-    From :cite:t:`ulyanov2016`. Same values as
-    ``torch.nn.functional.instance_norm``.
+    From :cite:t:`ulyanov2016`. Same values as ``torch.nn.functional.instance_norm``.
 
     Examples
     --------
@@ -279,42 +206,29 @@ def instance_norm(
             [-1.,  1.]]])
     """
     check_floating(x)
-    feature_axis = check_feature_axis(x, feature_axis, smallest_ndim=3)
+    feature = check_feature_axis(x, feature_axis, smallest_ndim=3)
     if (running_mean is None) != (running_var is None):
-        raise ValueError(
-            "running_mean and running_var go together; got only one of them. Pass both or neither."
-        )
+        rule = "running_mean and running_var go together"
+        refuse(ValueError, rule, "only one of them", "Pass both or neither.")
+    running = {"running_mean": running_mean, "running_var": running_var}
+    where: Any = {"eps": eps, "mask": mask, "feature_axis": feature}
     if running_mean is not None and not training:
-        return batch_norm(
-            x,
-            weight,
-            bias,
-            running_mean,
-            running_var,
-            training=False,
-            eps=eps,
-            mask=mask,
-            feature_axis=feature_axis,
-        )
-    channels = x.shape[feature_axis]
-    check_parameter(running_mean, "running_mean", (channels,), x)
-    check_parameter(running_var, "running_var", (channels,), x)
-    check_running_stats(running_mean, running_var, weight, bias)
+        return batch_norm(x, weight, bias, **running, training=False, **where)
+    channels = x.shape[feature]
+    check_parameters(x, (channels,), **running)
     check_momentum(momentum)
     if math.prod(x.shape) == x.shape[0] * channels > 0:
-        raise ValueError(
-            "InstanceNorm needs more than one position per example, because the variance of one "
-            f"value is 0; got x of shape {tuple(x.shape)}. Use a longer input or another norm."
-        )
-    y, cache = group_norm(
-        x, weight, bias, num_groups=channels, eps=eps, mask=mask, feature_axis=feature_axis
-    )
-    running = RunningStats(running_mean, running_var)
+        rule = "InstanceNorm needs more than one position per example, because the variance of one "
+        got = f"x of shape {tuple(x.shape)}"
+        refuse(ValueError, rule + "value is 0", got, "Use a longer input or another norm.")
+
+    y, cache = group_norm(x, weight, bias, num_groups=channels, **where)
+    after = RunningStats(running_mean, running_var)
     if running_mean is not None:
-        wide, axes = widen(x), tuple(a for a in range(1, x.ndim) if a != feature_axis)
-        n = count(wide, axes, cache.mask)
-        running = running_after_examples(running, *moments(wide, axes, cache.mask), n, momentum)
-    return y, cache, running
+        _, _, mu, variance, axes, *_, parts_mask = cache.normalized
+        n = count(cache.x_hat, axes, parts_mask)
+        after = running_after_examples(after, mu, variance, n, momentum)
+    return y, cache, after
 
 
 def running_after_examples(
@@ -328,15 +242,12 @@ def running_after_examples(
     return running_after(running, mu, variance, total, momentum)
 
 
-def instance_norm_backward(
-    grad_y: Array, cache: GroupNormCache | BatchNormCache
-) -> GroupNormGrads | BatchNormGrads:
+def instance_norm_backward(grad_y: Array, cache: Cache) -> Gradients:
     """Gradients of a loss through :func:`instance_norm`.
 
     :func:`group_norm_backward` with one feature in each group, or, where running statistics were
     used, :func:`~normtutor.norms.batch_norm_backward` in evaluation.
     """
-    check_cache(cache, (GroupNormCache, BatchNormCache), "instance_norm")
-    if isinstance(cache, BatchNormCache):
-        return batch_norm_backward(grad_y, cache)
-    return group_norm_backward(grad_y, cache)
+    check_cache(cache, "instance_norm", "group_norm", "batch_norm")
+    made_by_batch_norm = cache.made_by == "batch_norm"
+    return (batch_norm_backward if made_by_batch_norm else group_norm_backward)(grad_y, cache)

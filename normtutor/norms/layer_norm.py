@@ -8,46 +8,23 @@ r"""LayerNorm: each token is centred and scaled by its own mean and variance.
     y = \gamma \hat x + \beta
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from normtutor.affine import affine, affine_backward
-from normtutor.moments import mean, moments, widen
-from normtutor.tracing import array_namespace, passes_jit
+from normtutor.norms.choices import TABLE
+from normtutor.norms.normalize import Cache, Gradients, affine, backward, normalize
+from normtutor.tracing import array_namespace
 from normtutor.validation import (
     check_cache,
     check_floating,
     check_grad_y,
     check_normalized_shape,
-    check_parameter,
-    in_torchs_order,
+    check_parameters,
 )
 
 Array = Any
+CHOICES = TABLE["LayerNorm"]  # over H; mean and variance; of the token itself
 
 
-@passes_jit
-class LayerNormCache(NamedTuple):
-    """What :func:`layer_norm_backward` needs from the forward pass."""
-
-    x_hat: Array
-    inverse_std: Array
-    weight: Array | None
-    bias: Array | None
-    axes: tuple[int, ...]
-
-
-class LayerNormGrads(NamedTuple):
-    """Gradients with respect to the arguments of :func:`layer_norm`; None where one was None."""
-
-    x: Array
-    weight: Array | None
-    bias: Array | None
-
-
-@in_torchs_order(
-    "layer_norm(x, normalized_shape, weight, bias, eps)",
-    "layer_norm(x, weight, bias, normalized_shape=(8,), eps=1e-5)",
-)
 def layer_norm(
     x: Array,
     weight: Array | None = None,
@@ -55,7 +32,7 @@ def layer_norm(
     *,
     normalized_shape: int | tuple[int, ...] | None = None,
     eps: float = 1e-5,
-) -> tuple[Array, LayerNormCache]:
+) -> tuple[Array, Cache]:
     r"""Remove the mean and the scale of each token.
 
     With :math:`d` the number of entries in the normalized axes,
@@ -79,7 +56,7 @@ def layer_norm(
     Returns
     -------
     y : array of x's shape and dtype
-    cache : LayerNormCache
+    cache : Cache
 
     Raises
     ------
@@ -90,9 +67,8 @@ def layer_norm(
 
     Notes
     -----
-    From :cite:t:`ba2016`. Same values as
-    ``torch.nn.functional.layer_norm``; here half-precision input may come with parameters of any
-    floating dtype.
+    From :cite:t:`ba2016`. Same values as ``torch.nn.functional.layer_norm``; here half-precision
+    input may come with parameters of any floating dtype.
 
     Examples
     --------
@@ -103,21 +79,16 @@ def layer_norm(
     """
     check_floating(x)
     shape = check_normalized_shape(x, normalized_shape, weight)
-    check_parameter(weight, "weight", shape, x)
-    check_parameter(bias, "bias", shape, x)
-    xp = array_namespace(x, weight, bias)
-    axes = tuple(range(-len(shape), 0))
+    check_parameters(x, shape, weight=weight, bias=bias)
 
-    wide = widen(x)
-    mu, variance = moments(wide, axes)
-    inverse_std = 1 / xp.sqrt(variance + eps)
-    x_hat = (wide - mu) * inverse_std
+    axes = CHOICES.statistic_axes(x.ndim, *range(-len(shape), 0))  # H
+    x_hat, normalized = normalize(x, axes, centred=CHOICES.centred, eps=eps)
     y = affine(x_hat, weight, bias, axes)
-    cache = LayerNormCache(x_hat, inverse_std, weight, bias, axes)
-    return xp.astype(y, x.dtype, copy=False), cache
+    cache = Cache("layer_norm", normalized, weight, bias, axes)
+    return array_namespace(x).astype(y, x.dtype, copy=False), cache
 
 
-def layer_norm_backward(grad_y: Array, cache: LayerNormCache) -> LayerNormGrads:
+def layer_norm_backward(grad_y: Array, cache: Cache) -> Gradients:
     r"""Gradients of a loss through :func:`layer_norm`.
 
     With :math:`g = \gamma\, \partial L / \partial y` and means over the normalized axes,
@@ -133,17 +104,13 @@ def layer_norm_backward(grad_y: Array, cache: LayerNormCache) -> LayerNormGrads:
     Parameters
     ----------
     grad_y : array of y's shape
-    cache : LayerNormCache
+    cache : Cache
 
     Returns
     -------
-    LayerNormGrads
+    Gradients
         ``x`` of grad_y's dtype, ``weight`` and ``bias`` of their own shapes and dtypes.
     """
-    check_cache(cache, LayerNormCache, "layer_norm")
-    x_hat, inverse_std, weight, bias, axes = cache
-    check_grad_y(grad_y, x_hat)
-    xp = array_namespace(grad_y, x_hat)
-    g, grad_weight, grad_bias = affine_backward(widen(grad_y), x_hat, weight, bias, axes)
-    grad_x = inverse_std * (g - mean(g, axes) - x_hat * mean(g * x_hat, axes))
-    return LayerNormGrads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
+    check_cache(cache, "layer_norm")
+    check_grad_y(grad_y, cache.x_hat)
+    return backward(grad_y, cache)

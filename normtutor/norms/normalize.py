@@ -20,7 +20,8 @@ with respect to x. A small change of x changes :math:`\hat x` by
 projecting along :math:`\hat x` are both symmetric, so the way back is the same map.
 
 A norm chooses the group (``axes``), whether a mean is subtracted (``centred``), and whether the
-statistic is that of these values or a remembered one (``memory``).
+statistic is that of these values or a remembered one (``memory``). Then it has :math:`y = \gamma
+\hat x + \beta` (:func:`affine`), and :math:`g = \gamma\, \partial L / \partial y`.
 """
 
 from typing import Any, NamedTuple
@@ -128,3 +129,104 @@ def normalize_backward(g: Array, cache: Normalized) -> Array:
         dx = dx - x_hat * mean(g * x_hat, axes, mask)  # what the scale forgets
     dx = r * dx
     return dx if mask is None else xp.where(mask, dx, 0.0)
+
+
+# --- γ and β, which follow every norm -------------------------------------------------------------
+
+
+@passes_jit
+class Cache(NamedTuple):
+    """What the backward pass of a norm needs. ``axes`` are those along which γ and β vary."""
+
+    made_by: str
+    normalized: Normalized
+    weight: Array | None
+    bias: Array | None
+    axes: tuple[int, ...]
+
+    @property
+    def x_hat(self) -> Array:
+        """x̂, what γ multiplies."""
+        return self.normalized.x_hat
+
+    @property
+    def r(self) -> Array:
+        """1 / √(mean(c²) + ε), of length one along the axes that share it."""
+        return self.normalized.r
+
+
+class Gradients(NamedTuple):
+    """Gradients with respect to x, γ and β; None where one was None."""
+
+    x: Array
+    weight: Array | None
+    bias: Array | None
+
+
+def along(parameter: Array, x: Array, axes: tuple[int, ...]) -> Array:
+    """Reshape ``parameter`` so that its axes lie along ``axes`` of x and broadcast elsewhere."""
+    xp = array_namespace(x)
+    kept = [a % x.ndim for a in axes]
+    shape = tuple([n if a in kept else 1 for a, n in enumerate(x.shape)])
+    return xp.reshape(xp.astype(parameter, x.dtype, copy=False), shape)
+
+
+def affine(
+    x_hat: Array,
+    weight: Array | None,
+    bias: Array | None,
+    axes: tuple[int, ...],
+    mask: Array | None = None,
+) -> Array:
+    """Return γ x̂ + β; a missing weight counts as 1, a missing bias as 0.
+
+    Parameters
+    ----------
+    x_hat : array
+    weight, bias : array or None
+        As many numbers as x_hat has along ``axes``, along which they vary.
+    axes : tuple of int
+    mask : boolean array that broadcasts against x_hat, optional
+        Where it is False, the result is 0.
+    """
+    y = x_hat
+    if weight is not None:
+        y = y * along(weight, x_hat, axes)
+    if bias is not None:
+        y = y + along(bias, x_hat, axes)
+    return y if mask is None else array_namespace(y).where(mask, y, 0.0)
+
+
+def affine_backward(
+    grad_y: Array,
+    x_hat: Array,
+    weight: Array | None,
+    bias: Array | None,
+    axes: tuple[int, ...],
+    mask: Array | None = None,
+) -> Gradients:
+    """Gradients with respect to x̂, weight and bias; None for a parameter that is missing."""
+    xp, grad_y = array_namespace(x_hat), widen(grad_y)
+    if mask is not None:
+        grad_y = xp.where(mask, grad_y, 0.0)
+    kept = [a % x_hat.ndim for a in axes]
+    summed = tuple([a for a in range(x_hat.ndim) if a not in kept])
+
+    def total(values: Array, like: Array) -> Array:
+        sums = xp.sum(values, axis=summed) if summed else values
+        return xp.astype(xp.reshape(sums, like.shape), like.dtype, copy=False)
+
+    return Gradients(
+        grad_y if weight is None else grad_y * along(weight, x_hat, axes),
+        None if weight is None else total(grad_y * x_hat, weight),
+        None if bias is None else total(grad_y, bias),
+    )
+
+
+def backward(grad_y: Array, cache: Cache) -> Gradients:
+    """The way back through γ and β, then through the one formula: that of most norms."""
+    parameters = (cache.weight, cache.bias, cache.axes, cache.normalized.mask)
+    grads = affine_backward(grad_y, cache.x_hat, *parameters)
+    grad_x = normalize_backward(grads.x, cache.normalized)
+    xp = array_namespace(grad_x)
+    return grads._replace(x=xp.astype(grad_x, grad_y.dtype, copy=False))

@@ -13,8 +13,18 @@ running average, :math:`\nu`.
 
 from typing import Any, NamedTuple
 
-from normtutor.affine import affine, affine_backward, along
 from normtutor.moments import count, mean, mean_square, unless_empty, widen
+from normtutor.norms.choices import TABLE
+from normtutor.norms.normalize import (
+    Cache,
+    Gradients,
+    affine,
+    affine_backward,
+    along,
+    backward,
+    normalize,
+    normalize_backward,
+)
 from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
@@ -23,66 +33,26 @@ from normtutor.validation import (
     check_grad_y,
     check_library,
     check_mask,
-    check_parameter,
+    check_parameters,
 )
 
 Array = Any
+CHOICES = TABLE["PowerNorm"]  # over B and L; root mean square; of an average over past batches
 
 
 @passes_jit
 class PowerNormCache(NamedTuple):
     """What :func:`power_norm_backward` needs from the forward pass."""
 
-    x_hat: Array
-    inverse_psi: Array  # of the statistic that the backward pass divides by
-    weight: Array | None
-    bias: Array | None
-    mask: Array | None
-    feature_axis: int
+    made_by: str
+    norm: Cache
     training: bool
     exact: Any  # bool or boolean array: this batch divided by its own ψ, so its gradient is known
 
-
-class PowerNormGrads(NamedTuple):
-    """Gradients with respect to x, weight and bias; None where one was None."""
-
-    x: Array
-    weight: Array | None
-    bias: Array | None
-
-
-def _prepare(
-    x: Array, weight: Array | None, bias: Array | None, mask: Array | None, feature_axis: int
-) -> tuple[Array, Array | None, int, tuple[int, ...]]:
-    """Check the arguments; return widened x without padding, the mask, and the axes."""
-    check_floating(x)
-    feature_axis = check_feature_axis(x, feature_axis)
-    shape = (x.shape[feature_axis],)
-    check_parameter(weight, "weight", shape, x)
-    check_parameter(bias, "bias", shape, x)
-    mask = check_mask(mask, x, feature_axis)
-    wide = widen(x)
-    if mask is not None:
-        wide = array_namespace(x).where(mask, wide, 0.0)
-    return wide, mask, feature_axis, tuple(a for a in range(x.ndim) if a != feature_axis)
-
-
-def _finish(
-    x: Array,
-    wide: Array,
-    weight: Array | None,
-    bias: Array | None,
-    mask: Array | None,
-    axis: int,
-    inverse_psi: Array,
-) -> tuple[Array, Array]:
-    """Divide and apply the affine; 0 at masked positions."""
-    xp = array_namespace(wide)
-    x_hat = wide * inverse_psi
-    y = affine(x_hat, weight, bias, (axis,))
-    if mask is not None:
-        y = xp.where(mask, y, 0.0)
-    return x_hat, xp.astype(y, x.dtype, copy=False)
+    @property
+    def x_hat(self) -> Array:
+        """x̂, what γ multiplies."""
+        return self.norm.x_hat
 
 
 def power_norm_v(
@@ -93,7 +63,7 @@ def power_norm_v(
     eps: float = 1e-5,
     mask: Array | None = None,
     feature_axis: int = -1,
-) -> tuple[Array, PowerNormCache]:
+) -> tuple[Array, Cache]:
     r"""Remove the scale of each feature over the batch and keep its mean.
 
     :math:`y = \gamma x / \sqrt{\psi_B^2 + \varepsilon} + \beta`, with the mean square
@@ -114,7 +84,7 @@ def power_norm_v(
     Returns
     -------
     y : array of x's shape and dtype
-    cache : PowerNormCache
+    cache : Cache
 
     Raises
     ------
@@ -135,13 +105,25 @@ def power_norm_v(
     array([[0.2, 0.2],
            [1.4, 1.4]])
     """
-    wide, mask, feature_axis, axes = _prepare(x, weight, bias, mask, feature_axis)
-    inverse_psi = 1 / array_namespace(x).sqrt(mean_square(wide, axes, mask) + eps)
-    x_hat, y = _finish(x, wide, weight, bias, mask, feature_axis, inverse_psi)
-    return y, PowerNormCache(x_hat, inverse_psi, weight, bias, mask, feature_axis, True, True)
+    feature, mask = _check(x, weight, bias, mask, feature_axis)
+    axes = CHOICES.statistic_axes(x.ndim, feature)  # B and L
+    x_hat, normalized = normalize(x, axes, centred=CHOICES.centred, eps=eps, mask=mask)
+    y = affine(x_hat, weight, bias, (feature,), mask)
+    cache = Cache("power_norm_v", normalized, weight, bias, (feature,))
+    return array_namespace(x).astype(y, x.dtype, copy=False), cache
 
 
-def power_norm_v_backward(grad_y: Array, cache: PowerNormCache) -> PowerNormGrads:
+def _check(
+    x: Array, weight: Array | None, bias: Array | None, mask: Array | None, feature_axis: int
+) -> tuple[int, Array | None]:
+    """Check the arguments; return the feature axis, counted from the front, and the mask."""
+    check_floating(x)
+    feature = check_feature_axis(x, feature_axis)
+    check_parameters(x, (x.shape[feature],), weight=weight, bias=bias)
+    return feature, check_mask(mask, x, feature)
+
+
+def power_norm_v_backward(grad_y: Array, cache: Cache) -> Gradients:
     r"""Gradients of a loss through :func:`power_norm_v`, exact.
 
     With :math:`g = \gamma\, \partial L / \partial y` and the mean over the values of a feature,
@@ -151,14 +133,14 @@ def power_norm_v_backward(grad_y: Array, cache: PowerNormCache) -> PowerNormGrad
         \frac{\partial L}{\partial x} = \frac{1}{\psi_B}
         \left( g - \hat x\, \Lambda \right), \qquad \Lambda = \overline{g \hat x}.
     """
-    check_cache(cache, PowerNormCache, "power_norm_v")
-    if cache.exact is not True:
+    if getattr(cache, "made_by", None) == "power_norm":
         raise ValueError(
             "power_norm_v_backward needs the cache of power_norm_v; got one of power_norm, whose "
             "gradient also needs ν. Use power_norm_backward(grad_y, cache, nu)."
         )
-    nothing = array_namespace(cache.x_hat).zeros_like(cache.inverse_psi)
-    return power_norm_backward(grad_y, cache, nothing)[0]
+    check_cache(cache, "power_norm_v")
+    check_grad_y(grad_y, cache.x_hat)
+    return backward(grad_y, cache)
 
 
 def power_norm(
@@ -235,20 +217,24 @@ def power_norm(
     >>> psi_squared
     array([  3.4, 250.9])
     """
-    wide, mask, feature_axis, axes = _prepare(x, weight, bias, mask, feature_axis)
+    feature, mask = _check(x, weight, bias, mask, feature_axis)
     if running_mean_square is None:
         raise ValueError(
             "power_norm divides by a running mean square; got None. Start with ones, or use "
             "power_norm_v, which divides by that of the batch."
         )
-    check_parameter(running_mean_square, "running_mean_square", (x.shape[feature_axis],), x)
+    check_parameters(x, (x.shape[feature],), running_mean_square=running_mean_square)
     if training and warmup_steps > 0 and step is None:
         raise ValueError(
             f"a warm-up of {warmup_steps} steps needs the number of this step; got step=None. "
             "Pass step=1 for the first batch, then 2, and so on."
         )
-    xp = array_namespace(x, weight, bias)
-    psi_squared = along(running_mean_square, wide, (feature_axis,))
+
+    xp, wide = array_namespace(x), widen(x)
+    if mask is not None:
+        wide = xp.where(mask, wide, 0.0)
+    axes = CHOICES.statistic_axes(x.ndim, feature)  # B and L
+    psi_squared = along(running_mean_square, wide, (feature,))
     updated, in_warmup = running_mean_square, False
     if training:
         batch, n = mean_square(wide, axes, mask), count(wide, axes, mask)
@@ -256,12 +242,14 @@ def power_norm(
         if warmup_steps > 0:
             in_warmup = step <= warmup_steps
             psi_squared = choose(in_warmup, batch, psi_squared)
-    inverse_psi = 1 / xp.sqrt(psi_squared + eps)
-    x_hat, y = _finish(x, wide, weight, bias, mask, feature_axis, inverse_psi)
-    cache = PowerNormCache(
-        x_hat, inverse_psi, weight, bias, mask, feature_axis, training, in_warmup
+    memory = (None, psi_squared)
+    x_hat, normalized = normalize(
+        wide, axes, centred=CHOICES.centred, eps=eps, mask=mask, memory=memory
     )
-    return y, cache, updated
+    y = affine(x_hat, weight, bias, (feature,), mask)
+    norm = Cache("power_norm", normalized, weight, bias, (feature,))
+    cache = PowerNormCache("power_norm", norm, training, in_warmup)
+    return xp.astype(y, x.dtype, copy=False), cache, updated
 
 
 def running_after(
@@ -281,7 +269,7 @@ def choose(condition: Any, yes: Array, no: Array) -> Array:
     """``xp.where`` that also takes a Python bool."""
     if isinstance(condition, bool):
         return yes if condition else no
-    return array_namespace(yes, no).where(condition, yes, no)
+    return array_namespace(yes).where(condition, yes, no)
 
 
 def restore(updated: Array, old: Array) -> Array:
@@ -292,7 +280,7 @@ def restore(updated: Array, old: Array) -> Array:
 
 def power_norm_backward(
     grad_y: Array, cache: PowerNormCache, nu: Array, *, alpha: float = 0.9
-) -> tuple[PowerNormGrads, Array]:
+) -> tuple[Gradients, Array]:
     r"""The approximate gradients of :func:`power_norm`, and the running average ν after them.
 
     With :math:`g = \gamma\, \partial L / \partial y`,
@@ -318,32 +306,30 @@ def power_norm_backward(
 
     Returns
     -------
-    grads : PowerNormGrads
+    grads : Gradients
         ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (H,).
     nu : array of shape (H,)
         :math:`\nu_t`. Where it would not be finite it keeps its old value.
     """
-    check_cache(cache, PowerNormCache, "power_norm")
-    x_hat, inverse_psi, weight, bias, mask, feature_axis, training, exact = cache
+    check_cache(cache, "power_norm", "power_norm_v")
+    if cache.made_by == "power_norm_v":
+        cache = PowerNormCache("power_norm", cache, True, True)  # type: ignore[arg-type]
+    _, (_, normalized, weight, bias, axes), training, exact = cache
+    x_hat, r, *_, mask = normalized
     check_grad_y(grad_y, x_hat)
     if training:
         check_floating(nu, "nu")
         check_library(nu, "nu", x_hat, "y")
-    xp = array_namespace(grad_y, x_hat)
-    wide = widen(grad_y)
-    if mask is not None:
-        wide = xp.where(mask, wide, 0.0)
-    g, grad_weight, grad_bias = affine_backward(wide, x_hat, weight, bias, (feature_axis,))
-    grad_x, new_nu = g, nu
-    if training:
-        axes = tuple(a for a in range(x_hat.ndim) if a != feature_axis)
-        nu_along = along(nu, x_hat, (feature_axis,))
-        square, product = mean_square(x_hat, axes, mask), mean(g * x_hat, axes, mask)
-        grad_x = g - x_hat * choose(exact, product, nu_along)
-        updated = nu_along * (1 - (1 - alpha) * square) + (1 - alpha) * product
-        new_nu = restore(xp.where(xp.isfinite(updated), updated, nu_along), nu)
-    grad_x = inverse_psi * grad_x
-    if mask is not None:
-        grad_x = xp.where(mask, grad_x, 0.0)
-    grad_x = xp.astype(grad_x, grad_y.dtype, copy=False)
-    return PowerNormGrads(grad_x, grad_weight, grad_bias), new_nu
+    xp = array_namespace(grad_y)
+    g, grad_weight, grad_bias = affine_backward(grad_y, x_hat, weight, bias, axes, mask)
+    if not training:
+        grad_x, new_nu = normalize_backward(g, normalized), nu
+    else:
+        over, old = normalized.axes, along(nu, x_hat, axes)
+        product = mean(g * x_hat, over, mask)  # Λ
+        grad_x = r * (g - x_hat * choose(exact, product, old))
+        updated = old * (1 - (1 - alpha) * mean_square(x_hat, over, mask)) + (1 - alpha) * product
+        new_nu = restore(xp.where(xp.isfinite(updated), updated, old), nu)
+        grad_x = grad_x if mask is None else xp.where(mask, grad_x, 0.0)
+    grads = Gradients(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
+    return grads, new_nu

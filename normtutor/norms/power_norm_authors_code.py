@@ -7,11 +7,10 @@ changes them.
 
 from typing import Any, NamedTuple
 
-from normtutor.affine import along
 from normtutor.moments import count, mean_square, unless_empty, widen
+from normtutor.norms.normalize import Gradients, along
 from normtutor.norms.power_norm import (
     PowerNormCache,
-    PowerNormGrads,
     choose,
     power_norm,
     power_norm_backward,
@@ -26,7 +25,7 @@ from normtutor.validation import (
     check_grad_y,
     check_groups,
     check_mask,
-    check_parameter,
+    check_parameters,
 )
 
 Array = Any
@@ -39,6 +38,7 @@ class AuthorsCodeCache(NamedTuple):
     In training, where ν counts padding, ``power`` holds every token and has no mask of its own.
     """
 
+    made_by: str
     scaling: RMSNormCache
     power: PowerNormCache
     mask: Array | None
@@ -118,11 +118,10 @@ def power_norm_authors_code(
     check_floating(x)
     axis = check_feature_axis(x, feature_axis)
     check_groups(groups, x.shape[axis])
-    check_parameter(weight, "weight", (x.shape[axis],), x)
-    check_parameter(bias, "bias", (x.shape[axis],), x)
+    check_parameters(x, (x.shape[axis],), weight=weight, bias=bias)
     padding = check_mask(mask, x, axis)
-    xp = array_namespace(x, weight, bias)
-    wide = widen(x)
+
+    xp, wide = array_namespace(x), widen(x)
     if padding is not None:
         counts = training and nu_counts_padding
         wide = xp.where(padding | xp.isfinite(wide) if counts else padding, wide, 0.0)
@@ -151,13 +150,17 @@ def power_norm_authors_code(
         updated = unless_empty(alpha * past + (1 - alpha) * batch, old, count(s, axes, padding))
         updated = xp.where(xp.isfinite(updated), updated, old)
         updated = restore(updated, running_mean_square)
+        # The backward pass divides by this batch, and ν averages over all that it is given.
+        normalized = power.norm.normalized
         if padding is not None and nu_counts_padding:
-            x_hat = s * power.inverse_psi
+            x_hat = s * normalized.r
             # What is not finite there shall not spoil ν.
             x_hat = xp.where(padding | xp.isfinite(x_hat), x_hat, 0.0)
-            power = power._replace(x_hat=x_hat, mask=None)
-        power = power._replace(inverse_psi=1 / xp.sqrt(batch + eps), exact=False)
-    return xp.astype(y, x.dtype, copy=False), AuthorsCodeCache(scaling, power, padding), updated
+            normalized = normalized._replace(x_hat=x_hat, mask=None)
+        normalized = normalized._replace(r=1 / xp.sqrt(batch + eps))
+        power = power._replace(norm=power.norm._replace(normalized=normalized), exact=False)
+    cache = AuthorsCodeCache("power_norm_authors_code", scaling, power, padding)
+    return xp.astype(y, x.dtype, copy=False), cache, updated
 
 
 def _split_last(x: Array, axis: int, groups: int) -> Array:
@@ -179,21 +182,20 @@ def _join_last(x: Array, axis: int) -> Array:
 
 def power_norm_authors_code_backward(
     grad_y: Array, cache: AuthorsCodeCache, nu: Array, *, alpha: float = 0.9
-) -> tuple[PowerNormGrads, Array]:
+) -> tuple[Gradients, Array]:
     """Gradients as the published code computes them, and ν after them.
 
     :func:`~normtutor.norms.power_norm_backward` with the divisor of this batch, then the exact
     backward pass of the scaling. Arguments and results as there.
     """
-    check_cache(cache, AuthorsCodeCache, "power_norm_authors_code")
-    check_grad_y(grad_y, cache.power.x_hat)
-    xp = array_namespace(grad_y)
-    axis = cache.power.feature_axis
+    check_cache(cache, "power_norm_authors_code")
+    check_grad_y(grad_y, cache.power.norm.x_hat)
+    xp, (axis,) = array_namespace(grad_y), cache.power.norm.axes
     wide = widen(grad_y)
     if cache.mask is not None:
         wide = xp.where(cache.mask, wide, 0.0)
     grads, nu = power_norm_backward(wide, cache.power, nu, alpha=alpha)
-    groups = cache.scaling.x_hat.shape[-2]
+    groups = cache.scaling.normalized.x_hat.shape[-2]
     grad_x = rms_norm_backward(_split_last(grads.x, axis, groups), cache.scaling).x
     grad_x = _join_last(grad_x, axis)
     if cache.mask is not None:

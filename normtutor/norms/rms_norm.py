@@ -11,47 +11,53 @@ pRMSNorm estimates the root mean square from the first :math:`k = \lfloor dp \rf
 
 from typing import Any, NamedTuple
 
-from normtutor.affine import affine, affine_backward
-from normtutor.moments import mean, mean_square, widen
+from normtutor.moments import mean_square, widen
+from normtutor.norms.choices import TABLE
+from normtutor.norms.normalize import (
+    Gradients,
+    Normalized,
+    affine,
+    affine_backward,
+    normalize,
+    normalize_backward,
+)
 from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
     check_floating,
     check_grad_y,
     check_normalized_shape,
-    check_parameter,
-    in_torchs_order,
+    check_parameters,
     partial_count,
 )
 
 Array = Any
+CHOICES = TABLE["RMSNorm"]  # over H; root mean square; of the token itself
 
 
 @passes_jit
 class RMSNormCache(NamedTuple):
     """What :func:`rms_norm_backward` needs from the forward pass."""
 
-    x_hat: Array
-    inverse_rms: Array
+    made_by: str
+    normalized: Normalized
     weight: Array | None
     bias: Array | None
     axes: tuple[int, ...]
     add_unit_offset: bool
     cast_before_weight: bool
 
+    @property
+    def x_hat(self) -> Array:
+        """x̂ before any rounding."""
+        return self.normalized.x_hat
 
-class RMSNormGrads(NamedTuple):
-    """Gradients with respect to the arguments of the forward pass; None where one was None."""
-
-    x: Array
-    weight: Array | None
-    bias: Array | None
+    @property
+    def r(self) -> Array:
+        """1 / RMS(x), of length one along the normalized axes."""
+        return self.normalized.r
 
 
-@in_torchs_order(
-    "rms_norm(x, normalized_shape, weight, eps)",
-    "rms_norm(x, weight, normalized_shape=(8,), eps=1e-6)",
-)
 def rms_norm(
     x: Array,
     weight: Array | None = None,
@@ -102,10 +108,9 @@ def rms_norm(
 
     Notes
     -----
-    From :cite:t:`zhang2019rms`. Same values as
-    ``torch.nn.functional.rms_norm``; here half-precision input gives half-precision output
-    whatever the dtype of ``weight``. Who uses which option was read in the
-    transformers library, version 5.23.
+    From :cite:t:`zhang2019rms`. Same values as ``torch.nn.functional.rms_norm``; here
+    half-precision input gives half-precision output whatever the dtype of ``weight``. Who uses
+    which option was read in the transformers library, version 5.23.
 
     Examples
     --------
@@ -116,21 +121,17 @@ def rms_norm(
     """
     check_floating(x)
     shape = check_normalized_shape(x, normalized_shape, weight)
-    check_parameter(weight, "weight", shape, x)
-    check_parameter(bias, "bias", shape, x)
-    xp = array_namespace(x, weight, bias)
-    axes = tuple(range(-len(shape), 0))
-
-    wide = widen(x)
+    check_parameters(x, shape, weight=weight, bias=bias)
+    xp = array_namespace(x)
     if eps is None:
-        eps = float(xp.finfo(wide.dtype).eps)
-    inverse_rms = 1 / xp.sqrt(mean_square(wide, axes) + eps)
-    x_hat = wide * inverse_rms
+        eps = float(xp.finfo(widen(x).dtype).eps)
+
+    axes = CHOICES.statistic_axes(x.ndim, *range(-len(shape), 0))  # H
+    x_hat, normalized = normalize(x, axes, centred=CHOICES.centred, eps=eps)
     rounded = _rounded(x_hat, x.dtype) if cast_before_weight else x_hat
     y = affine(rounded, _factor(weight, add_unit_offset), bias, axes)
-    cache = RMSNormCache(
-        x_hat, inverse_rms, weight, bias, axes, add_unit_offset, cast_before_weight
-    )
+    options = (add_unit_offset, cast_before_weight)
+    cache = RMSNormCache("rms_norm", normalized, weight, bias, axes, *options)
     return xp.astype(y, x.dtype, copy=False), cache
 
 
@@ -145,7 +146,7 @@ def _rounded(x_hat: Array, dtype: Any) -> Array:
     return xp.astype(xp.astype(x_hat, dtype, copy=False), x_hat.dtype, copy=False)
 
 
-def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> RMSNormGrads:
+def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> Gradients:
     r"""Gradients of a loss through :func:`rms_norm`.
 
     With :math:`g = \gamma\, \partial L / \partial y` and the mean over the normalized axes,
@@ -165,26 +166,27 @@ def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> RMSNormGrads:
 
     Returns
     -------
-    RMSNormGrads
+    Gradients
         ``x`` of grad_y's dtype, ``weight`` and ``bias`` of their own shapes and dtypes.
     """
-    check_cache(cache, RMSNormCache, "rms_norm")
-    x_hat, inverse_rms, weight, bias, axes, add_unit_offset, cast_before_weight = cache
-    check_grad_y(grad_y, x_hat)
-    xp = array_namespace(grad_y, x_hat)
+    check_cache(cache, "rms_norm")
+    _, normalized, weight, bias, axes, add_unit_offset, cast_before_weight = cache
+    check_grad_y(grad_y, normalized.x_hat)
+    xp, x_hat = array_namespace(grad_y), normalized.x_hat
     rounded = _rounded(x_hat, grad_y.dtype) if cast_before_weight else x_hat
     factor = _factor(weight, add_unit_offset)
-    g, grad_weight, grad_bias = affine_backward(widen(grad_y), rounded, factor, bias, axes)
+    g, grad_weight, grad_bias = affine_backward(grad_y, rounded, factor, bias, axes)
     if weight is not None:
         grad_weight = xp.astype(grad_weight, weight.dtype, copy=False)
-    grad_x = inverse_rms * (g - x_hat * mean(g * x_hat, axes))
-    return RMSNormGrads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
+    grad_x = xp.astype(normalize_backward(g, normalized), grad_y.dtype, copy=False)
+    return Gradients(grad_x, grad_weight, grad_bias)
 
 
 @passes_jit
 class PartialRMSNormCache(NamedTuple):
     """What :func:`partial_rms_norm_backward` needs from the forward pass."""
 
+    made_by: str
     x_hat: Array
     rms: Array
     eps: float
@@ -231,9 +233,9 @@ def partial_rms_norm(
 
     Notes
     -----
-    From :cite:t:`zhang2019rms`, section 5; k and the place of ε follow their
-    published torch code. torch.nn has no such layer. Where the first k entries are all zero the
-    rest of the token is divided by ε alone.
+    From :cite:t:`zhang2019rms`, section 5; k and the place of ε follow their published torch code.
+    torch.nn has no such layer. Where the first k entries are all zero the rest of the token is
+    divided by ε alone.
 
     Examples
     --------
@@ -243,24 +245,21 @@ def partial_rms_norm(
     array([[0.849, 1.131, 2.828, 5.657]])
     """
     check_floating(x)
-    check_normalized_shape(x, None, None)
-    d = x.shape[-1]
-    k = partial_count(d, p)
-    check_parameter(weight, "weight", (d,), x)
-    check_parameter(bias, "bias", (d,), x)
-    xp = array_namespace(x, weight, bias)
+    shape = check_normalized_shape(x, None)
+    k = partial_count(shape[0], p)
+    check_parameters(x, shape, weight=weight, bias=bias)
 
-    wide = widen(x)
+    xp, wide = array_namespace(x), widen(x)
     square = mean_square(wide[..., :k], (-1,))
     # The root has an infinite slope at 0; taking it of 1 there keeps autograd's gradient finite.
     rms = xp.where(square > 0, xp.sqrt(xp.where(square > 0, square, 1.0)), square)
     x_hat = wide / (rms + eps)
     y = affine(x_hat, weight, bias, (-1,))
-    cache = PartialRMSNormCache(x_hat, rms, eps, k, weight, bias)
+    cache = PartialRMSNormCache("partial_rms_norm", x_hat, rms, eps, k, weight, bias)
     return xp.astype(y, x.dtype, copy=False), cache
 
 
-def partial_rms_norm_backward(grad_y: Array, cache: PartialRMSNormCache) -> RMSNormGrads:
+def partial_rms_norm_backward(grad_y: Array, cache: PartialRMSNormCache) -> Gradients:
     r"""Gradients of a loss through :func:`partial_rms_norm`.
 
     With :math:`g = \gamma\, \partial L / \partial y` and :math:`r` the estimate,
@@ -270,14 +269,15 @@ def partial_rms_norm_backward(grad_y: Array, cache: PartialRMSNormCache) -> RMSN
         \frac{\partial L}{\partial x_i} = \frac{1}{r + \varepsilon}
         \left( g_i - [i \le k]\; \frac{x_i}{k\, r} \sum_j g_j \hat x_j \right).
 
-    Only the entries used for the estimate receive its gradient.
+    Only the entries used for the estimate receive its gradient. Arguments and results as in
+    :func:`rms_norm_backward`.
     """
-    check_cache(cache, PartialRMSNormCache, "partial_rms_norm")
-    x_hat, rms, eps, k, weight, bias = cache
+    check_cache(cache, "partial_rms_norm")
+    _, x_hat, rms, eps, k, weight, bias = cache
     check_grad_y(grad_y, x_hat)
-    xp = array_namespace(grad_y, x_hat)
-    g, grad_weight, grad_bias = affine_backward(widen(grad_y), x_hat, weight, bias, (-1,))
+    xp = array_namespace(grad_y)
+    g, grad_weight, grad_bias = affine_backward(grad_y, x_hat, weight, bias, (-1,))
     direction = x_hat[..., :k] * ((rms + eps) / xp.where(rms > 0, rms, 1.0))  # x_i / r, 0 at r = 0
     pull = direction * (xp.sum(g * x_hat, axis=-1, keepdims=True) / k)
     grad_x = xp.concat([g[..., :k] - pull, g[..., k:]], axis=-1) / (rms + eps)
-    return RMSNormGrads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
+    return Gradients(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)

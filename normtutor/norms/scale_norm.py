@@ -9,25 +9,34 @@ It is RMSNorm with one number :math:`g = \gamma \sqrt d` in place of one γ per 
 
 from typing import Any, NamedTuple
 
-from normtutor.moments import mean_square, widen
+from normtutor.moments import widen
+from normtutor.norms.choices import RELATIVES
+from normtutor.norms.normalize import (
+    Normalized,
+    affine,
+    affine_backward,
+    normalize,
+    normalize_backward,
+)
 from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
     check_floating,
     check_grad_y,
     check_normalized_shape,
-    check_parameter,
+    check_parameters,
 )
 
 Array = Any
+CHOICES = RELATIVES["ScaleNorm"]  # over H; Euclidean norm; of the token itself
 
 
 @passes_jit
 class ScaleNormCache(NamedTuple):
     """What :func:`scale_norm_backward` needs from the forward pass."""
 
-    x_hat: Array
-    inverse_norm: Array
+    made_by: str
+    normalized: Normalized
     g: Array
 
 
@@ -78,14 +87,15 @@ def scale_norm(x: Array, g: Array, *, eps: float = 1e-5) -> tuple[Array, ScaleNo
     array([[6., 8.]])
     """
     check_floating(x)
-    check_normalized_shape(x, None, None)
-    check_parameter(g, "g", (1,), x)
-    xp = array_namespace(x, g)
-    wide = widen(x)
-    inverse_norm = 1 / xp.sqrt(mean_square(wide, (-1,)) * x.shape[-1] + eps)
-    x_hat = wide * inverse_norm
-    y = xp.astype(g, wide.dtype, copy=False) * x_hat
-    return xp.astype(y, x.dtype, copy=False), ScaleNormCache(x_hat, inverse_norm, g)
+    (d,) = check_normalized_shape(x, None)
+    check_parameters(x, (1,), g=g)
+    xp = array_namespace(x)
+
+    # The length is √d times the root mean square: this is RMSNorm with γ = g / √d and ε / d.
+    axes = CHOICES.statistic_axes(x.ndim, -1)  # H
+    x_hat, normalized = normalize(x, axes, centred=CHOICES.centred, eps=eps / d)
+    y = affine(x_hat, widen(g) / d**0.5, None, ())
+    return xp.astype(y, x.dtype, copy=False), ScaleNormCache("scale_norm", normalized, g)
 
 
 def scale_norm_backward(grad_y: Array, cache: ScaleNormCache) -> ScaleNormGrads:
@@ -108,12 +118,14 @@ def scale_norm_backward(grad_y: Array, cache: ScaleNormCache) -> ScaleNormGrads:
     ScaleNormGrads
         ``x`` of grad_y's dtype, ``g`` of shape (1,).
     """
-    check_cache(cache, ScaleNormCache, "scale_norm")
-    x_hat, inverse_norm, g = cache
+    check_cache(cache, "scale_norm")
+    _, normalized, g = cache
+    x_hat = normalized.x_hat
     check_grad_y(grad_y, x_hat)
-    xp = array_namespace(grad_y, x_hat)
-    wide = widen(grad_y)
-    radial = xp.sum(wide * x_hat, axis=-1, keepdims=True)
-    grad_x = xp.astype(g, wide.dtype, copy=False) * inverse_norm * (wide - x_hat * radial)
-    grad_g = xp.astype(xp.reshape(xp.sum(radial), (1,)), g.dtype, copy=False)
-    return ScaleNormGrads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_g)
+    xp, root = array_namespace(grad_y), x_hat.shape[-1] ** 0.5
+    grad_x_hat, grad_g, _ = affine_backward(grad_y, x_hat, widen(g) / root, None, ())
+    grad_x = normalize_backward(grad_x_hat, normalized)
+    return ScaleNormGrads(
+        xp.astype(grad_x, grad_y.dtype, copy=False),
+        xp.astype(grad_g / root, g.dtype, copy=False),
+    )

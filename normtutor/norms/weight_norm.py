@@ -7,21 +7,36 @@ r"""WeightNorm: each unit's weight vector is split into a direction and a length
 It normalizes the parameter, not the activations.
 """
 
+import math
 from typing import Any, NamedTuple
 
-from normtutor.moments import widen
+from normtutor.norms.choices import TABLE
+from normtutor.norms.normalize import (
+    Normalized,
+    affine,
+    affine_backward,
+    normalize,
+    normalize_backward,
+)
 from normtutor.tracing import array_namespace, passes_jit
-from normtutor.validation import check_cache, check_floating, check_grad_y, check_library
+from normtutor.validation import (
+    check_cache,
+    check_floating,
+    check_grad_y,
+    check_library,
+    refuse,
+)
 
 Array = Any
+CHOICES = TABLE["WeightNorm"]  # over the weights of one unit; Euclidean norm; of the weights
 
 
 @passes_jit
 class WeightNormCache(NamedTuple):
     """What :func:`weight_norm_backward` needs from the forward pass."""
 
-    direction: Array
-    norm: Array
+    made_by: str
+    normalized: Normalized
     g: Array | None
     axes: tuple[int, ...]
 
@@ -80,24 +95,26 @@ def weight_norm(
             f"axis={axis} does not exist in v of shape {tuple(v.shape)}. "
             "Use 0 for one length per unit, or None for one length for all."
         )
-    kept = None if axis is None else axis % v.ndim
-    axes = tuple(a for a in range(v.ndim) if a != kept)
-    shape = tuple(n if a == kept else 1 for a, n in enumerate(v.shape))
+    kept = () if axis is None else (axis % v.ndim,)
+    shape = tuple([n if a in kept else 1 for a, n in enumerate(v.shape)])
     if g is not None:
         check_floating(g, "g")
         check_library(g, "g", v, "v")
         if tuple(g.shape) != shape:
-            raise ValueError(
-                f"g must have shape {shape}, one length for each index along axis={axis} of v; "
-                f"got {tuple(g.shape)}. Reshape it, for example with g.reshape({shape})."
-            )
-    xp = array_namespace(v, g)
+            rule = f"g must have shape {shape}, one length for each index along axis={axis} of v"
+            fix = f"Reshape it, for example with g.reshape({shape})."
+            refuse(ValueError, rule, tuple(g.shape), fix)
 
-    wide = widen(v)
-    norm = xp.sqrt(xp.sum(wide * wide, axis=axes, keepdims=True))
-    direction = wide / norm
-    w = direction if g is None else direction * xp.astype(g, wide.dtype, copy=False)
-    return xp.astype(w, v.dtype, copy=False), WeightNormCache(direction, norm, g, axes)
+    axes = tuple([a for a in range(v.ndim) if a not in kept])  # the weights of one unit
+    x_hat, normalized = normalize(v, axes, centred=CHOICES.centred, eps=0.0)
+    w = affine(x_hat / _root(x_hat, axes), g, None, kept)
+    cache = WeightNormCache("weight_norm", normalized, g, kept)
+    return array_namespace(v).astype(w, v.dtype, copy=False), cache
+
+
+def _root(x: Array, axes: tuple[int, ...]) -> float:
+    """√n for n weights: their length is √n times their root mean square."""
+    return math.sqrt(math.prod([x.shape[a] for a in axes]))
 
 
 def weight_norm_backward(grad_w: Array, cache: WeightNormCache) -> WeightNormGrads:
@@ -114,15 +131,10 @@ def weight_norm_backward(grad_w: Array, cache: WeightNormCache) -> WeightNormGra
 
     The gradient of v is orthogonal to v.
     """
-    check_cache(cache, WeightNormCache, "weight_norm")
-    u, norm, g, axes = cache
-    check_grad_y(grad_w, u)
-    xp = array_namespace(grad_w, u)
-    wide = widen(grad_w)
-    radial = xp.sum(wide * u, axis=axes, keepdims=True)
-    grad_v = (wide - u * radial) / norm
-    grad_g = None
-    if g is not None:
-        grad_v = grad_v * xp.astype(g, u.dtype, copy=False)
-        grad_g = xp.astype(radial, g.dtype, copy=False)
+    check_cache(cache, "weight_norm")
+    _, normalized, g, kept = cache
+    check_grad_y(grad_w, normalized.x_hat)
+    xp, root = array_namespace(grad_w), _root(normalized.x_hat, normalized.axes)
+    grad_u, grad_g, _ = affine_backward(grad_w, normalized.x_hat / root, g, None, kept)
+    grad_v = normalize_backward(grad_u / root, normalized)
     return WeightNormGrads(xp.astype(grad_v, grad_w.dtype, copy=False), grad_g)

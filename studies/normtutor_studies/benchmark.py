@@ -1,22 +1,16 @@
-"""Time and memory of the layers, side by side with those of ``torch.nn``.
+"""Time and memory of the layers and formulas, side by side with torch.nn and with code by hand.
 
 Run it with ``make bench`` or ``python -m normtutor_studies.benchmark``, with ``--device cuda`` on a
-GPU, and with ``--fused`` to see the layers with torch's own kernels. Nothing in the book rests on
-these numbers and no test checks them: they belong to the machine and to the hour.
+GPU. Nothing in the book rests on these numbers and no test checks them: they belong to the machine
+and to the hour.
 
-For each layer and its counterpart on the same input: *forward*, the forward pass of a training
-step; *step*, forward and backward, with gradients for the input and the parameters; *memory*, the
-most bytes that torch's allocator holds at once during a step, beyond what was there before it, in
-units of the input. *By autograd* is the same layer, eager, without the backward pass that the book
-derives. A layer for which both are the same has none by hand.
-
-On one thread, times are processor time of this process; on more threads and on a GPU they are the
-clock's. All contestants take turns within every repeat, and ratios to torch's layer are taken
-within a repeat: the median over repeats with the quartiles. Above 1 torch's layer takes less.
-
-BatchNorm, InstanceNorm and GroupNorm get the input as (B, H, L), the layout that torch.nn asks for;
-the others get (B, L, H). For a layer that torch.nn does not have, the counterpart is the one that
-it would replace, and the table names it.
+A row is a contest: *ours* against another way to compute the same, on the same input. *step* is
+forward and backward, with gradients for the input and the parameters; *memory* the most bytes that
+torch's allocator holds at once during a step, beyond what was there before it, in units of the
+input; *call* a forward pass of one token without gradient. All take turns within every repeat, and
+ratios are taken within a repeat: the median over repeats with the quartiles. Above 1 the other way
+takes less. *aim* is what we want to stay below. On one thread, times are processor time of this
+process; on more threads and on a GPU they are the clock's.
 """
 
 import argparse
@@ -26,62 +20,34 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
-from unittest import mock
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations
 
-from normtutor import layers
-from normtutor.layers import by_hand
+from normtutor import layers, norms
+from normtutor.swapping import swap_norms
 
-# The last is that of 16 images of 32 by 32 pixels with 64 features.
-SHAPES = ((8, 512, 768), (32, 128, 256), (16, 1024, 64))
-QUANTITIES = ("forward", "step", "memory")
-SIDES = ("ours", "theirs", "formula")
+# Two of sequences, and 16 images of 32 by 32 pixels with 64 features.
+SHAPES = ((8, 512, 768), (32, 128, 256), (16, 64, 32, 32))
 
-Make = Callable[[int], nn.Module]
+Work = Callable[[], Any]
 
 
 class Contest(NamedTuple):
-    """A layer of this package, its counterpart, and whether they read (B, H, L)."""
+    """Two ways to compute the same, and the ratio of times that we aim at."""
 
     name: str
-    ours: Make
     against: str
-    theirs: Make
-    channels_first: bool = False
-
-
-def _made(of: Any, *before: Any, **settings: Any) -> Make:
-    return lambda features: of(*before, features, **settings)
-
-
-CONTESTS = (
-    Contest("BatchNorm", layers.BatchNorm, "BatchNorm1d", nn.BatchNorm1d, True),
-    Contest("LayerNorm", layers.LayerNorm, "LayerNorm", nn.LayerNorm),
-    Contest(
-        "InstanceNorm",
-        _made(layers.InstanceNorm, affine=True),
-        "InstanceNorm1d",
-        _made(nn.InstanceNorm1d, affine=True),
-        True,
-    ),
-    Contest("GroupNorm", _made(layers.GroupNorm, 8), "GroupNorm", _made(nn.GroupNorm, 8), True),
-    Contest("RMSNorm", layers.RMSNorm, "RMSNorm", nn.RMSNorm),
-    Contest("PartialRMSNorm", _made(layers.PartialRMSNorm, p=1 / 16), "RMSNorm", nn.RMSNorm),
-    Contest("PowerNorm", layers.PowerNorm, "LayerNorm", nn.LayerNorm),
-    Contest("PowerNorm pn-v", _made(layers.PowerNorm, variant="pn-v"), "LayerNorm", nn.LayerNorm),
-    Contest(
-        "weight_norm(Linear)",
-        lambda h: layers.weight_norm(nn.Linear(h, h)),
-        "weight_norm(Linear)",
-        lambda h: parametrizations.weight_norm(nn.Linear(h, h)),
-    ),
-)
+    what: str
+    ours: Work
+    theirs: Work
+    aim: float
+    unit: int = 0  # bytes of the input, where the memory is compared
 
 
 def ratio_of(numerators: list[float], denominators: list[float]) -> str:
@@ -99,7 +65,7 @@ def ratio_of(numerators: list[float], denominators: list[float]) -> str:
     return f"{median:.2f} ({low:.2f} to {high:.2f})"
 
 
-def peak_bytes(work: Callable[[], object], device: torch.device | None = None) -> int:
+def peak_bytes(work: Work, device: torch.device | None = None) -> int:
     """Return the most bytes that torch's allocator holds at once while ``work`` runs.
 
     Counts what is allocated from the start of ``work`` on, its result included, from the
@@ -128,56 +94,6 @@ def peak_bytes(work: Callable[[], object], device: torch.device | None = None) -
     return peak
 
 
-class Runner:
-    """Runs one layer on one input."""
-
-    def __init__(
-        self, layer: nn.Module, x: Tensor, grad_y: Tensor, *, compiled: bool, formula: bool = False
-    ) -> None:
-        self.layer = layer.to(x.device, x.dtype)
-        self.x = x.clone().requires_grad_()
-        self.grad_y = grad_y
-        self.call: Callable[[Tensor], Tensor] = layer
-        if compiled:
-            self.call = torch.compile(layer, fullgraph=True, dynamic=False)
-        if formula:
-            # As where something follows each operation: then the formula runs.
-            self.call = mock.patch.object(by_hand, "_followed", lambda _: True)(layer.forward)
-
-    def step(self, quantity: str = "step") -> Tensor:
-        y = self.call(self.x)
-        if quantity == "step":
-            y.backward(self.grad_y)
-        return y
-
-    def forget(self) -> None:
-        """Drop the gradients, so that each step writes them anew."""
-        self.x.grad = None
-        self.layer.zero_grad(set_to_none=True)
-
-    def now(self) -> float:
-        """The seconds on the clock that this device goes by, once it has done what it was given."""
-        if self.x.device.type == "cuda":
-            torch.cuda.synchronize()
-        elif torch.get_num_threads() == 1:
-            return time.process_time()
-        return time.perf_counter()
-
-    def seconds(self, quantity: str) -> float:
-        """Measure one forward pass or one step."""
-        self.forget()
-        start = self.now()
-        y = self.step(quantity)
-        elapsed = self.now() - start
-        del y
-        return elapsed
-
-    def memory(self) -> float:
-        """Measure the peak memory of one step, in units of the input."""
-        self.forget()
-        return peak_bytes(self.step, self.x.device) / self.x.nbytes
-
-
 def why_not_compiled() -> str | None:
     """Say why torch.compile does not work here, most often for want of a C++ compiler."""
     try:
@@ -187,92 +103,225 @@ def why_not_compiled() -> str | None:
     return None
 
 
-Measurements = dict[tuple[str, bool, str], list[float]]  # side, compiled, quantity -> repeats
+# --- what is compared -----------------------------------------------------------------------------
 
 
-def measure(
-    contest: Contest,
-    shape: tuple[int, int, int],
-    *,
-    repeats: int,
-    compiled: bool,
-    dtype: torch.dtype = torch.float32,
-) -> Measurements:
-    """Measure both layers of a contest at one shape, on torch's default device, taking turns."""
-    batch, length, features = shape
-    full = (batch, features, length) if contest.channels_first else shape
-    torch.manual_seed(0)
-    x, grad_y = (torch.randn(full, dtype=dtype) for _ in range(2))
-    runners = {
-        (side, mode): Runner(make(features), x, grad_y, compiled=mode, formula=side == "formula")
-        for side, make in zip(SIDES, (contest.ours, contest.theirs, contest.ours), strict=True)
-        for mode in ((False, True) if compiled and side != "formula" else (False,))
-    }
-    found: Measurements = {}
-    for key, runner in runners.items():
+def training_step(
+    call: Callable[..., Tensor], parameters: Iterable[Tensor], x: Tensor, grad_y: Tensor
+) -> Work:
+    """Forward and backward, with gradients for x and the parameters, written anew each time."""
+    x, parameters = x.detach().clone().requires_grad_(), list(parameters)
+
+    def step() -> Tensor:
+        for leaf in (x, *parameters):
+            leaf.grad = None
+        y = call(x)
+        y.backward(grad_y)
+        return y
+
+    return step
+
+
+def of_layers(shape: tuple[int, ...], dtype: torch.dtype, compiled: bool) -> Iterator[Contest]:
+    """Each layer that torch.nn has too, in the layout that torch.nn asks for."""
+    images = len(shape) == 4
+    features, kind = shape[1 if images else -1], "2d" if images else "1d"
+    first = shape if images else (shape[0], shape[2], shape[1])
+    affine: Any = {"affine": True}
+    instance_norm, batch_norm = getattr(nn, f"InstanceNorm{kind}"), getattr(nn, f"BatchNorm{kind}")
+    contests: list[Any] = [
+        ("BatchNorm", first, layers.BatchNorm(features), batch_norm(features)),
+        (
+            *("InstanceNorm", first),
+            *(layers.InstanceNorm(features, **affine), instance_norm(features, **affine)),
+        ),
+        ("GroupNorm", first, layers.GroupNorm(8, features), nn.GroupNorm(8, features)),
+    ]
+    if not images:
+        contests += [
+            ("LayerNorm", shape, layers.LayerNorm(features), nn.LayerNorm(features)),
+            ("RMSNorm", shape, layers.RMSNorm(features), nn.RMSNorm(features)),
+        ]
+    for name, full, *pair in contests:
+        x, grad_y = (torch.randn(full, dtype=dtype) for _ in range(2))
+        for how in ("eager", "compiled")[: 1 + compiled]:
+            steps = []
+            for layer in pair:
+                call = layer.to(x.device, dtype)
+                if how == "compiled":
+                    call = torch.compile(layer, fullgraph=True, dynamic=False)
+                steps.append(training_step(call, layer.parameters(), x, grad_y))
+            aim = 1.1 if how == "eager" else 1.2
+            yield Contest(name, f"nn.{name}, {how}", "step", *steps, aim, x.nbytes)
+
+
+def rms_norm_in_torch(x: Tensor, weight: Tensor) -> Tensor:
+    """The lines that one writes by hand."""
+    square = x.square().mean(-1, keepdim=True)
+    return weight * (x / torch.sqrt(square + 1e-6))
+
+
+def layer_norm_in_torch(x: Tensor, weight: Tensor) -> Tensor:
+    """The lines that one writes by hand."""
+    c = x - x.mean(-1, keepdim=True)
+    variance = (c**2).mean(-1, keepdim=True)
+    return weight * (c / torch.sqrt(variance + 1e-5))
+
+
+def layer_norm_in_numpy(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """The lines that one writes by hand."""
+    c = x - x.mean(-1, keepdims=True)
+    variance = (c**2).mean(-1, keepdims=True)
+    return weight * (c / np.sqrt(variance + 1e-5))
+
+
+def of_formulas(shape: tuple[int, ...], dtype: torch.dtype) -> Iterator[Contest]:
+    """The formulas against five lines by hand, and the norms that torch does not have."""
+    x, grad_y = (torch.randn(shape, dtype=dtype) for _ in range(2))
+    weight = torch.ones(shape[-1], dtype=dtype, requires_grad=True)
+
+    def step(call: Any, *parameters: Tensor) -> Work:
+        return training_step(call, parameters or [weight], x, grad_y)
+
+    for name, formula, lines in (
+        ("layer_norm", norms.layer_norm, layer_norm_in_torch),
+        ("rms_norm", norms.rms_norm, rms_norm_in_torch),
+    ):
+        ours = step(lambda x, formula=formula: formula(x, weight)[0])
+        theirs = step(lambda x, lines=lines: lines(x, weight))
+        yield Contest(name, "five lines of torch", "step", ours, theirs, 1.2)
+    if x.device.type == "cpu" and dtype == torch.float32:
+        array, ones = x.numpy(), np.ones(shape[-1], np.float32)
+        yield Contest(
+            *("layer_norm", "five lines of NumPy", "forward"),
+            lambda: norms.layer_norm(array, ones),
+            lambda: layer_norm_in_numpy(array, ones),
+            1.2,
+        )
+
+    options: Any = {"feature_axis": -1, "dtype": dtype, "device": x.device}
+    power, batch = layers.PowerNorm(shape[-1], **options), layers.BatchNorm(shape[-1], **options)
+
+    def formula_of_batch(x: Tensor) -> Tensor:
+        with layers.formulas():
+            return batch(x)
+
+    mask = torch.arange(shape[1]) < torch.linspace(shape[1] // 4, shape[1], shape[0])[:, None]
+
+    def gathered(x: Tensor) -> Tensor:
+        real = nn.functional.batch_norm(
+            x[mask], batch.running_mean, batch.running_var, batch.weight, batch.bias, True
+        )
+        return torch.zeros_like(x).masked_scatter(mask[..., None], real)
+
+    of_batch = list(batch.parameters())
+    yield Contest(
+        *("PowerNorm", "BatchNorm's formula", "step"),
+        *(step(power, *power.parameters()), step(formula_of_batch, *of_batch), 2.0),
+    )
+    yield Contest(
+        *("BatchNorm, masked", "gather, norm, scatter", "step"),
+        *(step(lambda x: batch(x, mask), *of_batch), step(gathered, *of_batch), 2.0),
+    )
+
+
+def of_calls(dtype: torch.dtype) -> Iterator[Contest]:
+    """One token without gradient: a layer, and a whole encoder."""
+
+    def call(module: nn.Module, *shape: int) -> Work:
+        x = torch.randn(*shape, dtype=dtype)
+
+        @torch.no_grad()
+        def hundred() -> None:
+            for _ in range(100):
+                module(x)
+
+        return hundred
+
+    for name in ("LayerNorm", "RMSNorm"):
+        pair = [getattr(module, name)(4096, dtype=dtype) for module in (layers, nn)]
+        yield Contest(name, f"nn.{name}", "call", *[call(m, 1, 1, 4096) for m in pair], 2.0)
+    layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, dtype=dtype)
+    encoders = [nn.TransformerEncoder(layer, 2, enable_nested_tensor=False) for _ in range(2)]
+    swap_norms(encoders[0])
+    pair = [call(encoder, 1, 1, 64) for encoder in encoders]  # in training mode: no fast path
+    yield Contest("an encoder, swapped", "torch's", "call", *pair, 1.1)
+
+
+# --- the report -----------------------------------------------------------------------------------
+
+
+def now(device: torch.device) -> float:
+    """The seconds on the clock that this device goes by, once it has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    elif torch.get_num_threads() == 1:
+        return time.process_time()
+    return time.perf_counter()
+
+
+def row_of(contest: Contest, repeats: int, device: torch.device) -> list[str]:
+    """Measure both sides, taking turns, and lay the contest out as a row of the table."""
+    sides = [contest.ours, contest.theirs]
+    for work in sides:
         for _ in range(3):  # compile, and touch the memory
-            runner.forget()
-            runner.step()
-        found[(*key, "memory")] = [runner.memory()]
-    order = list(runners.items())
+            work()
+    seconds: list[list[float]] = [[], []]
     for repeat in range(repeats):
         # Who goes first changes, so that nobody always inherits the other's warm cache.
-        for key, runner in order if repeat % 2 else reversed(order):
-            for quantity in ("forward", "step"):
-                found.setdefault((*key, quantity), []).append(runner.seconds(quantity))
-    return found
-
-
-def rows_of(contest: Contest, found: Measurements) -> list[list[str]]:
-    """Lay a contest out as rows of the printed table: what each side takes, and the ratios."""
-    rows: list[list[str]] = []
-    for mode, title in ((False, "eager"), (True, "compiled")):
-        for quantity in QUANTITIES:
-            sides = [found.get((side, mode, quantity), []) for side in SIDES]
-            ours, theirs, formula = sides
-            if ours and theirs:
-                form = "{:.2f} x" if quantity == "memory" else "{:.2f} ms"
-                unit = 1 if quantity == "memory" else 1e3
-                shown = [form.format(statistics.median(s) * unit) if s else "" for s in sides]
-                ratios = [ratio_of(s, theirs) if s else "" for s in (ours, formula)]
-                rows.append([contest.name, contest.against, title, quantity, *shown, *ratios])
-    return rows
+        for side in (0, 1) if repeat % 2 else (1, 0):
+            start = now(device)
+            sides[side]()
+            seconds[side].append(now(device) - start)
+    ratios = [a / b for a, b in zip(*seconds, strict=True)]
+    met = "yes" if statistics.median(ratios) <= contest.aim else "no"
+    memory = ""
+    if contest.unit:
+        memory = " / ".join(f"{peak_bytes(work, device) / contest.unit:.1f}" for work in sides)
+    shown = [f"{statistics.median(side) * 1e3:.2f} ms" for side in seconds]
+    names = [contest.name, contest.against, contest.what]
+    return [*names, *shown, ratio_of(*seconds), f"{contest.aim}", met, memory]
 
 
 def benchmark(
-    shapes: tuple[tuple[int, int, int], ...] = SHAPES,
+    shapes: tuple[tuple[int, ...], ...] = SHAPES,
     *,
     repeats: int = 15,
     compiled: bool = True,
-    contests: tuple[Contest, ...] = CONTESTS,
     numbers_of_threads: tuple[int, ...] = (1, 2),
     dtype: torch.dtype = torch.float32,
+    only: str = "",
 ) -> Iterator[str]:
     """Yield the lines of the report, one shape at a time, on torch's default device."""
     yield f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}"
     yield f"{dtype}, {repeats} repeats; median (lower to upper quartile)"
-    columns = ["layer", "against torch's", "how", "what", "ours", "torch's", "by autograd"]
-    columns += ["ours / torch's", "by autograd / torch's"]
-    before = torch.get_num_threads()
+    columns = ["what", "against", "measured", "ours", "theirs", "ratio", "aim", "met", "memory"]
+    before, device = torch.get_num_threads(), torch.empty(0).device
     with warnings.catch_warnings():
         # What torch.compile has to say about itself is not part of the report.
         warnings.simplefilter("ignore")
         reason = why_not_compiled() if compiled else "not asked for"
         if reason:
             yield f"torch.compile is left out: {reason}"
-        options: Any = {"repeats": repeats, "compiled": not reason, "dtype": dtype}
         for number in numbers_of_threads:
-            for shape in shapes:
-                yield f"\nB, L, H = {', '.join(map(str, shape))}, threads: {number}"
+            for shape in (*shapes, None):
+                torch.manual_seed(0)
+                contests = of_calls(dtype)
+                if shape:
+                    of_shape = of_formulas(shape, dtype) if len(shape) == 3 else ()
+                    contests = chain(of_layers(shape, dtype, not reason), of_shape)
                 rows = []
                 torch.set_num_threads(number)
                 try:
                     for contest in contests:
-                        torch.compiler.reset()
-                        rows += rows_of(contest, measure(contest, shape, **options))
+                        if only in contest.name:
+                            rows.append(row_of(contest, repeats, device))
                 finally:
                     torch.set_num_threads(before)
-                yield pd.DataFrame(rows, columns=columns).to_string(index=False)
+                    torch.compiler.reset()
+                if rows:
+                    yield f"\n{shape or '100 calls, one token'}, threads: {number}"
+                    yield pd.DataFrame(rows, columns=columns).to_string(index=False)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -284,19 +333,14 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--repeats", type=int, default=15)
     parser.add_argument("--eager", action="store_true", help="leave torch.compile out")
-    parser.add_argument("--fused", action="store_true", help="with torch's own kernels")
-    parser.add_argument("--layers", nargs="*", help="only these, for instance LayerNorm RMSNorm")
+    parser.add_argument("--only", default="", help="a part of a name, for instance RMSNorm")
     parser.add_argument("--threads", type=int, nargs="*", default=(1, 2))
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
     options = parser.parse_args(arguments)
-    chosen = tuple(c for c in CONTESTS if not options.layers or c.name in options.layers)
-    if not chosen:
-        parser.error(f"no such layer; there are: {', '.join(c.name for c in CONTESTS)}")
     on_gpu = options.device != "cpu"  # setting the default device slows every call down
     if on_gpu and not torch.cuda.is_available():
         parser.error(f"torch {torch.__version__} finds no CUDA device; leave --device out.")
-    layers.set_fused(options.fused)
     try:
         if on_gpu:
             # Else matrix products are not repeatable; CUDA reads this when it starts.
@@ -305,13 +349,12 @@ def main(arguments: list[str] | None = None) -> int:
         for line in benchmark(
             repeats=options.repeats,
             compiled=not options.eager,
-            contests=chosen,
             numbers_of_threads=(1,) if on_gpu else tuple(options.threads),
             dtype=getattr(torch, options.dtype),
+            only=options.only,
         ):
             print(line, flush=True)
     finally:
-        layers.set_fused(False)
         torch.set_default_device(None)
     return 0
 

@@ -18,8 +18,10 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from normtutor import norms
+from normtutor.colours import COLOURS, NO_NORM
 from normtutor.intervals import t_interval
 from normtutor_studies.plotting import STYLE, pictures
+from normtutor_studies.plotting.style import OTHERS
 
 
 class InteractiveFigure:
@@ -165,7 +167,7 @@ def _draw_modes() -> Figure:
     means, running = [], []
     for _ in range(26):
         x = rng.choice([-0.8, 1.2]) + 0.5 * rng.normal(size=(16, 1))
-        _, _, (mean, variance) = norms.batch_norm(x, None, None, mean, variance)
+        _, _, (mean, variance) = norms.batch_norm(x, running_mean=mean, running_var=variance)
         means.append(x.mean())
         running.append(mean[0])
     return pictures.running_mean_figure(means, running)
@@ -241,15 +243,15 @@ def colours_css() -> str:
 
     ``book/_static/colours.css`` holds this text; a test compares the two.
     """
-    rows = {f"norm-{name.lower()}": (row.light, row.dark) for name, row in norms.TABLE.items()}
-    rows["norm-none"] = norms.NO_NORM
-    rows |= {f"other-{name}": both for name, both in norms.OTHERS.items()}
+    rows = {f"norm-{name.lower()}": both for name, both in COLOURS.items()}
+    rows["norm-none"] = NO_NORM
+    rows |= {f"other-{name}": both for name, both in OTHERS.items()}
 
     def block(selector: str, shade: int) -> str:
         lines = [f"  --{name}: {both[shade]};" for name, both in rows.items()]
         return "\n".join([f"{selector} {{", *lines, "}", ""])
 
-    head = "/* All colours, from norms/choices.py. Written by interactive.colours_css(). */\n"
+    head = "/* All colours, from normtutor/colours.py. Written by interactive.colours_css(). */\n"
     dark = block('html[data-theme="dark"]', 1)
     return f"{head}{block(':root', 0)}@media screen {{\n{textwrap.indent(dark, '  ')}}}\n"
 

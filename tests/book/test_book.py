@@ -71,12 +71,31 @@ AXES = {
 }
 
 
+# The paper of each norm, in the bibliography.
+PAPERS = {
+    "BatchNorm": "ioffe2015",
+    "LayerNorm": "ba2016",
+    "InstanceNorm": "ulyanov2016",
+    "GroupNorm": "wu2018",
+    "RMSNorm": "zhang2019rms",
+    "pRMSNorm": "zhang2019rms",
+    "PowerNorm-V": "shen2020",
+    "PowerNorm": "shen2020",
+    "WeightNorm": "salimans2016",
+    "ScaleNorm": "nguyen2019",
+    "AdaLN": "peebles2023",
+    "AdaLN-Zero": "peebles2023",
+    "FiLM": "perez2018",
+    "DyT": "zhu2025",
+}
+
+
 def missing_lines(rows: dict[str, norms.Choices], axes: dict[str, str], text: str) -> list[str]:
     """The lines of a page's table of norms, made from the code's rows, that the page lacks."""
     lines = []
     for name, choice in rows.items():
         source = "; ".join(filter(None, (choice.source, choice.parameters)))
-        cited = f"{name} {{cite:p}}`{choice.citation}`"
+        cited = f"{name} {{cite:p}}`{PAPERS[name]}`"
         lines.append(f"| {cited} | {axes[choice.axes]} | {choice.statistic} | {source} |")
     return [line for line in lines if line not in text.splitlines()]
 

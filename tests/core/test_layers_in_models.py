@@ -15,7 +15,6 @@ from layer_checks import ALL, CONDITIONAL, LAYERS, assert_same, buffers, randn, 
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-import normtutor.layers.fusing  # noqa: F401  for test_fuse_modules
 from normtutor import layers
 
 EVERY = pytest.mark.parametrize("name", ALL)
@@ -32,32 +31,6 @@ def test_batch_and_instance_norm_are_instances_of_each_of_torchs(dimensions):
     theirs = (getattr(nn, f"BatchNorm{dimensions}"), getattr(nn, f"InstanceNorm{dimensions}"))
     assert [isinstance(batch, kind) for kind in theirs] == [True, False]
     assert [isinstance(instance, kind) for kind in theirs] == [False, True]
-
-
-FUSED = {
-    "Conv1d": (nn.Conv1d(3, 8, 3), (2, 3, 6)),
-    "Conv2d": (nn.Conv2d(3, 8, 3, bias=False), (2, 3, 6, 5)),
-    "Conv3d": (nn.Conv3d(3, 8, 2), (2, 3, 4, 3, 3)),
-    "Linear": (nn.Linear(3, 8), (5, 3)),
-}
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.parametrize("name", FUSED)
-def test_fuse_modules(name):
-    before, shape = FUSED[name]
-    norm = layers.BatchNorm(8)
-    randomize(norm)
-    norm.running_mean.copy_(randn(8))
-    model = nn.Sequential(before, norm, nn.ReLU()).eval()
-    x = randn(*shape).float()
-    for activated in (False, True)[: 1 if name == "Linear" else 2]:
-        fused = torch.ao.quantization.fuse_modules(model, [["0", "1", "2"][: 2 + activated]])
-        assert isinstance(fused[1], nn.Identity)
-        torch.testing.assert_close(fused(x), model(x), rtol=1e-4, atol=1e-5)
-    norm.feature_axis = -1
-    with pytest.raises(ValueError, match="feature_axis=1; got training=False, feature_axis=-1"):
-        torch.ao.quantization.fuse_modules(model, [["0", "1"]])
 
 
 @EVERY

@@ -334,7 +334,8 @@ def test_a_feature_axis_that_is_not_there_raises(kind, axis):
 
 @typical_pairs
 def test_hard_numbers(pair):
-    """Against torch's layer in float64: large offset, small variance, large and tiny scale."""
+    """The formula, against torch's layer in float64: large offset, small variance, large and tiny
+    scale. torch's kernels are up to three times further off where all numbers are equal."""
     normal = randn(*pair.shape)
     cases = {
         "offset": (1e4 + normal, 3e-3, 0.0),  # float32 numbers near 1e4 lie 1e-3 apart
@@ -346,7 +347,8 @@ def test_hard_numbers(pair):
         theirs, ours = pair.build(torch.float64)
         theirs.eps = theirs.eps or torch.finfo(torch.float32).eps
         expected = results(theirs, x.float().double(), second=False)
-        found = results(ours.float(), x.float(), second=False)
+        with layers.formulas():
+            found = results(ours.float(), x.float(), second=False)
         for key, value in expected.items():
             error = (found[key].double() - value).abs().max()
             limit = rtol * value.abs().max() + atol

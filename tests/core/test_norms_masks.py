@@ -79,10 +79,20 @@ def test_running_statistics_of_instance_norm_are_of_the_real_tokens(lengths):
     mask = np.arange(5) < np.asarray(lengths)[:, None]
     mean, var = np.asarray([1.0, 2.0]), np.asarray([3.0, 4.0])
     _, _, running = norms.instance_norm(
-        x, None, None, mean, var, momentum=0.25, mask=mask, feature_axis=-1
+        x, running_mean=mean, running_var=var, momentum=0.25, mask=mask, feature_axis=-1
     )
     own = [example[:n] for example, n in zip(x, lengths, strict=True) if n]
     means = np.mean([tokens.mean(0) for tokens in own], axis=0)
     variances = np.mean([tokens.var(0, ddof=1) for tokens in own], axis=0)
     assert_allclose(running.mean, 0.75 * mean + 0.25 * means)
     assert_allclose(running.var, 0.75 * var + 0.25 * variances)
+
+
+def test_an_inverted_mask_is_warned_of_and_padding_on_the_left_is_not():
+    x = np.random.default_rng(0).standard_normal((3, 4, 2))
+    right = np.arange(4) < np.asarray([4, 2, 3])[:, None]
+    for mask in (right, right[:, ::-1], np.arange(4) >= np.asarray([1, 1, 2])[:, None]):
+        norms.batch_norm(x, mask=mask, feature_axis=-1)
+    for library in (np, torch):
+        with pytest.warns(UserWarning, match="hides the first position of 100%.*~mask"):
+            norms.batch_norm(library.asarray(x), mask=library.asarray(~right), feature_axis=-1)

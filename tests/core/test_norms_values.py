@@ -162,11 +162,11 @@ def test_running_statistics_agree_with_torch(name):
     torch_mean, torch_var = mean.clone(), var.clone()
     x = torch.asarray(draw(EVERY[0])[0])
     for momentum in (0.3, torch.asarray(0.3)):  # an array where a compiler must follow it
-        _, _, (mean, var) = norm(x, None, None, mean, var, momentum=momentum)
+        _, _, (mean, var) = norm(x, running_mean=mean, running_var=var, momentum=momentum)
         option = {"training": True} if name == "batch_norm" else {}
         theirs(x, torch_mean, torch_var, momentum=0.3, **option)
         torch.testing.assert_close((mean, var), (torch_mean, torch_var))
-    _, _, running = norm(x, None, None, mean, var, training=False)
+    _, _, running = norm(x, running_mean=mean, running_var=var, training=False)
     assert running.mean is mean and running.var is var and norm(x)[2] == (None, None)
 
 

@@ -14,9 +14,10 @@ import pytest
 from normtutor_studies import interactive, plotting
 from normtutor_studies.plotting import drawings
 from normtutor_studies.plotting.style import DARK as DARK_PAGE
-from normtutor_studies.plotting.style import INK, TINTS, WARM
+from normtutor_studies.plotting.style import INK, OTHERS, TINTS, WARM
 
-from normtutor import norms, wiring
+from normtutor import wiring
+from normtutor.colours import COLOURS, NO_NORM
 
 pytestmark = pytest.mark.usefixtures("book_style")
 
@@ -73,8 +74,8 @@ def distance(first, second, kind="none"):
 
 
 LIGHT = [*plotting.NORM_COLOURS.values(), plotting.NO_NORM]
-DARK = [*(row.dark for row in norms.TABLE.values()), norms.NO_NORM[1]]
-DARK_PALETTE = [dark for _, dark in norms.OTHERS.values()]
+DARK = [dark for _, dark in [*COLOURS.values(), NO_NORM]]
+DARK_PALETTE = [dark for _, dark in OTHERS.values()]
 GROUNDS = ("#14181e", "#29313d")  # of a dark page and of the boxes on it
 
 # Colour, ground, and the least contrast.

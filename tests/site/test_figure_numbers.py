@@ -232,10 +232,10 @@ def test_the_two_modes_agree_with_the_package(computed):
     mean, variance = np.zeros(1), np.ones(1)
     for one in found:
         x = np.array(one["values"])[:, None]
-        at_rest = norms.batch_norm(x, None, None, mean, variance, training=False)[0]
+        at_rest = norms.batch_norm(x, running_mean=mean, running_var=variance, training=False)[0]
         assert_allclose(one["evaluated"], at_rest[:, 0], atol=1e-9)
         if one["mode"] == "training":
-            _, _, (mean, variance) = norms.batch_norm(x, None, None, mean, variance)
+            _, _, (mean, variance) = norms.batch_norm(x, running_mean=mean, running_var=variance)
         assert one["running"] == pytest.approx(mean[0])
         assert one["variance"] == pytest.approx(variance[0])
         assert one["mean"] == pytest.approx(x.mean())

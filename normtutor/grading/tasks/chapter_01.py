@@ -81,8 +81,9 @@ def _compare_evaluated(
     def forward(x: Any, weight: Any, bias: Any) -> Any:
         import torch
 
-        running = (torch.tensor(v, dtype=torch.float64) for v in (mean, var))
-        return norms.batch_norm(x, weight, bias, *running, training=False, eps=eps)[0]
+        running = {"running_mean": torch.tensor(mean), "running_var": torch.tensor(var)}
+        running = {name: value.double() for name, value in running.items()}
+        return norms.batch_norm(x, weight, bias, **running, training=False, eps=eps)[0]
 
     names = ("grad_x", "grad_weight", "grad_bias")
     inputs = ("grad_y", "x", "weight", "running_mean", "running_var", "eps")
@@ -115,12 +116,12 @@ def _module_case(rng: Rng) -> tuple[list[np.ndarray], int]:
 
 
 def _stats(x: np.ndarray, mean: np.ndarray, var: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    running = norms.batch_norm(x, None, None, mean, var)[2]
+    running = norms.batch_norm(x, running_mean=mean, running_var=var)[2]
     return np.asarray(running.mean), np.asarray(running.var)
 
 
 def _normalized(x: np.ndarray, mean: Any = None, var: Any = None) -> np.ndarray:
-    return norms.batch_norm(x, None, None, mean, var, training=mean is None)[0]
+    return norms.batch_norm(x, running_mean=mean, running_var=var, training=mean is None)[0]
 
 
 SWITCH = Formula(
@@ -180,8 +181,9 @@ def _switch_train(answer: Any, rng: Rng) -> None:
     value = answer.drive((features,), steps)
     wrong = _normalized(first, np.zeros(features), np.ones(features))
     _, cache, _ = norms.batch_norm(second)
+    constants = cache.normalized._replace(remembered=True)
     right = norms.batch_norm_backward(grad_y, cache).x
-    constant = norms.batch_norm_backward(grad_y, cache._replace(training=False)).x
+    constant = norms.batch_norm_backward(grad_y, cache._replace(normalized=constants)).x
     known = [
         Known(MODES, (wrong, None, None), handed_out=True),
         Known(

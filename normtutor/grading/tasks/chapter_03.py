@@ -133,7 +133,7 @@ def _compare_masked(
     x = np.where(mask[..., None], x, padding)
     mean, var = normal(rng, features), weights(rng, features) + 1
     how: dict[str, Any] = {"momentum": momentum, "mask": mask, "feature_axis": -1}
-    right = norms.batch_norm(x, None, None, mean, var, **how)[2]
+    right = norms.batch_norm(x, running_mean=mean, running_var=var, **how)[2]
 
     def slips() -> Any:
         chosen = _selections(np.where(mask[..., None], x, 0.0), mask)

@@ -85,7 +85,9 @@ def _compare_fold(
     gamma, beta, mean = normal(rng, units), normal(rng, units), normal(rng, units)
     var, eps = faint(spread * weights(rng, units)), 0.1 * spread
     probes = np.concatenate([np.zeros((1, inputs)), np.eye(inputs)])
-    y = norms.batch_norm(probes @ w.T + b, gamma, beta, mean, var, training=False, eps=eps)[0]
+    y = norms.batch_norm(
+        probes @ w.T + b, gamma, beta, running_mean=mean, running_var=var, training=False, eps=eps
+    )[0]
     names = ("new_weight", "new_bias")
     given = {"w": w, "b": b, "gamma": gamma, "beta": beta, "mean": mean, "var": var, "eps": eps}
     across = np.resize(gamma / np.sqrt(var + eps), inputs)

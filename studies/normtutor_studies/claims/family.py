@@ -304,7 +304,7 @@ def folded_away() -> Evidence:
     bias, gamma, beta, mean = rng.normal(size=(4, 4))
     variance = rng.uniform(0.5, 2, size=4)
     z = x @ weight.T + bias
-    y = norms.batch_norm(z, gamma, beta, mean, variance, training=False)[0]
+    y = norms.batch_norm(z, gamma, beta, running_mean=mean, running_var=variance, training=False)[0]
     scale = gamma / np.sqrt(variance + 1e-5)
     folded = x @ (scale[:, None] * weight).T + scale * (bias - mean) + beta
     return [

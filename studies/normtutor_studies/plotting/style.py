@@ -17,18 +17,26 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from normtutor import norms
+from normtutor.colours import COLOURS
+from normtutor.colours import NO_NORM as NO_NORM_ON_PAGES
 
 FloatArray = NDArray[np.float64]
 
 # A norm wears one colour throughout the book: in figures, style sheets and scripts it comes from
-# its row of norms.TABLE. Relatives share a colour and differ in dashes.
-NORM_COLOURS = {name: row.light for name, row in norms.TABLE.items()}
-NO_NORM = norms.NO_NORM[0]  # its lines are dashed
+# normtutor.colours. Relatives share a colour and differ in dashes.
+NORM_COLOURS = {name: light for name, (light, _) in COLOURS.items()}
+NO_NORM = NO_NORM_ON_PAGES[0]  # its lines are dashed
 
 # Five colours for anything else, none of which a norm wears. They keep 4.5:1 contrast on white and
 # stay apart under the three kinds of dichromacy (tests/core/test_plotting_style.py computes both).
-PALETTE = {name: light for name, (light, _) in norms.OTHERS.items()}
+OTHERS = {  # on a light and on a dark page
+    "teal": ("#0081a1", "#3fc9c1"),
+    "crimson": ("#c4204f", "#fa8f8b"),
+    "olive": ("#6f7a00", "#dfe04a"),
+    "plum": ("#5a0a52", "#f3bcfd"),
+    "indigo": ("#3d3ae0", "#439aff"),
+}
+PALETTE = {name: light for name, (light, _) in OTHERS.items()}
 # What has one of them for itself, in all figures.
 OTHER_COLOURS = {
     "Pre-LN": PALETTE["teal"],
@@ -36,7 +44,7 @@ OTHER_COLOURS = {
     "Peri-LN": PALETTE["olive"],
     "DeepNorm": PALETTE["indigo"],
     "QK-norm": PALETTE["crimson"],
-    "DyT": norms.RELATIVES["DyT"].light,
+    "DyT": PALETTE["indigo"],
 }
 # A map of losses: what failed is darkest, and wears no norm's colour.
 LOSSES = LinearSegmentedColormap.from_list("losses", ["#f8f0f7", PALETTE["plum"]])
@@ -55,8 +63,7 @@ _DARK_TINTS = (
     *("#121212", "#1d3b57", "#5a3018", "#16483a", "#51275a", "#4c4316", "#444444", "#3a5270"),
 )
 DARK = {
-    **{row.light: row.dark for row in norms.TABLE.values()},
-    **dict([norms.NO_NORM, *norms.OTHERS.values()]),
+    **dict([*COLOURS.values(), NO_NORM_ON_PAGES, *OTHERS.values()]),
     INK: "#e6e6e6",
     PALE: "#33393f",
     WARM: "#ffad70",

@@ -1,6 +1,5 @@
-"""Layers that run eagerly take the backward pass of the book, and nobody can tell from outside."""
+"""torch's kernels, the formulas, the backward pass of the book: one cannot tell which one ran."""
 
-import importlib
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,8 +10,9 @@ import pytest
 import torch
 import torch.autograd.forward_ad as forward_ad
 from layer_checks import (
+    ALL,
+    APPROXIMATE,
     Conditioned,
-    assert_equal,
     assert_same,
     randn,
     random_mask,
@@ -23,10 +23,9 @@ from normtutor_studies import benchmark
 from torch import Tensor, nn
 from torch.func import functional_call, grad, hessian, jacrev, jvp, vjp, vmap
 from torch.utils import _pytree
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from normtutor import layers
-from normtutor.layers import by_hand
+from normtutor import layers, norms
+from normtutor.layers import common
 
 # Each takes x of shape (3, 6, 4); its statistics are of x alone, and no buffer is moved.
 LAYERS: dict[str, Callable[[], nn.Module]] = {
@@ -37,6 +36,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "RMSNorm": lambda: layers.RMSNorm(4, eps=1e-3),
     "RMSNorm, as in Gemma": lambda: layers.RMSNorm(4, add_unit_offset=True),
     "ScaleNorm": lambda: layers.ScaleNorm(4),
+    "PartialRMSNorm": lambda: layers.PartialRMSNorm(4, 0.5),
     "AdaLN": lambda: Conditioned(layers.AdaptiveLayerNorm(4, 2)),
     "GroupNorm": lambda: layers.GroupNorm(2, 6),
     "GroupNorm, features last": lambda: layers.GroupNorm(2, 4, feature_axis=-1),
@@ -47,7 +47,13 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     ),
 }
 EVERY = pytest.mark.parametrize("name", LAYERS)
-PARTS = pytest.mark.parametrize("part", [by_hand.PART, 10], ids=["one part", "many parts"])
+BY_HAND: dict[str, Callable[[], nn.Module]] = {
+    "RMSNorm": lambda: layers.RMSNorm(1024),
+    "RMSNorm, as in Gemma": lambda: layers.RMSNorm(1024, add_unit_offset=True),
+    "ScaleNorm": lambda: layers.ScaleNorm(1024),
+    "PartialRMSNorm": lambda: layers.PartialRMSNorm(1024, 0.5),
+}
+PARTS = pytest.mark.parametrize("part", [common.PART, 10], ids=["one part", "many parts"])
 # Ways to lay numbers out in memory.
 LAYOUTS: list[Callable[[Tensor], Tensor]] = [
     lambda x: x,
@@ -65,63 +71,75 @@ def build(name: str, dtype: torch.dtype = torch.float64) -> nn.Module:
     return layer
 
 
-@pytest.fixture
-def formula(monkeypatch):
-    """A function that computes something with the formulas alone, and autograd's gradients."""
-
-    def computed(work: Callable[[], Any]) -> Any:
-        with monkeypatch.context() as patch:
-            for kind in (layers.batch, layers.example, layers.token, layers.conditional):
-                patch.setattr(kind, "by_hand", lambda *_, **__: None)
-            return work()
-
-    return computed
+def by_formula(work: Callable[[], Any]) -> Any:
+    """Compute something with the formulas alone, and autograd's gradients."""
+    with layers.formulas():
+        return work()
 
 
 @pytest.fixture
-def calls(monkeypatch):
-    """What was normalized by hand."""
-    found = []
-    original = by_hand._ByHand.apply
-    monkeypatch.setattr(by_hand._ByHand, "apply", lambda *a: found.append(a) or original(*a))
+def called(monkeypatch):
+    """Which formulas run, and "by hand" for the backward pass of the book."""
+    found: list[str] = []
+
+    def watch(name: str) -> None:
+        original = getattr(norms, name)
+        monkeypatch.setattr(norms, name, lambda *a, **k: found.append(name) or original(*a, **k))
+
+    for name in ("layer_norm", "rms_norm", "group_norm", "batch_norm", "instance_norm"):
+        watch(name)
+    original = common.ByHand.apply
+    monkeypatch.setattr(common.ByHand, "apply", lambda *a: found.append("by hand") or original(*a))
     return found
 
 
 @PARTS
 @EVERY
-def test_it_is_the_formula_with_all_its_derivatives(name, part, formula, calls, monkeypatch):
-    monkeypatch.setattr(by_hand, "PART", part)
+def test_it_is_the_formula_with_all_its_derivatives(name, part, monkeypatch):
+    monkeypatch.setattr(common, "PART", part)
     layer = build(name)
     for layout in LAYOUTS:
         x = layout(randn(3, 6, 4))
-        calls.clear()
-        found = results(layer, x)
-        assert calls
-        assert_same(found, formula(lambda x=x: results(layer, x)))
+        assert_same(results(layer, x), by_formula(lambda x=x: results(layer, x)))
 
 
-@PARTS
+@pytest.mark.parametrize("masked", [False, True], ids=["all tokens", "masked"])
+@pytest.mark.parametrize("name", ALL)
+def test_values_gradients_and_dtypes_are_those_of_the_formula_with_and_without_a_mask(name, masked):
+    axis = 1 if "5" in repr(ALL[name]()) else -1
+    x = randn(3, 5, 4, dtype=torch.float32)
+    mask = [random_mask(*(3, 4) if axis == 1 else (3, 5))] if masked else []
+    if masked and isinstance(ALL[name](), Conditioned):
+        return  # its condition is taken from x
+    found = []
+    for work in (lambda run: run(), by_formula):
+        layer = ALL[name]()
+        randomize(layer)
+        for training in (True, False):
+            layer.train(training)
+            second = training and name not in APPROXIMATE
+            found.append(work(lambda m=layer, s=second: results(m, x, *mask, second=s)))
+    for ours, expected in zip(found[:2], found[2:], strict=True):
+        assert_same(ours, expected)
+        if masked:
+            hidden = ~mask[0]
+            rows = ours["y"].movedim(axis, -1), ours["grad of x"].movedim(axis, -1)
+            assert not any(row[hidden].any() for row in rows)
+
+
 @pytest.mark.parametrize("wide", [True, False], ids=["float32 beside it", "alone"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @EVERY
-def test_half_precision_is_as_good_as_the_formulas(name, wide, dtype, part, formula, monkeypatch):
-    monkeypatch.setattr(by_hand, "PART", part)
+def test_half_precision_is_as_good_as_the_formulas(name, wide, dtype):
     x, c = randn(3, 6, 4).to(dtype), randn(3, 6, 4, seed=1).to(dtype)
     layer = build(name, torch.float32 if wide and name != "AdaLN" else dtype)
     measure = partial(results, layer, x, second=False, cotangent=c)
-    found, expected = measure(), formula(measure)
+    found, expected = measure(), by_formula(measure)
     for key, value in expected.items():
         assert found[key].dtype == value.dtype, key
         unit = torch.finfo(value.dtype if value.dtype == dtype else torch.float32).eps
         limit = 9 * unit * value.double().abs().max()
         assert (found[key].double() - value.double()).abs().max() <= limit, key
-
-
-def test_g_of_scale_norm_is_divided_before_it_is_rounded_to_half_precision():
-    layer, x = layers.ScaleNorm(6).bfloat16(), randn(20, 6).bfloat16()
-    y = layer(x).detach().double()
-    exact = layer.double()(x.double()).detach()
-    assert float((y / exact - 1).abs().max()) <= torch.finfo(torch.bfloat16).eps / 2
 
 
 def ways(layer: nn.Module, x: Tensor) -> dict[str, Callable[[], Any]]:
@@ -173,15 +191,15 @@ def ways(layer: nn.Module, x: Tensor) -> dict[str, Callable[[], Any]]:
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of the slow paths of vmap
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # is_grads_batched imports torch.jit
-@PARTS
 @EVERY
-def test_every_transform_gives_what_it_gives_of_the_formula(name, part, formula, monkeypatch):
-    monkeypatch.setattr(by_hand, "PART", part)
+def test_every_transform_gives_what_it_gives_of_the_formula(name):
+    """In forward-mode differentiation the formula itself runs: of torch 2.13's LayerNorm, BatchNorm
+    and InstanceNorm the gradient of a forward derivative is wrong, without an error."""
     layer, x = build(name), randn(2, 6, 4)
     if name == "LayerNorm, no affine":  # something must have a parameter
         layer = nn.Sequential(layer, nn.Linear(4, 4).double())
     for way, work in ways(layer, x).items():
-        found, expected = (_pytree.tree_leaves(result) for result in (work(), formula(work)))
+        found, expected = (_pytree.tree_leaves(result) for result in (work(), by_formula(work)))
         for ours, theirs in zip(found, expected, strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-9, msg=way)
 
@@ -202,106 +220,82 @@ def test_forward_mode_in_evaluation(layer):
     torch.testing.assert_close(jvp(layer, (x,), (v,))[1], expected)
 
 
-@EVERY
-def test_it_keeps_x_and_one_number_for_each_statistic(name):
-    layer, kept = build(name), []
-    x = randn(3, 6, 4).requires_grad_()
-    own = {x.data_ptr(), *(p.data_ptr() for p in layer.parameters())}
-    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+def test_torchs_kernel_runs_exactly_where_it_computes_what_the_layer_does(called):
+    x, tokens, mask = randn(3, 6, 4).float(), randn(3, 4).float(), random_mask(3, 4)
+    for layer in (
+        layers.LayerNorm(4),
+        layers.LayerNorm(6, feature_axis=1),
+        layers.GroupNorm(2, 6),
+        layers.GroupNorm(2, 4, feature_axis=-1),
+        layers.BatchNorm(6),
+        layers.BatchNorm(6).eval(),
+        layers.InstanceNorm(6),
+    ):
         layer(x)
-    others = [t for t in kept if t.data_ptr() not in own]
-    assert others
-    assert sum(t.numel() for t in others) < x.numel()
+        assert called == []
+        by_formula(lambda layer=layer: layer(x))
+        assert len(called) == 1
+        called.clear()
+    for layer, name in (
+        (layers.GroupNorm(2, 6), "group_norm"),
+        (layers.BatchNorm(6), "batch_norm"),
+        (layers.InstanceNorm(6), "instance_norm"),
+        (layers.LayerNorm(6, feature_axis=1), None),  # whose mask changes no statistic
+    ):
+        layer(x, mask)
+        assert called == ([name] if name else [])
+        called.clear()
+    rms = layers.RMSNorm(4)
+    rms(tokens)
+    assert called == ["by hand", "rms_norm"]
+    called.clear()
+    with torch.no_grad():
+        rms(tokens)  # torch's function
+    torch.compile(rms, backend="eager", fullgraph=True)(tokens)
+    assert called == []
 
 
-@pytest.mark.parametrize(
-    "layer", [layers.BatchNorm(64), layers.GroupNorm(8, 64), layers.LayerNorm(1024)], ids=str
-)
-def test_a_step_holds_at_most_three_times_the_memory_of_x(layer):
-    runner = benchmark.Runner(layer, *torch.randn(2, 16, 64, 1024), compiled=False)
-    runner.step()
-    assert runner.memory() < 3.01
+@pytest.mark.parametrize("name", ["LayerNorm", "GroupNorm", "BatchNorm", "InstanceNorm"])
+def test_with_torchs_kernel_the_output_is_torchs_in_every_bit(name):
+    arguments = {"LayerNorm": (4,), "GroupNorm": (2, 6)}.get(name, (6,))
+    theirs = getattr(nn, name if name in ("LayerNorm", "GroupNorm") else f"{name}1d")(*arguments)
+    layer = getattr(layers, name)(*arguments)
+    x = randn(3, 6, 4).float()
+    assert_same(results(layer, x), results(theirs, x), factor=0)
 
 
-class _Other(Tensor):
-    """A tensor of somebody else's."""
+def test_the_context_ends_with_its_block_and_after_an_error():
+    with pytest.raises(ZeroDivisionError), layers.formulas():
+        with layers.formulas():
+            pass
+        assert common.only_formula()
+        raise ZeroDivisionError
+    assert not common.only_formula()
 
 
-class _Mode(TorchDispatchMode):
-    def __torch_dispatch__(self, function, types, arguments=(), options=None):
-        return function(*arguments, **(options or {}))
+@pytest.mark.parametrize("name", BY_HAND)
+def test_the_backward_pass_of_the_book_holds_little(name):
+    """Of RMSNorm at most four times the memory of x, in a step; autograd's gradient takes six."""
+    layer = BY_HAND[name]()
+    x, grad_y = torch.randn(2, 16, 256, 1024)
+    step = benchmark.training_step(layer, layer.parameters(), x, grad_y)
+    step()
+    assert benchmark.peak_bytes(step) < 4.1 * x.nbytes
 
 
-@pytest.mark.filterwarnings("ignore")  # of torch.jit
-def test_the_formula_is_for_what_is_not_plain(calls):
-    layer, x = layers.BatchNorm(4, feature_axis=-1), torch.randn(3, 5, 4)
-    layer(x)
-    assert len(calls) == 1
-    layer(x, random_mask(3, 5))
-    layer(x.as_subclass(_Other))
-    layer(x[:0])
-    with _Mode():
-        layer(x)
-    torch.jit.trace(layer, x, check_trace=False)
-    torch.compile(layer, backend="eager", fullgraph=True)(x)
-    layer.eval()(x)
-    assert len(calls) == 1
-
-
-def test_numbers_whose_squares_overflow_give_0_and_no_gradient():
-    """There the layer gives β, and all that belongs to other tokens stays right. torch's kernels
+def test_numbers_whose_squares_overflow_give_0_and_no_gradient_in_the_formulas():
+    """There the formula gives β, and all that belongs to other tokens stays right. torch's kernels
     give β or NaN, by the number of features; one NaN would reach every gradient of γ."""
     x = randn(2, 6, 4).float()
     large = x.clone()
     large[1] *= 1e20
     for layer in (layers.LayerNorm(4), layers.GroupNorm(2, 6), layers.RMSNorm(4)):
-        found, expected = (results(layer, t, second=False) for t in (large, x))
+        found, expected = (
+            by_formula(lambda t=t, m=layer: results(m, t, second=False)) for t in (large, x)
+        )
         assert not found["y"][1].any() and not found["grad of x"][1].any()
         assert found["y"][0].equal(expected["y"][0])
         assert all(value.isfinite().all() for value in found.values())
-
-
-# --- torch's own kernels --------------------------------------------------------------------------
-
-
-@pytest.fixture
-def fused():
-    layers.set_fused(True)
-    yield
-    layers.set_fused(False)
-
-
-FUSED = {"LayerNorm": (4,), "RMSNorm": (4,), "GroupNorm": (2, 6)}
-
-
-@pytest.mark.parametrize("name", FUSED)
-def test_with_torchs_kernel_the_output_is_torchs_in_every_bit(name, fused, calls):
-    layer, theirs = getattr(layers, name)(*FUSED[name]), getattr(nn, name)(*FUSED[name])
-    randomize(layer)
-    theirs.load_state_dict(layer.state_dict())
-    x = randn(3, 6, 4).float()
-    assert_equal(*(results(m, x, second=False) for m in (layer, theirs)))
-    assert not calls
-
-
-def test_torchs_kernel_is_for_exactly_torchs_layers(fused, formula, calls):
-    x, mask = randn(3, 6, 4).float(), random_mask(3, 4)
-    for layer, inputs in (
-        (layers.LayerNorm(6, feature_axis=1), ()),
-        (layers.RMSNorm(4, add_unit_offset=True), ()),
-        (layers.RMSNorm(4, cast_before_weight=True), ()),
-        (layers.GroupNorm(2, 4, feature_axis=-1), ()),
-        (layers.GroupNorm(2, 6), (mask,)),
-        (layers.BatchNorm(6), ()),
-    ):
-        randomize(layer)
-        torch.testing.assert_close(layer(x, *inputs), formula(lambda m=layer, i=inputs: m(x, *i)))
-    assert len(calls) == 5
-
-
-def test_torchs_kernel_is_only_on_request(calls):
-    layers.LayerNorm(4)(torch.randn(3, 4))
-    assert calls
 
 
 # --- what takes layers apart or puts others in their place ----------------------------------------
@@ -332,50 +326,10 @@ def test_a_training_layer_is_exported_for_batches_of_any_size(make, strict):
         torch.testing.assert_close(buffer, layer.get_buffer(name))
 
 
-@pytest.mark.parametrize(
-    "where, fuse",
-    [
-        ("torch.fx.experimental.optimization", "fuse"),
-        ("torch.ao.quantization.quantize_fx", "fuse_fx"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_fuser_of_fx_does_not_leave_our_batch_norm_without_a_word(where, fuse):
-    fuse = getattr(importlib.import_module(where), fuse)
-    model = nn.Sequential(nn.Conv1d(6, 6, 1), layers.BatchNorm(6)).eval()
-    x = torch.randn(3, 6, 4)
-    with pytest.warns(UserWarning, match="this BatchNorm stays as it is.*load its state dict"):
-        fused = fuse(model)
-    torch.testing.assert_close(fused(x), model(x))
-    torch.fx.symbolic_trace(model)  # no word where nobody fuses
-
-
-def test_a_conversion_that_would_forget_the_feature_axis_raises():
-    convert = nn.SyncBatchNorm.convert_sync_batchnorm
-    converted = convert(nn.Sequential(layers.BatchNorm(6)))
-    assert isinstance(converted[0], nn.SyncBatchNorm)
-    model = nn.Sequential(layers.BatchNorm(4, feature_axis=-1))
-    with pytest.raises(ValueError, match=r"features on axis 1.*got .* with feature_axis=-1"):
-        convert(model)
-    assert list(model[0].named_children()) == []
-
-
 def run(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def test_torchs_table_of_fusers_changes_only_on_request():
-    out = run("""
-from torch.ao.quantization import fuser_method_mappings as m
-table = m._DEFAULT_OP_LIST_TO_FUSER_METHOD
-before = len(table)
-import normtutor.layers, normtutor.swapping
-print(len(table) - before)
-import normtutor.layers.fusing
-print(len(table) - before)""")
-    assert out == "0\n8\n"
 
 
 def test_without_torch_the_error_says_what_to_install():
