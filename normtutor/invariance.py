@@ -242,9 +242,10 @@ def subject_of(choices: norms.Choices) -> Subject:
     choices : Choices
         As in :data:`normtutor.norms.TABLE` or :data:`normtutor.norms.RELATIVES`.
     """
+    formula = norms.formula_of(choices)
     if choices.source is not norms.Source.WEIGHTS:
-        return Subject(lambda z: choices.formula(z, _TINY))
-    return Subject(lambda z: z, lambda x, w, bias: linear(x, choices.formula(w, _TINY), bias))
+        return Subject(lambda z: formula(z, _TINY))
+    return Subject(lambda z: z, lambda x, w, bias: linear(x, formula(w, _TINY), bias))
 
 
 # In the order of the papers' tables; what a running statistic makes of a norm stands by its side.

@@ -6,7 +6,6 @@ must be told which fields of a cache are arrays, and which are settings that sta
 """
 
 import sys
-from functools import cache
 from typing import Any, TypeVar
 
 import array_api_compat
@@ -15,7 +14,8 @@ from array_api_compat import numpy as numpy_namespace
 
 Cache = TypeVar("Cache", bound=type)
 
-_torch: Any = None  # the module, once it has been found
+_torch: Any = None  # the module, once it has been found,
+_namespace: Any = None  # and its functions as the standard has them
 
 
 def find_torch() -> Any:
@@ -24,10 +24,12 @@ def find_torch() -> Any:
     ``torch.compile`` follows every look-up, and one in ``sys.modules`` through all of its entries:
     a third of the time that it takes to compile a layer. So torch is looked for until it is there.
     """
-    global _torch
+    global _torch, _namespace
     torch = sys.modules.get("torch")
     if torch is not None and not torch.compiler.is_compiling():
-        _torch = torch
+        from array_api_compat import torch as namespace
+
+        _torch, _namespace = torch, namespace
     return torch
 
 
@@ -60,12 +62,6 @@ def is_number(n: Any) -> bool:
     return torch is not None and isinstance(n, torch.SymInt)
 
 
-def is_compiled(x: Any) -> bool:
-    """Whether ``torch.compile`` is reading the code, with x as a stand-in for a tensor."""
-    torch = _torch or find_torch()
-    return torch is not None and isinstance(x, torch.Tensor) and bool(torch.compiler.is_compiling())
-
-
 def is_tensor(x: Any) -> bool:
     """Whether x is a tensor of torch; where nobody has imported torch, nothing is."""
     torch = _torch or find_torch()
@@ -80,16 +76,9 @@ def array_namespace(x: Any, *others: Any) -> Any:
     """
     if type(x) is np.ndarray and not others and x.dtype.kind != "V":  # JAX's empty gradients
         return numpy_namespace
-    if is_tensor(x) and not others:
-        return _torch_namespace()
+    if _namespace is not None and not others and is_tensor(x):
+        return _namespace
     return array_api_compat.array_namespace(x, *others)
-
-
-@cache
-def _torch_namespace() -> Any:
-    from array_api_compat import torch as namespace
-
-    return namespace
 
 
 _UNKNOWN_TO_JAX: list[type] = []

@@ -130,7 +130,7 @@ def of_real_tokens(
     """Apply a norm of single tokens where the mask is True; elsewhere return 0."""
     if mask is None:
         return compute(x)
-    real = check_mask(mask, x, axis, features)
+    real: Tensor = check_mask(mask, x, axis, features)  # type: ignore[assignment]
     return torch.where(real, compute(torch.where(real, x, 0.0)), 0.0)
 
 

@@ -11,7 +11,7 @@ from normtutor.validation import check_groups, refuse
 
 __all__ = ["PowerNorm"]
 
-FORMULAS = {
+FORMULAS: dict[str, tuple[Any, Any]] = {
     "pn": (norms.power_norm, norms.power_norm_backward),
     "pn-v": (norms.power_norm_v, norms.power_norm_v_backward),
     "authors-code": (norms.power_norm_authors_code, norms.power_norm_authors_code_backward),
@@ -136,6 +136,8 @@ class PowerNorm(nn.Module):
     moved. Source: :cite:t:`shen2020`.
     """
 
+    weight: Tensor | None
+    bias: Tensor | None
     running_mean_square: Tensor
     nu: Tensor
     num_batches_tracked: Tensor

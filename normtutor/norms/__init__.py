@@ -5,6 +5,7 @@ Every norm follows one pattern: ``y, cache = norm(x, weight, bias)`` and
 passed as arguments and returned as a third result.
 """
 
+from normtutor.norms.at_start import formula_of
 from normtutor.norms.batch_norm import RunningStats, batch_norm, batch_norm_backward
 from normtutor.norms.choices import (
     RELATIVES,
@@ -67,6 +68,7 @@ __all__ = [
     "dynamic_tanh_backward",
     "film",
     "film_backward",
+    "formula_of",
     "gated_residual",
     "gated_residual_backward",
     "group_norm",

@@ -94,16 +94,6 @@ class Choices(NamedTuple):
         letters = ["H" if a in hidden else "B" if a == 0 else "L" for a in range(ndim)]
         return tuple([a for a, letter in enumerate(letters) if letter in self.axes])
 
-    def formula(self, x: Array, eps: float) -> Array:
-        """Return y in training, with all parameters as they are at the start.
-
-        For a norm of the weights, x and y are the weights, of shape (H, d).
-        """
-        from normtutor import norms
-
-        options = {} if self.source in (Source.WEIGHTS, Source.NOWHERE) else {"eps": eps}
-        return getattr(norms, self.function)(x, **self.start(x), **options)[0]
-
 
 # GroupNorm's number of groups and pRMSNorm's share of entries, on the few features of an example.
 GROUPS, SHARE = 2, 0.25

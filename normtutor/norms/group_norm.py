@@ -210,7 +210,7 @@ def instance_norm(
     if (running_mean is None) != (running_var is None):
         rule = "running_mean and running_var go together"
         refuse(ValueError, rule, "only one of them", "Pass both or neither.")
-    running = {"running_mean": running_mean, "running_var": running_var}
+    running: Any = {"running_mean": running_mean, "running_var": running_var}
     where: Any = {"eps": eps, "mask": mask, "feature_axis": feature}
     if running_mean is not None and not training:
         return batch_norm(x, weight, bias, **running, training=False, **where)

@@ -11,6 +11,8 @@ pRMSNorm estimates the root mean square from the first :math:`k = \lfloor dp \rf
 
 from typing import Any, NamedTuple
 
+from array_api_compat import device
+
 from normtutor.moments import mean_square, widen
 from normtutor.norms.choices import TABLE
 from normtutor.norms.normalize import (
@@ -277,7 +279,8 @@ def partial_rms_norm_backward(grad_y: Array, cache: PartialRMSNormCache) -> Grad
     check_grad_y(grad_y, x_hat)
     xp = array_namespace(grad_y)
     g, grad_weight, grad_bias = affine_backward(grad_y, x_hat, weight, bias, (-1,))
-    direction = x_hat[..., :k] * ((rms + eps) / xp.where(rms > 0, rms, 1.0))  # x_i / r, 0 at r = 0
-    pull = direction * (xp.sum(g * x_hat, axis=-1, keepdims=True) / k)
-    grad_x = xp.concat([g[..., :k] - pull, g[..., k:]], axis=-1) / (rms + eps)
+    pull = xp.sum(g * x_hat, axis=-1, keepdims=True) / k
+    pull = pull * ((rms + eps) / xp.where(rms > 0, rms, 1.0))  # x̂ times that is x / r, 0 at r = 0
+    first = xp.arange(x_hat.shape[-1], device=device(x_hat)) < k
+    grad_x = (g - xp.where(first, x_hat * pull, 0.0)) / (rms + eps)
     return Gradients(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)

@@ -35,7 +35,9 @@ def test_a_layer_starts_with_the_formula_of_its_row(called):
         layer = layers.GroupNorm(choices.GROUPS, 8, feature_axis=-1).double()
     x = torch.randn(2, 3, 8, dtype=torch.float64)
     eps = getattr(layer, "eps", None) or torch.finfo(x.dtype).eps
-    torch.testing.assert_close(layer(x).detach(), torch.asarray(row.formula(x.numpy(), eps)))
+    torch.testing.assert_close(
+        layer(x).detach(), torch.asarray(norms.formula_of(row)(x.numpy(), eps))
+    )
 
 
 def test_layer_norm_of_images_a_factory_and_an_unknown_name():

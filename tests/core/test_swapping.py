@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 import normtutor
 from normtutor import layers, models
+from normtutor.layers.weight import WeightNorm
 
 
 class LlamaNorm(nn.Module):
@@ -341,7 +342,7 @@ def test_weight_norm_of_torch():
     x, keys = randn(2, 4).float(), list(model.state_dict())
     expected = model(x)
     report = normtutor.swap_norms(model)
-    assert isinstance(model[0].parametrizations.weight[0], layers._WeightNorm)
+    assert isinstance(model[0].parametrizations.weight[0], WeightNorm)
     torch.testing.assert_close(model(x), expected)
     assert list(model.state_dict()) == keys
     report.undo()
