@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from normtutor.moments import count, unbiased, unless_empty, widen
 from normtutor.norms.choices import TABLE
-from normtutor.norms.normalize import Cache, Gradients, affine, along, backward, normalize
+from normtutor.norms.normalize import Cache, Grads, affine, along, backward, normalize
 from normtutor.tracing import array_namespace, known_value
 from normtutor.validation import (
     check_cache,
@@ -172,7 +172,7 @@ def running_after(
     return RunningStats(after(running.mean, mean), after(running.var, variance))
 
 
-def batch_norm_backward(grad_y: Array, cache: Cache) -> Gradients:
+def batch_norm_backward(grad_y: Array, cache: Cache) -> Grads:
     r"""Gradients of a loss through :func:`batch_norm`.
 
     With :math:`g = \gamma\, \partial L / \partial y` and means over the n values of a feature,
@@ -193,7 +193,7 @@ def batch_norm_backward(grad_y: Array, cache: Cache) -> Gradients:
 
     Returns
     -------
-    Gradients
+    Grads
         ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (C,).
     """
     check_cache(cache, "batch_norm")

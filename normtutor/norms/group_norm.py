@@ -19,7 +19,7 @@ from normtutor.norms.batch_norm import (
     running_after,
 )
 from normtutor.norms.choices import TABLE
-from normtutor.norms.normalize import Cache, Gradients, affine, backward, normalize
+from normtutor.norms.normalize import Cache, Grads, affine, backward, normalize
 from normtutor.tracing import array_namespace, is_number
 from normtutor.validation import (
     check_cache,
@@ -118,7 +118,7 @@ def _split(x: Array, feature: int, groups: int) -> Array:
     return array_namespace(x).reshape(x, shape[:feature] + split + shape[feature + 1 :])
 
 
-def group_norm_backward(grad_y: Array, cache: Cache) -> Gradients:
+def group_norm_backward(grad_y: Array, cache: Cache) -> Grads:
     r"""Gradients of a loss through :func:`group_norm`.
 
     As for LayerNorm, with the means taken over one group of one example:
@@ -136,7 +136,7 @@ def group_norm_backward(grad_y: Array, cache: Cache) -> Gradients:
 
     Returns
     -------
-    Gradients
+    Grads
         ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (C,).
     """
     check_cache(cache, "group_norm")
@@ -242,7 +242,7 @@ def running_after_examples(
     return running_after(running, mu, variance, total, momentum)
 
 
-def instance_norm_backward(grad_y: Array, cache: Cache) -> Gradients:
+def instance_norm_backward(grad_y: Array, cache: Cache) -> Grads:
     """Gradients of a loss through :func:`instance_norm`.
 
     :func:`group_norm_backward` with one feature in each group, or, where running statistics were

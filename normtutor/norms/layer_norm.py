@@ -11,7 +11,7 @@ r"""LayerNorm: each token is centred and scaled by its own mean and variance.
 from typing import Any
 
 from normtutor.norms.choices import TABLE
-from normtutor.norms.normalize import Cache, Gradients, affine, backward, normalize
+from normtutor.norms.normalize import Cache, Grads, affine, backward, normalize
 from normtutor.tracing import array_namespace
 from normtutor.validation import (
     check_cache,
@@ -88,7 +88,7 @@ def layer_norm(
     return array_namespace(x).astype(y, x.dtype, copy=False), cache
 
 
-def layer_norm_backward(grad_y: Array, cache: Cache) -> Gradients:
+def layer_norm_backward(grad_y: Array, cache: Cache) -> Grads:
     r"""Gradients of a loss through :func:`layer_norm`.
 
     With :math:`g = \gamma\, \partial L / \partial y` and means over the normalized axes,
@@ -108,7 +108,7 @@ def layer_norm_backward(grad_y: Array, cache: Cache) -> Gradients:
 
     Returns
     -------
-    Gradients
+    Grads
         ``x`` of grad_y's dtype, ``weight`` and ``bias`` of their own shapes and dtypes.
     """
     check_cache(cache, "layer_norm")

@@ -155,7 +155,7 @@ class Cache(NamedTuple):
         return self.normalized.r
 
 
-class Gradients(NamedTuple):
+class Grads(NamedTuple):
     """Gradients with respect to x, γ and β; None where one was None."""
 
     x: Array
@@ -204,7 +204,7 @@ def affine_backward(
     bias: Array | None,
     axes: tuple[int, ...],
     mask: Array | None = None,
-) -> Gradients:
+) -> Grads:
     """Gradients with respect to x̂, weight and bias; None for a parameter that is missing."""
     xp, grad_y = array_namespace(x_hat), widen(grad_y)
     if mask is not None:
@@ -216,14 +216,14 @@ def affine_backward(
         sums = xp.sum(values, axis=summed) if summed else values
         return xp.astype(xp.reshape(sums, like.shape), like.dtype, copy=False)
 
-    return Gradients(
+    return Grads(
         grad_y if weight is None else grad_y * along(weight, x_hat, axes),
         None if weight is None else total(grad_y * x_hat, weight),
         None if bias is None else total(grad_y, bias),
     )
 
 
-def backward(grad_y: Array, cache: Cache) -> Gradients:
+def backward(grad_y: Array, cache: Cache) -> Grads:
     """The way back through γ and β, then through the one formula: that of most norms."""
     parameters = (cache.weight, cache.bias, cache.axes, cache.normalized.mask)
     grads = affine_backward(grad_y, cache.x_hat, *parameters)

@@ -17,7 +17,7 @@ from normtutor.moments import count, mean, mean_square, unless_empty, widen
 from normtutor.norms.choices import TABLE
 from normtutor.norms.normalize import (
     Cache,
-    Gradients,
+    Grads,
     affine,
     affine_backward,
     along,
@@ -123,7 +123,7 @@ def _check(
     return feature, check_mask(mask, x, feature)
 
 
-def power_norm_v_backward(grad_y: Array, cache: Cache) -> Gradients:
+def power_norm_v_backward(grad_y: Array, cache: Cache) -> Grads:
     r"""Gradients of a loss through :func:`power_norm_v`, exact.
 
     With :math:`g = \gamma\, \partial L / \partial y` and the mean over the values of a feature,
@@ -280,7 +280,7 @@ def restore(updated: Array, old: Array) -> Array:
 
 def power_norm_backward(
     grad_y: Array, cache: PowerNormCache, nu: Array, *, alpha: float = 0.9
-) -> tuple[Gradients, Array]:
+) -> tuple[Grads, Array]:
     r"""The approximate gradients of :func:`power_norm`, and the running average ν after them.
 
     With :math:`g = \gamma\, \partial L / \partial y`,
@@ -306,7 +306,7 @@ def power_norm_backward(
 
     Returns
     -------
-    grads : Gradients
+    grads : Grads
         ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (H,).
     nu : array of shape (H,)
         :math:`\nu_t`. Where it would not be finite it keeps its old value.
@@ -331,5 +331,5 @@ def power_norm_backward(
         updated = old * (1 - (1 - alpha) * mean_square(x_hat, over, mask)) + (1 - alpha) * product
         new_nu = restore(xp.where(xp.isfinite(updated), updated, old), nu)
         grad_x = grad_x if mask is None else xp.where(mask, grad_x, 0.0)
-    grads = Gradients(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
+    grads = Grads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
     return grads, new_nu

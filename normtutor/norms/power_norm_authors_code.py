@@ -8,7 +8,7 @@ changes them.
 from typing import Any, NamedTuple
 
 from normtutor.moments import count, mean_square, unless_empty, widen
-from normtutor.norms.normalize import Gradients, along
+from normtutor.norms.normalize import Grads, along
 from normtutor.norms.power_norm import (
     PowerNormCache,
     choose,
@@ -182,7 +182,7 @@ def _join_last(x: Array, axis: int) -> Array:
 
 def power_norm_authors_code_backward(
     grad_y: Array, cache: AuthorsCodeCache, nu: Array, *, alpha: float = 0.9
-) -> tuple[Gradients, Array]:
+) -> tuple[Grads, Array]:
     """Gradients as the published code computes them, and ν after them.
 
     :func:`~normtutor.norms.power_norm_backward` with the divisor of this batch, then the exact

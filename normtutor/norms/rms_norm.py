@@ -16,7 +16,7 @@ from array_api_compat import device
 from normtutor.moments import mean_square, widen
 from normtutor.norms.choices import TABLE
 from normtutor.norms.normalize import (
-    Gradients,
+    Grads,
     Normalized,
     affine,
     affine_backward,
@@ -148,7 +148,7 @@ def _rounded(x_hat: Array, dtype: Any) -> Array:
     return xp.astype(xp.astype(x_hat, dtype, copy=False), x_hat.dtype, copy=False)
 
 
-def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> Gradients:
+def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> Grads:
     r"""Gradients of a loss through :func:`rms_norm`.
 
     With :math:`g = \gamma\, \partial L / \partial y` and the mean over the normalized axes,
@@ -168,7 +168,7 @@ def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> Gradients:
 
     Returns
     -------
-    Gradients
+    Grads
         ``x`` of grad_y's dtype, ``weight`` and ``bias`` of their own shapes and dtypes.
     """
     check_cache(cache, "rms_norm")
@@ -181,7 +181,7 @@ def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> Gradients:
     if weight is not None:
         grad_weight = xp.astype(grad_weight, weight.dtype, copy=False)
     grad_x = xp.astype(normalize_backward(g, normalized), grad_y.dtype, copy=False)
-    return Gradients(grad_x, grad_weight, grad_bias)
+    return Grads(grad_x, grad_weight, grad_bias)
 
 
 @passes_jit
@@ -261,7 +261,7 @@ def partial_rms_norm(
     return xp.astype(y, x.dtype, copy=False), cache
 
 
-def partial_rms_norm_backward(grad_y: Array, cache: PartialRMSNormCache) -> Gradients:
+def partial_rms_norm_backward(grad_y: Array, cache: PartialRMSNormCache) -> Grads:
     r"""Gradients of a loss through :func:`partial_rms_norm`.
 
     With :math:`g = \gamma\, \partial L / \partial y` and :math:`r` the estimate,
@@ -283,4 +283,4 @@ def partial_rms_norm_backward(grad_y: Array, cache: PartialRMSNormCache) -> Grad
     pull = pull * ((rms + eps) / xp.where(rms > 0, rms, 1.0))  # x̂ times that is x / r, 0 at r = 0
     first = xp.arange(x_hat.shape[-1], device=device(x_hat)) < k
     grad_x = (g - xp.where(first, x_hat * pull, 0.0)) / (rms + eps)
-    return Gradients(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
+    return Grads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
