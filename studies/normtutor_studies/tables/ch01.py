@@ -101,6 +101,14 @@ SHAKEN: dict[str, Cell] = {
     "BatchNorm without γ": {"norm": "batch", "affine": False},
 }
 
+
+def the_dose_decides(of: Study) -> bool:
+    """More noise, a higher loss; at the least all seeds learn, at the most none does by much."""
+    losses = [of.final("digits", f"BatchNorm, {dose:g}") for dose in DOSES]
+    means = [float(loss.mean()) for loss in losses]
+    return means == sorted(means) and bool((losses[1] < 1).all() and (losses[-1] > 1.9).all())
+
+
 Study(
     name="dose_of_noise",
     chapter=1,
@@ -120,6 +128,8 @@ Study(
         },
     },
     pairs=[("no norm", f"{label}, {dose:g}") for label in SHAKEN for dose in DOSES],
+    finding="Mildly shaken, the network still learns; the stronger the noise, the less.",
+    holds=the_dose_decides,
     worlds=[DIGITS],
     control="Each arm at its own rate. BatchNorm without γ and β cannot make the signal larger "
     "than the noise. A shift that all examples of a batch share is in part removed by the next "

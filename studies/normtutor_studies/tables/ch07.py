@@ -101,6 +101,18 @@ def side_by_side_rows(world: str, wiring: str) -> dict[str, Callable[[Study], np
     return {f"{world}, {wiring}: {name}": row for name, row in found.items()}
 
 
+def the_task_decides(of: Study) -> bool:
+    """On every seed three quarters of the worth stay in sorting, and at most 55% in formulas.
+
+    In formulas the mean of Post-LN's share is no smaller than that of Pre-LN's.
+    """
+    post = kept(of, "formulas", "Post-LN", "side by side", "removed").full
+    in_sorting = kept(of, "sorting", "Pre-LN", "side by side", "removed").full
+    in_formulas = kept(of, "formulas", "Pre-LN", "side by side", "removed").full
+    parts = (in_sorting > 0.75).all() and (in_formulas < 0.55).all()
+    return bool(parts and post.mean() >= in_formulas.mean())
+
+
 Study(
     name="side_by_side",
     chapter=7,
@@ -123,6 +135,9 @@ Study(
         for label in WIRINGS
         for name, row in side_by_side_rows(world, label).items()
     },
+    finding="Side by side, Pre-LN's later layers keep most of their worth in sorting, and not in "
+    "formulas, where Post-LN's keep no less.",
+    holds=the_task_decides,
     worlds=[SORTING, *SEQUENCES],
     control="One rate at which both wirings train in sorting and in formulas, with warm-up. Twelve "
     "layers in sorting, six in the others; the later ones are those behind the first third. That "
