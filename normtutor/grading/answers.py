@@ -274,7 +274,7 @@ def drive(factory: Any, arguments: Sequence[Any], steps: Sequence[Any], seconds:
 
     Steps: ``("train",)``, ``("eval",)``, ``("forward", x)``, ``("forward without grad", x)``,
     ``("backward", grad_y)`` (of the last forward, with respect to its x), ``("buffer", name)``,
-    ``("keeps graph", name)``.
+    ``("saved", name)``, ``("keeps graph", name)``.
     """
     import torch
 
@@ -307,6 +307,8 @@ def drive(factory: Any, arguments: Sequence[Any], steps: Sequence[Any], seconds:
                 answers.append(None if x.grad is None else x.grad.clone())
             elif kind == "buffer":
                 answers.append(getattr(module, step[1]))
+            elif kind == "saved":
+                answers.append(step[1] in module.state_dict())
             elif kind == "keeps graph":
                 buffer = getattr(module, step[1])
                 answers.append(bool(buffer.requires_grad or buffer.grad_fn is not None))

@@ -136,6 +136,7 @@ SWITCH = Formula(
     axes=(0,),
     rank=2,
     said={
+        "first": "the first batch", "second": "the second batch",
         "training": "the output in training", "evaluation": "the output in evaluation",
         "running_mean": "the running mean", "running_var": "the running variance",
         "old_mean": "the old mean", "old_var": "the old variance",

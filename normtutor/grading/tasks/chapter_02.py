@@ -38,6 +38,10 @@ def _largest(answer: Any, rng: Rng, features: int = 101) -> None:
         (np.sqrt(features), "that is the length of the whole output; can one entry be all of it?"),
         (features, "the length of the output grows like the root of the number of features"),
         (features - 1, "the length of the output grows like the root of the number of features"),
+        (
+            (features - 1) / np.sqrt(features),
+            "that is with the variance that divides by n − 1; a norm divides by n",
+        ),
         (1, "LayerNorm has variance 1, not maximum 1: look at a token with one large entry"),
     ]
     prediction(answer(), truth, known, 0.002)
@@ -66,6 +70,8 @@ DX = Formula(
         "the means run over the batch; LayerNorm's statistics belong to one token": "axes = (0, 1)",
         "the means run over a whole sequence; LayerNorm's statistics belong to one token":
             "axes = (1, 2)",
+        "1/√(σ² + ε) multiplies three times; x̂ depends on x through it once":
+            "grad_x = inverse ** 3 * (g - through_mean - through_variance)",
         "sums stand where means belong":
             "grad_x = inverse * (g - total(g, axes) - x_hat * total(g * x_hat, axes))",
         "one of the two paths has the wrong sign: both are subtracted":
@@ -138,6 +144,8 @@ MERGED = Formula(
         "that is the standard deviation; the variance is asked for":
             "variance = root(within + between)",
         "the variances are simply added": "variance = var_a + var_b",
+        "the two variances are added; the variance inside is their average, weighed by the numbers":
+            "within = var_a + var_b",
         "that is the unbiased variance: it divides by n − 1":
             "variance = (n_a * var_a + n_b * var_b + n_a * n_b * gap ** 2 / n) / (n - 1)",
         "the variances inside the chunks are weighed with n − 1":
@@ -206,10 +214,9 @@ def _failing(answer: Any, rng: Rng) -> None:
         raise Mistake("all entries must be finite")
     truth = float(values.astype(np.float64).var())
     if truth < 0.01:
-        raise Mistake(
-            "its variance is below 0.01. A constant input is no failure worth showing: let the "
-            "entries vary"
-        )
+        if truth == 0:
+            raise Mistake("its entries are all the same; a constant input is no failure")
+        raise Mistake(f"its variance is {truth:.1e} and must be 0.01: spread its entries further")
     one_pass = float(np.mean(values * values) - np.mean(values) ** 2)
     two_pass = float(np.mean((values - values.mean()) ** 2))
     if not abs(two_pass - truth) < 0.02 * truth:

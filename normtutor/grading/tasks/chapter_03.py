@@ -252,10 +252,16 @@ def _graph_buffer(answer: Any, rng: Rng) -> None:
     (x1, x2, _), _, features = _buffer_case(rng)
     name = "running_mean_square"
     steps = [("train",), ("forward", x1), ("forward", x2), ("keeps graph", name), ("buffer", name)]
-    *_, keeps, value = answer.drive((features,), steps)
+    *_, keeps, value, saved = answer.drive((features,), [*steps, ("saved", name)])
     if keeps is not False:
         raise Mistake(
             "after two steps the buffer still hangs on a graph, which keeps both batches in memory",
+            known=True,
+        )
+    if saved is not True:
+        raise Mistake(
+            f"{name} is a plain attribute: a saved model loses it, and .to(device) leaves it "
+            "behind. Register it as a buffer",
             known=True,
         )
     compare(value, (_next(_next(np.ones(features), x1), x2),), (name,), tolerance=1e-5)

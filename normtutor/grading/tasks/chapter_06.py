@@ -60,6 +60,9 @@ POWER = Formula(
         "none comes back": "grad_x = inverse * (g - mean(g) - second)",
         "that is BatchNorm's gradient: its x̂ is centred. PN-V subtracts no mean": CENTRED
         + "g = grad_y * weight; grad_x = inverse_c * (g - mean(g) - hat * mean(g * hat))",
+        "that is BatchNorm's gradient: its x̂ is centred, in both results. PN-V subtracts no mean": CENTRED
+        + "g = grad_y * weight; grad_weight = total(grad_y * hat); "
+        "grad_x = inverse_c * (g - mean(g) - hat * mean(g * hat))",
         "ψ is taken as a constant; in PN-V it is the batch's own": "grad_x = inverse * g",
         "γ is missing in the gradient of x": "g = grad_y",
         "γ is missing in the second term": "second = x_hat * mean(grad_y * x_hat)",

@@ -145,6 +145,9 @@ BLOCK = Formula(
             "y = norm(h, weight_2, bias_2) + feed_forward(norm(h, weight_2, bias_2))",
         "both branches read the same x; the second must read what the first has left":
             "y = h + feed_forward(norm(x, weight_2, bias_2))",
+        "that is a parallel block: both branches read the first norm. Here the second reads what "
+        "the first has left, through a norm of its own":
+            "n = norm(x, weight_1, bias_1); y = x + attention(n) + feed_forward(n)",
         "the norm stands at the end of the branch, as in OLMo 2; Pre-LN has it at the start":
             "h = x + norm(attention(x), weight_1, bias_1); "
             "y = h + norm(feed_forward(h), weight_2, bias_2)",
@@ -256,7 +259,9 @@ DEEP = Formula(
         "the branch is multiplied by 1 − α":
             "y = norm(alpha * x + (1 - alpha) * sublayer(x), weight, bias)",
         "1 − α multiplies the stream": "y = norm((1 - alpha) * x + sublayer(x), weight, bias)",
-        "the branch is divided by α": "y = norm(alpha * x + sublayer(x) / alpha, weight, bias)",
+        "the branch is divided by α": "y = norm(x + sublayer(x) / alpha, weight, bias)",
+        "the skip is multiplied by α and the branch divided by it":
+            "y = norm(alpha * x + sublayer(x) / alpha, weight, bias)",
         "the skip is divided by α": "y = norm(x / alpha + sublayer(x), weight, bias)",
         "that is Pre-LN: the norm stands in front of the branch, not on the sum":
             "y = alpha * x + sublayer(norm(x, weight, bias))",

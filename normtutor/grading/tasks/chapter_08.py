@@ -157,6 +157,8 @@ SPLIT = replace(
     rank=4,
     more={
         SHARED: "axes = (2, 3)",
+        "the squares of all heads are summed, and divided by the size of one head":
+            "psi_squared = total(x ** 2, (2, 3)) / size",
         "that is LayerNorm: a mean is subtracted": "x = x - mean(x)",
         "the features are split into heads in the wrong order: neighbours belong together":
             "x = interleaved; psi_squared = mean(x ** 2, (2,)); weight = weight_of_interleaved",
@@ -175,7 +177,7 @@ def _compare_heads(answer: Any, rng: Rng, heads: int, size: int, spread: float =
     q = faint(normal(rng, batch, length, heads * size) * scale, 1)
     weight, eps = weights(rng, size), 0.05
     x = q.reshape(batch, length, heads, size)
-    given = {"x": x, "weight": weight, "eps": eps}
+    given = {"x": x, "weight": weight, "eps": eps, "size": size}
     given["interleaved"] = q.reshape(batch, length, size, heads)
     given["weight_of_interleaved"] = np.tile(weight, heads).reshape(size, heads)
     given["repeated"] = np.repeat(weight, heads).reshape(heads, size)
