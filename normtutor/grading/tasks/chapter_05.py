@@ -115,7 +115,7 @@ INSIDE = replace(
     more={
         UNPROTECTED: "y = x * (1 / root(psi_squared) + eps) * weight",
         **RMS.more,
-        "ε is gone altogether: nothing is added inside the root": "y = x / root(psi_squared) * weight",
+        "ε is gone: nothing is added inside the root": "y = x / root(psi_squared) * weight",
         "ε is added to x, and not to the mean of its squares":
             "y = (x + eps) / root(mean((x + eps) ** 2)) * weight",
         "ε is added to x before it is squared, and not to the mean of the squares":

@@ -60,7 +60,7 @@ POWER = Formula(
         "none comes back": "grad_x = inverse * (g - mean(g) - second)",
         "that is BatchNorm's gradient: its x̂ is centred. PN-V subtracts no mean": CENTRED
         + "g = grad_y * weight; grad_x = inverse_c * (g - mean(g) - hat * mean(g * hat))",
-        "that is BatchNorm's gradient: its x̂ is centred, in both results. PN-V subtracts no mean": CENTRED
+        "that is BatchNorm's gradient: its x̂ is centred, in both results; PN-V's is not": CENTRED
         + "g = grad_y * weight; grad_weight = total(grad_y * hat); "
         "grad_x = inverse_c * (g - mean(g) - hat * mean(g * hat))",
         "ψ is taken as a constant; in PN-V it is the batch's own": "grad_x = inverse * g",
