@@ -122,7 +122,7 @@ libraries: $(LIBRARIES)/.installed  ## Test the layers in models and forms of ot
 	PYTHONPATH=$(CURDIR):$(CURDIR)/studies $(LIBRARIES)/bin/python -m pytest -q -n 0 tests/libraries
 
 census: $(LIBRARIES)/.installed  ## Read the norms of every decoder of transformers; takes two hours (TYPES=...)
-	$(LIBRARIES)/bin/python .ci/census.py $(TYPES)
+	PYTHONPATH=$(CURDIR):$(CURDIR)/studies $(LIBRARIES)/bin/python -m normtutor_studies.census $(TYPES)
 
 # mutmut brings a text interface and more, so it comes into an environment of its own, which borrows
 # this one. The changes of a function are numbered; a tenth of them, and always the same, end in 7.

@@ -1,11 +1,12 @@
-"""Read the norms of every decoder of the pinned transformers from its modules: make census.
+"""Read the norms of every decoder of the pinned transformers from its modules: ``make census``.
 
 A decoder is a class registered for causal language models, or the language model inside a class
 registered for text with pictures or sound, if it has no class of its own. Each is built without
 numbers from its default configuration, and read by `normtutor.norms_of`. Then its settings are
 tried one by one: which change what is read, and which number is which norm's ε. The census holds
 what is read under every combination of the settings that change something, and names each class
-that it leaves out, with the reason. `python .ci/census.py TYPE ...` reads some of them anew.
+that it leaves out, with the reason. ``python -m normtutor_studies.census TYPE ...`` reads some of
+them anew.
 """
 
 import contextlib
@@ -23,30 +24,29 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 
-import torch  # noqa: E402
-import yaml  # noqa: E402
+import torch
+import yaml
 
 if importlib.util.find_spec("torchvision"):  # whose operators exist only beside a GPU build
     for _name in ("nms", "qnms"):
         _schema = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
         torch.library.define(f"torchvision::{_name}", _schema)
 
-import transformers  # noqa: E402
-from transformers import PreTrainedConfig  # noqa: E402
-from transformers.configuration_utils import (  # noqa: E402
+import transformers
+from transformers import PreTrainedConfig
+from transformers.configuration_utils import (
     _LEGACY_LAYER_TYPE_REMAP,
     ALLOWED_LAYER_TYPES,
 )
-from transformers.models.auto import modeling_auto as auto  # noqa: E402
+from transformers.models.auto import modeling_auto as auto
 
-from normtutor import anatomy  # noqa: E402
+from normtutor import anatomy
 
-OUT = ROOT / "studies" / "normtutor_studies" / "census.json"
+HERE = Path(__file__).parent
+OUT = HERE / "census.json"
 
-GIVEN: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text("utf-8"))
+GIVEN: dict[str, Any] = yaml.safe_load((HERE / "census.yml").read_text(encoding="utf-8"))
 NEEDS, AROUND, WITH_NUMBERS, LEFT_OUT = (
     GIVEN[part] for part in ("needs", "around", "with_numbers", "left_out")
 )
