@@ -21,6 +21,7 @@ from jupyter_cache import get_cache
 from jupyter_cache.base import JupyterCacheAbstract
 from jupyter_cache.cache.db import NbProjectRecord
 from jupyter_cache.executors import load_executor
+from jupyter_client.manager import KernelManager
 from myst_nb.core import render
 from nbformat import NotebookNode
 from sphinx.application import Sphinx
@@ -72,6 +73,8 @@ def execute(cache: JupyterCacheAbstract, notebooks: Iterable[Path]) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")
         # Figures for both widths of a page.
         os.environ["NORMTUTOR_BOTH_DRAWINGS"] = "yes"
+        # Each kernel would warn that others can listen.
+        KernelManager.transport_encryption.default_value = "auto"
         executor = load_executor("local-parallel", cache, logger)
         result = executor.run_and_cache(filter_uris=missing, timeout=TIMEOUT)
         if failed := [*result.excepted, *result.errored]:

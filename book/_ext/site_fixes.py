@@ -102,36 +102,16 @@ def hide_check_markers(app: Sphinx, doctree: nodes.document, docname: str) -> No
             block.rawsource = block.astext()
 
 
-def list_modules(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Describe what a new norm brings, which should not be forgotten on the page of the package.
-
-    Where the page says ``<!-- other functions of PACKAGE -->`` come those that it does not describe
-    elsewhere, and where it says ``<!-- results of PACKAGE -->`` the named tuples that its functions
-    return: caches, gradients, running statistics.
-    """
+def list_functions(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Describe the functions that a page has not named: ``<!-- other functions of MODULE -->``."""
 
     def functions(mark: re.Match[str]) -> str:
         public = import_module(mark[1]).__all__
         names = [name for name in public if not re.search(rf":: (\w+\.)*{name}\b", source[0])]
-        blocks = [f".. autofunction:: {name}" for name in names if not RESULT.search(name)]
+        blocks = [f".. autofunction:: {name}" for name in names]
         return "\n".join(["```{eval-rst}", f".. py:currentmodule:: {mark[1]}", *blocks, "```"])
 
-    def results(mark: re.Match[str]) -> str:
-        package = import_module(mark[1])
-        folder = Path(str(package.__file__)).parent
-        blocks = []
-        for module in (
-            import_module(f"{mark[1]}.{p.stem}") for p in sorted(folder.glob("[a-z]*.py"))
-        ):
-            for name, value in vars(module).items():
-                home = getattr(value, "__module__", "")
-                if home == module.__name__ and RESULT.search(name) and hasattr(value, "_fields"):
-                    public = f"{mark[1]}.{name}" if hasattr(package, name) else f"{home}.{name}"
-                    blocks.append(f".. autoclass:: {public}")
-        return "\n".join(["```{eval-rst}", *blocks, "```"])
-
     source[0] = re.sub(r"<!-- other functions of ([a-z._]+) -->", functions, source[0])
-    source[0] = re.sub(r"<!-- results of ([a-z._]+) -->", results, source[0])
 
 
 def load_interactive_figures(
@@ -224,7 +204,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.setup_extension("sphinx.ext.intersphinx")
     # Before intersphinx reads its mapping.
     app.connect("config-inited", write_inventories, priority=100)
-    app.connect("source-read", list_modules)
+    app.connect("source-read", list_functions)
     app.connect("doctree-resolved", hide_check_markers)
     app.connect("doctree-resolved", number_repeated_ids)
     app.connect("html-page-context", load_interactive_figures)
