@@ -1,5 +1,6 @@
 """The wheels of the package and of its studies, beside the readers' notebooks, for Colab."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,9 @@ def behind(folder: str, package: str) -> list[str]:
 def build(folder: str, to: Path) -> None:
     """Build a wheel from a source distribution, so that nothing from an earlier build is in it."""
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(to), folder]
-    done = subprocess.run(command, cwd=execution.ROOT, capture_output=True, text=True)
+    # Files of 1980: the same sources make the same wheel.
+    env = {**os.environ, "SOURCE_DATE_EPOCH": "315532800"}
+    done = subprocess.run(command, cwd=execution.ROOT, env=env, capture_output=True, text=True)
     if done.returncode:
         raise ExtensionError(f"{' '.join(command)}:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
