@@ -133,7 +133,9 @@ class PowerNorm(nn.Module):
     In training the gradient of "pn" and "authors-code" is approximate and has no gradient of its
     own, not even in the warm-up: autograd raises an error if a second derivative is taken through
     it. Gradient checkpointing changes it, because the forward pass then runs again after ψ² has
-    moved. Source: :cite:t:`shen2020`.
+    moved. ν is in units of the loss: where ``torch.amp.GradScaler`` changes its scale, multiply
+    ``nu`` by the same factor, or the gradients are off by some percent until ν has followed.
+    Source: :cite:t:`shen2020`.
     """
 
     weight: Tensor | None

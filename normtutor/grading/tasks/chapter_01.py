@@ -81,7 +81,7 @@ def _compare_evaluated(
     def forward(x: Any, weight: Any, bias: Any) -> Any:
         import torch
 
-        running = {"running_mean": torch.tensor(mean), "running_var": torch.tensor(var)}
+        running: Any = {"running_mean": torch.tensor(mean), "running_var": torch.tensor(var)}
         running = {name: value.double() for name, value in running.items()}
         return norms.batch_norm(x, weight, bias, **running, training=False, eps=eps)[0]
 

@@ -43,9 +43,7 @@ def matrix_lengths(model: nn.Module) -> dict[str, float]:
 def measure(cell: Cell, rate: float, seed: int) -> Run:
     """Train one ReLU network: what it saw around it on the way."""
     digits, order = load_digits(), start(seed)
-    # torch's own layer, three times as fast; a test of the package holds ours equal to it.
-    make = nn.BatchNorm1d if cell["norm"] == "batch" else cell["norm"]
-    model = he(MLP((64, *(cell["width"],) * cell["hidden"], 10), norm=make))
+    model = he(MLP((64, *(cell["width"],) * cell["hidden"], 10), norm=cell["norm"]))
     fixed = loss_on(
         (digits.train.images[: cell["fixed_batch"]], digits.train.labels[: cell["fixed_batch"]])
     )

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from normtutor import layers
 from normtutor.data import image_batches, load_digits
 from normtutor.models import MLP
 from normtutor.training import classification_loss, image_scores, start, train
@@ -24,8 +25,8 @@ def norm_of(cell: Mapping[str, Any], features: int) -> nn.Module:
     """The norm of one layer, with noise behind it if the cell asks for some."""
     norms: dict[str, nn.Module] = {
         "none": nn.Identity(),
-        "batch": nn.BatchNorm1d(features, affine=cell["affine"]),
-        "layer": nn.LayerNorm(features, elementwise_affine=cell["affine"]),
+        "batch": layers.BatchNorm(features, affine=cell["affine"]),
+        "layer": layers.LayerNorm(features, elementwise_affine=cell["affine"]),
     }
     norm = norms[cell["norm"]]
     return nn.Sequential(norm, Noise(cell["noise"])) if cell["noise"] else norm

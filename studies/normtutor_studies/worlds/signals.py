@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from normtutor import layers
 from normtutor.data import Split, image_batches
 from normtutor.models import make_norm
 from normtutor.training import classification_loss, image_scores, start, train
@@ -97,9 +98,7 @@ class Net(nn.Module):
     def _norm(cell: Mapping[str, Any]) -> nn.Module:
         width, conv = cell["width"], cell["kind"] == "conv"
         if cell["norm"] == "batch":
-            norm: nn.Module = nn.BatchNorm1d(width, momentum=cell["momentum"])
-        elif cell["norm"] == "layer" and not conv:
-            norm = nn.LayerNorm(width)
+            norm: nn.Module = layers.BatchNorm(width, momentum=cell["momentum"])
         else:
             norm = make_norm(cell["norm"], width, feature_axis=1 if conv else -1)
         return nn.Sequential(norm, Noise(cell["noise"])) if cell["noise"] else norm

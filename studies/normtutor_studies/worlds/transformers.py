@@ -69,10 +69,8 @@ def norm_of(cell: Mapping[str, Any]) -> NormFactory:
     norm = cell["norm"]
 
     def make(features: int) -> nn.Module:
-        if norm == "layer":
-            made: nn.Module = nn.LayerNorm(features)  # torch's own: fused, equal to ours
-        elif norm == "tanh":
-            made = layers.DynamicTanh(features, alpha_init_value=cell["alpha"])
+        if norm == "tanh":
+            made: nn.Module = layers.DynamicTanh(features, alpha_init_value=cell["alpha"])
         elif norm == "power":
             warm = round(cell["power_warmup"] * cell["steps"])
             made = layers.PowerNorm(features, warmup_steps=warm)
