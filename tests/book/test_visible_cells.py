@@ -7,6 +7,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+pytestmark = pytest.mark.slow
+
 BOOK = Path(__file__).parents[2] / "book"
 CHAPTERS = sorted(path.name for path in BOOK.glob("0*.ipynb"))
 HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}

@@ -26,6 +26,8 @@ from normtutor_studies.claims.ledger import (
 
 from normtutor import norms
 
+pytestmark = pytest.mark.slow
+
 LEDGER = Path(claims.__file__).parent
 NAMES = [claim.name for claim in claims.CLAIMS]
 
@@ -48,6 +50,7 @@ def findings(name: str) -> list[Finding]:
 # --- every claim ----------------------------------------------------------------------------------
 
 
+@pytest.mark.unmutated
 @pytest.mark.parametrize("name", NAMES)
 def test_the_verdict_on_record_follows_from_the_evidence(name):
     _, evidence, verdict = judged(name)
@@ -61,6 +64,7 @@ def of_our_runs(finding: Finding) -> bool:
     return finding.estimate.half_width > 0 and not finding.reported
 
 
+@pytest.mark.unmutated
 @pytest.mark.parametrize("name", NAMES)
 def test_an_entry_says_what_a_reader_needs(name):
     claim, evidence, verdict = judged(name)
@@ -89,6 +93,7 @@ def other_side(finding: Finding) -> Finding:
     return dataclasses.replace(finding, value=outside if finding.agrees else inside)
 
 
+@pytest.mark.unmutated
 @pytest.mark.parametrize("name", [name for name in NAMES if claims.named(name).recorded != "open"])
 def test_other_numbers_would_give_another_verdict(name):
     before = findings(name)
@@ -169,6 +174,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.unmutated
 @pytest.mark.parametrize("other", OTHERS)
 def test_other_evidence_would_give_another_verdict(monkeypatch, other):
     changed, verdicts = OTHERS[other]
@@ -264,6 +270,7 @@ def test_a_claim_with_another_verdict_and_a_name_that_there_is_not_are_refused()
 # --- the page -------------------------------------------------------------------------------------
 
 
+@pytest.mark.unmutated
 def test_the_chapters_and_anchors_of_the_page_are_those_of_the_book():
     assert {f"{chapter}.ipynb" for chapter in page.CHAPTERS} == {
         name for name in PAGES if name.startswith("0")
@@ -284,6 +291,7 @@ def whole_page():
     return made
 
 
+@pytest.mark.unmutated
 def test_the_page_shows_every_claim_once(whole_page):
     soup = BeautifulSoup(whole_page.myst(), "html.parser")
     entries = soup.find_all("details", class_="claim")
@@ -303,6 +311,7 @@ def test_the_page_shows_every_claim_once(whole_page):
         assert chapters == {fold["data-chapter"]} and not fold.has_attr("open")
 
 
+@pytest.mark.unmutated
 def test_one_claim_is_shown_with_its_evidence():
     shown = claims.show("unit-sphere")
     first, answer, *rest = repr(shown).splitlines()
@@ -312,11 +321,13 @@ def test_one_claim_is_shown_with_its_evidence():
     assert "What would decide it: Train with" in repr(claims.show("generalization"))
 
 
+@pytest.mark.unmutated
 def test_the_code_of_an_entry_runs():
     (code,) = re.findall(r"```python\n(.*?)```", page.entry(judged("one-group")), re.DOTALL)
     exec(code, {})
 
 
+@pytest.mark.unmutated
 def test_where_myst_is_not_read_the_page_is_plain_text(whole_page):
     """In JupyterLab the ledger once showed 122 raw roles, and links to pages that are not there."""
     shown = whole_page._repr_mimebundle_()
@@ -325,6 +336,7 @@ def test_where_myst_is_not_read_the_page_is_plain_text(whole_page):
     assert page.plain_text("{prf:ref}`thm-x` of *this* `code`") == "thm-x of this code"
 
 
+@pytest.mark.unmutated
 def test_the_tally_counts(whole_page):
     assert whole_page.tally == claims.tally(claims.CLAIMS)
     rows = whole_page.by_chapter().values()
@@ -332,6 +344,7 @@ def test_the_tally_counts(whole_page):
     assert repr(whole_page).count("\n") == len(NAMES) - 1
 
 
+@pytest.mark.unmutated
 def test_a_wrong_verdict_on_record_stops_the_page():
     right = claims.named("standard-normal")
     assert page.Page([right]).tally["false"] == 1
@@ -349,6 +362,7 @@ def test_the_deciding_number_is_one_that_is_not_as_claimed():
     assert page.deciding([yes, undecided, no]) == page.deciding([yes, no])
 
 
+@pytest.mark.unmutated
 def test_the_index_says_what_the_page_says(whole_page):
     words = claims_page.tally_in_words()
     counts = [int(number) for number in re.findall(r"\d+", words)]

@@ -28,6 +28,8 @@ import normtutor
 from normtutor import layers
 from normtutor.diagnosis import CAUSES, diagnose
 
+pytestmark = pytest.mark.slow
+
 SEEDS = pytest.mark.parametrize("seed", [0, 1])
 
 

@@ -26,6 +26,8 @@ from normtutor.invariance import (
 )
 from normtutor.moments import mean_square, moments
 
+pytestmark = pytest.mark.slow
+
 NAMES = list(TRANSFORMATIONS)
 
 # One letter a column, in the order of TRANSFORMATIONS: y(es) or n(o).

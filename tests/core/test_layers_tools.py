@@ -33,6 +33,7 @@ from normtutor import layers
 # The compiler makes an empty autograd.Function while it traces one, and warns itself of it.
 # Inductor's own import uses a deprecated part of torch.
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning"),
 ]

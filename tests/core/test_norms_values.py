@@ -49,6 +49,7 @@ def test_backward_agrees_with_finite_differences(case):
     assert max(errors) < 1e-6, errors
 
 
+@pytest.mark.unmutated
 @pytest.mark.parametrize("library", ["torch", "jax"])
 @every_case
 def test_numpy_and_torch_and_jax_agree(case, library):

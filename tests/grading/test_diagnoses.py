@@ -12,6 +12,8 @@ from normtutor_grader.submission import grade
 
 from normtutor.grading import TASKS, Local, Mistake
 
+pytestmark = pytest.mark.slow
+
 CODE = [task for task in TASKS.values() if task.id in SOLUTIONS]
 CHECKS = [(task, check) for task in CODE for check in task.checks]
 # All that may be said where nothing is known. The first group is about the answer as a whole.

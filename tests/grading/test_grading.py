@@ -8,6 +8,8 @@ from coursework_solutions import PREDICTIONS, SOLUTIONS
 from normtutor.grading import TASKS
 from normtutor.grading.notebook import examined
 
+pytestmark = pytest.mark.slow
+
 STYLES = [(id, style) for id in SOLUTIONS for style in SOLUTIONS[id]]
 FEWER = {id: {"torch"} for id in ("01.3", "03.3")}  # modules
 FEWER |= {id: {"numpy", "torch"} for id in ("02.4", "05.3")}  # with nothing to loop over

@@ -10,6 +10,8 @@ from test_diagnoses import CODE, GARBAGE, spoiled, spoiled_with_gradients
 from normtutor.grading import Local, Mistake, judging, slips
 from normtutor.grading.judging import cause, close, telling
 
+pytestmark = pytest.mark.slow
+
 # Slips that give the same numbers: a running mean starts at zero, a norm's gradient is odd in x̂.
 EQUAL = {
     "01.3": {

@@ -22,6 +22,8 @@ from normtutor_grader.submission import Unreadable, as_text, chapter_of, code_ce
 
 from normtutor.grading import TASKS, judge, tasks_of
 
+pytestmark = pytest.mark.slow
+
 # What no honest cell needs, on a busy machine; QUICK is for what only a limit ends.
 PATIENT = Limits(seconds=100, total_seconds=600, megabytes=1024)
 QUICK = PATIENT._replace(seconds=0.5)

@@ -22,6 +22,8 @@ from normtutor_grader.sandbox import Limits, Sandbox
 import normtutor
 from normtutor.grading import TASKS, judge
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(normtutor.__file__).resolve().parent
 LIMITS = Limits(seconds=100, total_seconds=600)  # what no honest cell needs, on a busy machine
 ENDLESS = Limits(seconds=1, total_seconds=600, megabytes=300)  # for what ends by a limit alone

@@ -10,6 +10,8 @@ from normtutor_studies.measures import modes_disagree, norm_speed
 
 from normtutor import data
 
+pytestmark = pytest.mark.slow
+
 MEASURES = {
     world.name: (study, world)
     for study in STUDIES.values()

@@ -9,6 +9,8 @@ from normtutor_studies.worlds import WORLDS, code, formulas, signals, sorting, t
 
 from normtutor import training
 
+pytestmark = pytest.mark.slow
+
 TINY = {"steps": 8, "batch_size": 4, "examples": 32, "depth": 2, "width": 8, "heads": 2}
 
 
