@@ -93,6 +93,11 @@ PICTURES = {
         "jumps between two values. The running mean that BatchNorm uses in evaluation lies between "
         "the two and fits neither, so the same token is normalized differently in the two modes."
     ),
+    "memory": (
+        "A feature of PowerNorm that is active in every fourth or in every twelfth batch. Between "
+        "two active batches its memory shrinks. In every fourth, the number ν settles; in every "
+        "twelfth, each active batch throws it further off."
+    ),
     "forgets": (
         "Bars of a token x, of 3x + 2 and of −x. LayerNorm gives the same output for x and "
         "3x + 2, and the mirror image for −x. RMSNorm forgets the factor 3 but not the shift by 2."
@@ -173,6 +178,20 @@ def _draw_modes() -> Figure:
     return pictures.running_mean_figure(means, running)
 
 
+def _draw_memory() -> Figure:
+    x = np.array([[1.0], [-1.0]])
+    courses = {}
+    for period in (4, 12):
+        memory, nu, course = np.ones(1), np.zeros(1), []
+        for batch in range(120):
+            active = x * (batch % period == 0)
+            _, cache, memory = norms.power_norm(active, running_mean_square=memory, eps=1e-12)
+            _, nu = norms.power_norm_backward(active, cache, nu)
+            course.append(float(nu[0]))
+        courses[f"active in every {period}th batch"] = course
+    return pictures.memory_figure(courses)
+
+
 def _draw_forgets() -> Figure:
     x = np.array([0.4, 2.2, -0.9, 1.3, 0.2])
     tokens = {"x": x, "3x + 2": 3 * x + 2, "−x": -x}
@@ -191,6 +210,7 @@ _DRAWN = {
     "triangle": _draw_triangle,
     "future": _draw_future,
     "modes": _draw_modes,
+    "memory": _draw_memory,
     "forgets": _draw_forgets,
 }
 

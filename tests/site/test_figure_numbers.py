@@ -198,6 +198,27 @@ def test_the_triangle_agrees_with_the_package(computed):
     assert 95 < short["angle"] / long["angle"] < 101
 
 
+@pytest.mark.parametrize("period", [1, 4, 12])
+def test_the_memory_agrees_with_the_package(computed, period):
+    found = computed(
+        """async period => {
+          const { factor, remember } = await import("/interactive/memory.js");
+          return { factor: factor(period, 0.9), all: remember(period, 0.9, 100) };
+        }""",
+        period,
+    )
+    memory, nu = np.ones(1), np.zeros(1)
+    for batch, one in enumerate(found["all"]):
+        x = np.array([[1.0], [-1.0]]) * (batch % period == 0)
+        _, cache, memory = norms.power_norm(x, running_mean_square=memory, alpha=0.9, eps=1e-12)
+        _, nu = norms.power_norm_backward(x, cache, nu, alpha=0.9)
+        assert_allclose([one["square"], one["nu"]], [memory[0], nu[0]], rtol=1e-6)
+    active = [one["nu"] for one in found["all"] if one["active"]][-3:]
+    if period == 12:  # ψ has settled into its cycle, and what is left of its start is small beside ν
+        before, after = np.diff(active)
+        assert after / before == pytest.approx(found["factor"], rel=0.02)
+
+
 def test_who_sees_the_future_agrees_with_the_package(computed):
     found = computed(
         """async () => {

@@ -229,6 +229,7 @@ BY_KEYBOARD = {
     ),
     "future": (5, ["Enter"], "LayerNorm takes its statistic from one token alone"),
     "modes": (4, ["Enter"], "Batch 27 has mean"),
+    "memory": (1, ["End"], "Active in one of 24 batches, α = 0.9: each active batch multiplies"),
     "forgets": (1, ["Home"], "LayerNorm turns −3x + 2 into the mirror image"),
     "invariance": (3, ["Enter"], "Outputs stay: LayerNorm."),
     "geometry": (1, ["Enter"], "LayerNorm puts x = (3.00, 1.50, 2.70) at"),

@@ -91,6 +91,17 @@ def running_mean_figure(means: ArrayLike, running: ArrayLike) -> Figure:
     return fig
 
 
+def memory_figure(courses: Mapping[str, ArrayLike]) -> Figure:
+    """Draw PowerNorm's ν batch by batch, every panel on its own scale."""
+    fig, axes = plt.subplots(len(courses), 1, figsize=(5.0, 3.6), sharex=True)
+    for ax, (label, values) in zip(axes, courses.items(), strict=True):
+        ax.plot(np.arange(1, len(np.asarray(values)) + 1), np.asarray(values), color=INK)
+        ax.set_title(label)
+        ax.set_ylabel("ν")
+    axes[-1].set_xlabel("batch")
+    return fig
+
+
 def forgets_figure(rows: Mapping[str, Mapping[str, ArrayLike]]) -> Figure:
     """Draw tokens as bars, row by row: before, and after each norm."""
     columns = list(next(iter(rows.values())))
