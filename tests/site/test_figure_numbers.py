@@ -214,7 +214,7 @@ def test_the_memory_agrees_with_the_package(computed, period):
         _, nu = norms.power_norm_backward(x, cache, nu, alpha=0.9)
         assert_allclose([one["square"], one["nu"]], [memory[0], nu[0]], rtol=1e-6)
     active = [one["nu"] for one in found["all"] if one["active"]][-3:]
-    if period == 12:  # ψ has settled into its cycle, and what is left of its start is small beside ν
+    if period == 12:  # ψ has settled into its cycle, and ν is large
         before, after = np.diff(active)
         assert after / before == pytest.approx(found["factor"], rel=0.02)
 
