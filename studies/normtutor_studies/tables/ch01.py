@@ -148,7 +148,7 @@ Study(
     },
     arms={f"LayerNorm, {dose:g}": {"norm": "layer", "noise": 2 * dose} for dose in DOSES[:3]},
     pairs=[(f"LayerNorm, {dose:g}", "LayerNorm, 0") for dose in DOSES[1:3]],
-    worlds=[replace(DIGITS, rate=DIGITS.rate / 16)],
+    worlds=[replace(DIGITS, rate=3.125e-3)],
     control="The search begins at a sixteenth of BatchNorm's rate: above, this network learns "
     "nothing with LayerNorm, and a search that begins on that plateau does not leave it.",
 )
