@@ -150,6 +150,8 @@ ACCOUNTS: dict[str, Cell] = {
     "Adam": {},
     "Adam, warm-up": {"warmup": 0.3},
     "Adam, second moments first": {"optimizer": "moments first"},
+    "Adam, both moments first": {"optimizer": "both moments first"},
+    "Adam, ten steps of warm-up": {"warmup": 0.05},
     "SGD": {"optimizer": "sgd"},
     "SGD, warm-up": {"optimizer": "sgd", "warmup": 0.3},
 }
@@ -168,6 +170,8 @@ Study(
         "start (its momentum is 0.9), and warm-up ends in a flatter place",
         "the size of the first updates": "stalls follow where the first steps move the states far, "
         "whatever the optimizer",
+        "the first steps, not the moments": "ten steps of warm-up, which second moments that are "
+        "gathered first bring with them, do as well without them",
     },
     arms={
         f"{label}, {rate:g}": {
@@ -187,7 +191,9 @@ Study(
     control="Twelve layers, to the end of training. Adam's rate is the best one with warm-up on "
     "the map of sorting, which has others; SGD has one rate and a fourth of it. Under SGD dividing "
     "all gradients by a number is dividing the rate by it, and under Adam it changes nothing but "
-    "for ε, so gradients cannot be scaled apart from the rate. One task, in which little depth is "
+    "for ε, so gradients cannot be scaled apart from the rate. With second moments gathered first "
+    "Adam's average gradient starts at zero, so that its first ten steps are short: two arms "
+    "separate that, one with both moments, one with ten steps of warm-up and neither. One task, in which little depth is "
     "needed.",
 )
 

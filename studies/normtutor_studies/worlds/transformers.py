@@ -42,7 +42,7 @@ SETTINGS: dict[str, Any] = {
     "clip": 1.0,
     "decay": 0.1,  # on matrices
     "beta2": 0.98,
-    "optimizer": "adamw",  # or "sgd", "moments first"; see `optimizer_of`
+    "optimizer": "adamw",  # or "sgd", "moments first", "both moments first"; see `optimizer_of`
     "rearranged": False,  # whether it is tested in other arrangements, at half and full length
     "early": False,  # whether curvature and the size of the first updates are recorded
     "then": "",  # what happens to the trained model, which is then trained on; see `changed`
@@ -223,26 +223,31 @@ def optimizer_of(
     """The optimizer of a cell, as :func:`normtutor.training.train` takes it.
 
     "moments first" is AdamW whose average squares have seen :data:`MOMENTS` batches before the
-    first step, as in the control of Liu et al. (2019): they are not uncertain any more.
+    first step, as in the control of Liu et al. (2019): they are not uncertain any more. Its average
+    gradients start at zero and are taken for old, so that its first ten steps are short; in "both
+    moments first" they have seen these batches, too.
     """
     name, betas = cell["optimizer"], (0.9, cell["beta2"])
     if name in ("adamw", "sgd"):
         return str(name)
-    if name != "moments first":
+    if name not in ("moments first", "both moments first"):
         raise ValueError(f"there is no optimizer {name!r}.")
 
     def prepared(groups: Any) -> torch.optim.Optimizer:
         update = torch.optim.AdamW(groups, lr=rate, betas=betas)
         parameters = [p for group in update.param_groups for p in group["params"]]
         squares = [torch.zeros_like(p) for p in parameters]
+        means = [torch.zeros_like(p) for p in parameters]
         for _ in range(MOMENTS):
             gradients = torch.autograd.grad(loss_of(model, next(stream)), parameters)  # type: ignore[arg-type]
-            for square, gradient in zip(squares, gradients, strict=True):
+            for square, mean, gradient in zip(squares, means, gradients, strict=True):
                 square.mul_(betas[1]).addcmul_(gradient, gradient, value=1 - betas[1])
-        for p, square in zip(parameters, squares, strict=True):
+                if name == "both moments first":
+                    mean.mul_(betas[0]).add_(gradient, alpha=1 - betas[0])
+        for p, square, mean in zip(parameters, squares, means, strict=True):
             update.state[p] = {
                 "step": torch.tensor(float(MOMENTS)),
-                "exp_avg": torch.zeros_like(p),
+                "exp_avg": mean,
                 "exp_avg_sq": square,
             }
         return update
@@ -551,7 +556,7 @@ def _watched(
         if len(changes) < EARLY:
             with evaluation_mode(model):
                 hidden = model.hidden(batch.inputs, batch.real)
-            if before is not None:
-                changes.append(((hidden - before).norm() / before.norm()).item())
+            if before is not None and (moved := (hidden - before).norm() / before.norm()):
+                changes.append(moved.item())  # batches before the first step move nothing
             before = hidden
         yield one
