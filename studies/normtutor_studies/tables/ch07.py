@@ -193,8 +193,8 @@ Study(
     "all gradients by a number is dividing the rate by it, and under Adam it changes nothing but "
     "for ε, so gradients cannot be scaled apart from the rate. With second moments gathered first "
     "Adam's average gradient starts at zero, so that its first ten steps are short: two arms "
-    "separate that, one with both moments, one with ten steps of warm-up and neither. One task, in which little depth is "
-    "needed.",
+    "separate that, one with both moments, one with ten steps of warm-up and neither. One task, "
+    "in which little depth is needed.",
 )
 
 # --- sorting --------------------------------------------------------------------------------------
