@@ -219,11 +219,12 @@ def test_scaled_gradients_are_a_scaled_rate_under_sgd():
     torch.testing.assert_close(*states)
 
 
-def test_second_moments_are_gathered_before_the_first_step():
+@pytest.mark.parametrize(("name", "mean"), [("moments first", 0), ("both moments first", 1)])
+def test_moments_are_gathered_before_the_first_step(name, mean):
     model, batch = small_model()
     before = [p.clone() for p in model.parameters()]
     stream = iter([batch] * 200)
-    cell = {**sorting.SORTING.settings, "optimizer": "moments first"}
+    cell = {**sorting.SORTING.settings, "optimizer": name}
     update = transformers.optimizer_of(cell, 1e-3, model, stream)(model.parameters())
     for p, old in zip(model.parameters(), before, strict=True):
         assert torch.equal(p, old)
@@ -232,6 +233,9 @@ def test_second_moments_are_gathered_before_the_first_step():
     for p, gradient in zip(model.parameters(), gradients, strict=True):
         seen = update.state[p]["exp_avg_sq"] / (1 - 0.98**transformers.MOMENTS)
         torch.testing.assert_close(seen, gradient.square(), rtol=1e-3, atol=1e-9)
+        torch.testing.assert_close(
+            update.state[p]["exp_avg"], mean * gradient, rtol=1e-3, atol=1e-6
+        )
     assert sum(1 for _ in stream) == 200 - transformers.MOMENTS
 
 
