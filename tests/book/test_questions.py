@@ -5,11 +5,15 @@ Evidence and code may be folded behind it. A row of the guide also names its kin
 """
 
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
 from book_text import PAGES, exists
 from torch import nn
+from torch.optim.swa_utils import update_bn
+
+from normtutor import layers, models, swap_norms
 
 MOST_WORDS = 70
 MOST_LINES = 12
@@ -73,6 +77,34 @@ QUESTIONS = entries_of(PAGE)
 GUIDE = entries_of(PAGES["which_norm.md"])
 ENTRIES = QUESTIONS | GUIDE
 CODE = {question: code for question, text in QUESTIONS.items() for code in code_of(text)}
+
+
+SWAPS = re.findall(r"^\|.*\| `([^|]*\(.*)` \|$", PAGES["which_norm.md"], re.MULTILINE)
+WITH_NORMS = {
+    "tokens": lambda: nn.TransformerEncoderLayer(64, 4, 64),
+    "images, BatchNorm": lambda: nn.Sequential(nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64)),
+    "images, GroupNorm": lambda: nn.Sequential(nn.Conv2d(3, 64, 3), nn.GroupNorm(32, 64)),
+}
+
+
+def runs(line: str, make: Callable[[], nn.Module]) -> bool:
+    names = {"layers": layers, "models": models, "swap_norms": swap_norms, "nn": nn}
+    names |= {"model": make(), "update_bn": update_bn, "loader": [torch.randn(4, 3, 8, 8)]}
+    try:
+        eval(line, names)
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("line", SWAPS)
+def test_a_line_of_the_guide_puts_its_norm_into_some_model(line):
+    assert any(runs(line, make) for make in WITH_NORMS.values())
+
+
+def test_the_guide_opens_with_a_table_of_lines_that_run():
+    assert len(SWAPS) == 8
+    assert PAGES["which_norm.md"].index(SWAPS[0]) < PAGES["which_norm.md"].index("\n## ")
 
 
 def test_each_question_stands_once_below_a_group():
