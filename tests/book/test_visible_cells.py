@@ -12,7 +12,6 @@ pytestmark = pytest.mark.slow
 BOOK = Path(__file__).parents[2] / "book"
 CHAPTERS = sorted(path.name for path in BOOK.glob("0*.ipynb"))
 HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
-LINES = 25
 WIDTH = 94  # characters that a page shows without scrolling
 
 
@@ -27,11 +26,9 @@ def visible(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_what_one_sees_is_short_and_runs_by_itself(name, tmp_path):
+def test_what_one_sees_fits_the_page_and_runs_by_itself(name, tmp_path):
     cells = [cell.removeprefix("# NBVAL_CHECK_OUTPUT\n") for cell in visible(BOOK / name)]
-    assert 6 <= len(cells) <= 12
     for cell in cells:
-        assert sum(bool(line.strip()) for line in cell.splitlines()) <= LINES, cell
         assert max(map(len, cell.splitlines())) <= WIDTH, cell
     code = "\n\n".join(cells)
     assert "from normtutor import" in code or "from normtutor." in code
