@@ -194,5 +194,5 @@ def correlated_tokens(
     if not 0 <= correlation <= 1:
         raise ValueError(f"correlation must lie between 0 and 1; got {correlation}.")
     shared = rng.standard_normal((batch, 1, features))
-    own = rng.standard_normal((batch, length, features))
-    return np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * own
+    noise = rng.standard_normal((batch, length, features))
+    return np.sqrt(correlation) * shared + np.sqrt(1 - correlation) * noise

@@ -581,12 +581,12 @@ def largest_curvature(
             )
             return stretch * torch.cat([part.flatten() for part in parts])
 
-        found = _power_iteration(product, start, 0.0, iterations, tolerance)
-        if found.value < 0:
-            shift = found.value
+        curvature = _power_iteration(product, start, 0.0, iterations, tolerance)
+        if curvature.value < 0:
+            shift = curvature.value
             again = _power_iteration(product, start, shift, iterations, tolerance)
-            found = again._replace(products=found.products + again.products)
-        return found
+            curvature = again._replace(products=curvature.products + again.products)
+        return curvature
 
 
 def hessian_trace(

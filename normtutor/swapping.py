@@ -184,7 +184,7 @@ def swap_norms(
     torch.Size([2, 8, 3, 3])
     """
     report = Swapped(model)
-    found: dict[nn.Module, nn.Module] = {}
+    replacements: dict[nn.Module, nn.Module] = {}
     proved: dict[Any, int] = {}
     for name, module in list(model.named_modules(remove_duplicate=False)):
         if not _chosen(only, name, module) or not _looks_like_a_norm(module, make is not None):
@@ -195,10 +195,10 @@ def swap_norms(
                     "the model itself is a norm, which nothing holds in which it could be "
                     "replaced: build the layer of normtutor.layers instead"
                 )
-            if module not in found:
+            if module not in replacements:
                 ours = _equal(module, proved)
-                found[module] = ours if make is None else _made(make, ours, module)
-            report.changed.append(Change(name, module, found[module]))
+                replacements[module] = ours if make is None else _made(make, ours, module)
+            report.changed.append(Change(name, module, replacements[module]))
         except _Refusal as refusal:
             report.refused[name] = str(refusal)
     if report.refused and (strict or not report.changed):
@@ -392,9 +392,9 @@ def _agreeing(module: nn.Module, candidates: list[Any]) -> int:
 def _take_over(new: nn.Module, old: nn.Module) -> None:
     """Give ``new`` the tensors, hooks, flag and further attributes of ``old``."""
     for kind in ("_parameters", "_buffers"):
-        mine, theirs = getattr(new, kind), getattr(old, kind)
-        for name in mine:
-            mine[name] = theirs.get(name)
+        kept, tensors = getattr(new, kind), getattr(old, kind)
+        for name in kept:
+            kept[name] = tensors.get(name)
     if list(new.state_dict()) != list(old.state_dict()):
         raise _Refusal(f"its state dict has the keys {', '.join(old.state_dict()) or 'none'}")
     for name in HOOKS:
@@ -561,13 +561,13 @@ def _run(
         y = twin(x)
         leaves = {"x": x, **dict(twin.named_parameters())}
         grads = torch.autograd.grad((y * randn(y.shape).to(dtype)).sum(), list(leaves.values()))
-        found = {"y": y} | {f"grad of {n}": g for n, g in zip(leaves, grads, strict=True)}
-        found |= dict(twin.named_buffers())
+        results = {"y": y} | {f"grad of {n}": g for n, g in zip(leaves, grads, strict=True)}
+        results |= dict(twin.named_buffers())
         if module._modules:  # without a gradient, which jumps where an activation has a kink
             twin._modules = module._modules
             torch.manual_seed(0)  # for a dropout
-            found["y, activated"] = twin(x.detach().clone())
-    return {n: v.detach() for n, v in found.items()}
+            results["y, activated"] = twin(x.detach().clone())
+    return {n: v.detach() for n, v in results.items()}
 
 
 class InstanceNorm2d(layers.InstanceNorm):

@@ -39,14 +39,14 @@ def _layers(calls: Sequence[Call], norms: Sequence[Call]) -> dict[str, list[Call
         name: [n for n in norms if any(c.holds(n) for c in members.values())]
         for name, members in lists.items()
     }
-    found: dict[str, list[Call]] = {}
+    chosen: dict[str, list[Call]] = {}
     taken: set[int] = set()
     for name in sorted(lists, key=lambda name: (-len(held[name]), -len(lists[name]))):
         inside = {n.start for n in held[name]}
         if inside and taken.isdisjoint(inside):
-            found[name] = [*lists[name].values()]
+            chosen[name] = [*lists[name].values()]
             taken |= inside
-    return dict(sorted(found.items(), key=lambda entry: entry[1][0].start))
+    return dict(sorted(chosen.items(), key=lambda entry: entry[1][0].start))
 
 
 def norms_of(model: Any, inputs: Any = None) -> Norms:
@@ -205,8 +205,8 @@ def _biases(
             router = re.search(r"router|(^|\.)gate(\.|$)", name)
             if router or _looks_like_a_norm(module, True) or isinstance(module, nn.Embedding):
                 continue
-            own = dict(module.named_parameters(recurse=False))
-            for key, matrix in own.items():
+            parameters = dict(module.named_parameters(recurse=False))
+            for key, matrix in parameters.items():
                 if matrix.ndim > 1 and "bias" not in key:
                     last = (
                         re.sub(r"^.*?(\w*[a-z]\w*(\.\d+)?)$", r"\1", name)
@@ -214,6 +214,6 @@ def _biases(
                         else key
                     )
                     weights[last] = None
-                    if ("bias" if key == "weight" else f"{key}_bias") in own:
+                    if ("bias" if key == "weight" else f"{key}_bias") in parameters:
                         with_bias[last] = None
     return tuple(with_bias), tuple(weights)

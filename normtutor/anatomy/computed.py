@@ -37,14 +37,14 @@ class Computed(NamedTuple):
 def _computed(call: Call) -> Computed:
     """Tell what a norm does from what a copy of it does to random numbers."""
     module = call.module
-    own = dict(module.named_parameters(recurse=False))
-    gains = [p for n, p in own.items() if "bias" not in n]
+    parameters = dict(module.named_parameters(recurse=False))
+    gains = [p for n, p in parameters.items() if "bias" not in n]
     given = [*_tensors((call.args, call.kwargs))]
     shape = tuple(given[0].shape)
     known: dict[str, Any] = {
         "kind": "other",
         "gamma": "γ" if gains else "",
-        "bias": any("bias" in n for n in own),
+        "bias": any("bias" in n for n in parameters),
         "gate": len(given) > 1,
         "dimensions": max((p.ndim for p in gains), default=0),
     }
@@ -121,17 +121,17 @@ def _eps(ratio: Callable[[float], float], variance: float) -> float | None:
     return float(f"{eps:.3g}") if abs(again / eps - 1) < 2e-2 else None
 
 
-def _over(found: Computed, place: str, width: int, length: int, expert: bool) -> str:
+def _over(computed: Computed, place: str, width: int, length: int, expert: bool) -> str:
     """Say what shares a statistic; several experts' results for one token are no heads."""
-    if not found.cells:
-        return found.known.get("over", "?")
-    last = len(found.shape) - 1
+    if not computed.cells:
+        return computed.known.get("over", "?")
+    last = len(computed.shape) - 1
     if place in ("q", "k"):
-        return "head" if found.cells <= width else "heads"
-    if any(i != last and found.shape[i] == length for i in found.axes):
+        return "head" if computed.cells <= width else "heads"
+    if any(i != last and computed.shape[i] == length for i in computed.axes):
         return "tokens"
-    if found.cells < found.shape[-1]:
+    if computed.cells < computed.shape[-1]:
         return "group"
-    several = torch.Size(found.shape).numel() > length * found.cells
+    several = torch.Size(computed.shape).numel() > length * computed.cells
     heads = several and not expert
     return "head" if heads and place in ("inner", "v", "latent") else "token"

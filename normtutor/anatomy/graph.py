@@ -69,14 +69,14 @@ class Graph:
     def node(self, operation: Any) -> int:
         """Give the node of an operation: the norm that it belongs to, or itself."""
         number = operation._sequence_nr()
-        found = bisect.bisect_right(self.starts, number) - 1
-        inside = found >= 0 and number < self.norms[found].stop
-        return self.starts[found] if inside else number
+        index = bisect.bisect_right(self.starts, number) - 1
+        inside = index >= 0 and number < self.norms[index].stop
+        return self.starts[index] if inside else number
 
     def norm(self, node: int) -> Call | None:
         """Find the call of the norm that a node stands for."""
-        found = bisect.bisect_left(self.starts, node)
-        return self.norms[found] if self.starts[found : found + 1] == [node] else None
+        index = bisect.bisect_left(self.starts, node)
+        return self.norms[index] if self.starts[index : index + 1] == [node] else None
 
     def above(self, node: int) -> set[int]:
         """Find the nodes on which a node depends, and itself."""
@@ -93,11 +93,11 @@ class Graph:
             if node not in above and node >= max(source, since):
                 above.add(node)
                 waiting += self.parents.get(node, [])
-        found: dict[int, list[int]] = {source: []}
+        ways: dict[int, list[int]] = {source: []}
         for node in sorted(above - {source}):
-            if parents := [p for p in self.parents.get(node, ()) if p in found]:
-                found[node] = parents
-        return found
+            if parents := [p for p in self.parents.get(node, ()) if p in ways]:
+                ways[node] = parents
+        return ways
 
 
 def gates(ways: Ways) -> list[int]:
@@ -107,24 +107,24 @@ def gates(ways: Ways) -> list[int]:
     [0, 2, 3]
     """
     farthest = {parent: node for node, parents in ways.items() for parent in parents}
-    found, reach = [], -1
+    passed, reach = [], -1
     for node in ways:
         if reach <= node:
-            found.append(node)
+            passed.append(node)
         reach = max(reach, farthest.get(node, -1))
-    return found
+    return passed
 
 
 def _reached(start: int, step: Ways, stop: Collection[int] = ()) -> set[int]:
     """Find the nodes on the ways from a node; what is in ``stop`` is reached and not passed."""
-    found: set[int] = set()
+    reached: set[int] = set()
     waiting = [*step.get(start, ())]
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in reached:
+            reached.add(node)
             waiting += () if node in stop else step.get(node, ())
-    return found
+    return reached
 
 
 class _Region:
@@ -272,16 +272,16 @@ def _steps(
     passed = gates(ways)
     for first, last in pairwise(passed):
         region = _Region(graph, ways, first, last, owner, length)
-        found = []
+        norms = []
         for node in region.inside:
             if norm := graph.norm(node):
-                found.append(make(norm, *region.place(node)))
+                norms.append(make(norm, *region.place(node)))
             elif FUNCTIONS.match(_name(graph.operation[node])) and not region.weighs(node):
                 place, branch, _ = region.place(node) if region.owner else ("stream", "", 0)
-                found.append(Norm(f"{within(node)}()", place, branch, "function"))
+                norms.append(Norm(f"{within(node)}()", place, branch, "function"))
         branches = region.branches(classes)
-        if branches or found:
-            steps.append(Step(branches, True, _merged(found)))
+        if branches or norms:
+            steps.append(Step(branches, True, _merged(norms)))
         if norm := graph.norm(last):
             steps.append(Step((), False, (make(norm, "stream", "", 0),)))
         elif last in graph.weights and (name := owner(last)) != before:

@@ -75,10 +75,10 @@ def _tensors(values: Any) -> Iterator[Tensor]:
 
 def _traced(values: Any) -> Tensor:
     """Find the first tensor with a history."""
-    found = next((t for t in _tensors(values) if t.grad_fn is not None), None)
-    if found is None:
+    tensor = next((t for t in _tensors(values) if t.grad_fn is not None), None)
+    if tensor is None:
         raise ValueError("the model's output must depend on its parameters or on its input.")
-    return found
+    return tensor
 
 
 def _recorded(model: nn.Module, inputs: Any) -> tuple[Any, list[Call]]:
@@ -136,17 +136,17 @@ def _run(model: nn.Module, inputs: Any) -> tuple[Any, list[Call]]:
                 f"({error}): build it on the CPU, small."
             ) from error
     flags = [(m, m.training) for m in model.modules()]
-    wanted = [(p, p.requires_grad) for p in model.parameters()]
+    requires_grad = [(p, p.requires_grad) for p in model.parameters()]
     try:
         model.eval()
-        for p, _ in wanted:
+        for p, _ in requires_grad:
             p.requires_grad_(p.is_floating_point())
         with torch.enable_grad():
             return _recorded(model, given(inputs, False))
     finally:
         for m, flag in flags:
             m.training = flag
-        for p, flag in wanted:
+        for p, flag in requires_grad:
             p.requires_grad_(flag)
 
 
@@ -186,15 +186,15 @@ def model_of(config: Any, device: str = "meta", own_class: Any = None) -> nn.Mod
     with torch.device(device):
         if own_class is not None:
             return own_class(text if type(text) is own_class.config_class else config)
-        for own, kinds in ((text, ("ForCausalLM", "")), (config, ("ForCausalLM", *MULTIMODAL))):
+        for chosen, kinds in ((text, ("ForCausalLM", "")), (config, ("ForCausalLM", *MULTIMODAL))):
             for kind in kinds:
                 auto = getattr(transformers, f"AutoModel{kind}")
                 with contextlib.suppress(ValueError):
-                    if type(own) in auto._model_mapping:
-                        return auto.from_config(own)
-            home = type(own).__module__.replace(".configuration_", ".modeling_")
-            stem = type(own).__name__.removesuffix("Config")
+                    if type(chosen) in auto._model_mapping:
+                        return auto.from_config(chosen)
+            home = type(chosen).__module__.replace(".configuration_", ".modeling_")
+            stem = type(chosen).__name__.removesuffix("Config")
             for kind in ("ForCausalLM", "LMHeadModel", "Model"):
-                if found := getattr(importlib.import_module(home), f"{stem}{kind}", None):
-                    return found(own)
+                if model_class := getattr(importlib.import_module(home), f"{stem}{kind}", None):
+                    return model_class(chosen)
     raise ValueError(f"transformers has no language model for {type(text).__name__}.")

@@ -160,9 +160,9 @@ def _with_statistics(
     pooled = bench.recomputed(shuffled, dropout=False) if same_shape else still
     result.losses = _losses(bench, held_out, fresh, loss)
 
-    found = [*shared_layers(bench, still)]
-    shared = {name for finding in found for name in finding.where}
-    found += [
+    findings = [*shared_layers(bench, still)]
+    shared = {name for finding in findings for name in finding.where}
+    findings += [
         *wrong_averages(bench, model, as_is, fresh, shared, result),
         *moving_though_frozen(bench, model),
         *small_last_batch(bench, train_loader, still),
@@ -172,9 +172,9 @@ def _with_statistics(
     composed = list(composed_differently(bench, shuffled, still, pooled))
     if not composed and not shared:
         composed = list(small_batches(bench, shuffled, pooled, size))
-    found += composed
+    findings += composed
     strongest: dict[str, Finding] = {}
-    for finding in sorted(found, key=lambda f: f.effect):
+    for finding in sorted(findings, key=lambda f: f.effect):
         strongest[finding.cause] = finding
     if strongest.keys() & {"small last batch", "frozen incorrectly", "small batches"}:
         strongest.pop("other statistics", None)  # these say why the averages are off

@@ -64,7 +64,7 @@ def wrong_averages(
     bench: Bench, model: nn.Module, as_is: State, fresh: State, shared: set[str], result: Diagnosis
 ) -> Iterator[Finding]:
     """The running statistics against those that the same weights give over the same data."""
-    theirs = dict(model.named_modules())
+    modules = dict(model.named_modules())
     bad = [
         name
         for name, norm in bench.norms.items()
@@ -73,7 +73,7 @@ def wrong_averages(
     narrow = {
         name: dtype
         for name in bench.norms
-        for dtype in [getattr(theirs[name], buffers_of(theirs[name])[0]).dtype]
+        for dtype in [getattr(modules[name], buffers_of(modules[name])[0]).dtype]
         if dtype in (torch.float16, torch.bfloat16)
     }
     if bad:
@@ -89,7 +89,7 @@ def wrong_averages(
     if epsilon := _another_epsilon(bench, as_is, away):
         yield epsilon
         return
-    frozen = {n for n in bench.norms if model.training and not theirs[n].training}
+    frozen = {n for n in bench.norms if model.training and not modules[n].training}
     reasons: dict[str, list[str]] = {}
     for name, norm in bench.norms.items():
         stuck = name in narrow and _stuck(norm, as_is[name], fresh[name], narrow[name]) > 0.1
@@ -161,8 +161,8 @@ def wrong_averages(
 
 def _another_epsilon(bench: Bench, as_is: State, away: dict[str, float]) -> Finding | None:
     """Another ε with which the model would compute the running statistics that it has."""
-    own = {name: norm.eps for name, norm in bench.norms.items()}
-    before, found = bench.outputs(bench.train), None
+    stated = {name: norm.eps for name, norm in bench.norms.items()}
+    before, finding = bench.outputs(bench.train), None
     worst = max(away, key=lambda name: away[name])
     nearest = min(away[worst] / 3, FAR)
     for eps in EPSILONS:
@@ -171,16 +171,16 @@ def _another_epsilon(bench: Bench, as_is: State, away: dict[str, float]) -> Find
         left = max(_stray(bench, as_is, bench.recomputed(bench.train)).values())
         if left < nearest:
             nearest = left
-            found = finding_of(
+            finding = finding_of(
                 "another epsilon",
-                own,
+                stated,
                 distance(bench.outputs(bench.train), before),
-                f"with ε = {eps:g} instead of {own[worst]:g} the running statistics stand "
+                f"with ε = {eps:g} instead of {stated[worst]:g} the running statistics stand "
                 f"{left:.2g} instead of {away[worst]:.2g} deviations off those that the data give",
             )
     for name, norm in bench.norms.items():
-        norm.eps = own[name]
-    return found
+        norm.eps = stated[name]
+    return finding
 
 
 def _stuck(
@@ -237,7 +237,7 @@ def _large_momentum(bench: Bench, fresh: State, right: Tensor) -> Iterator[Findi
 
 def _replayed(bench: Bench, fresh: State, right: Tensor, momentum: float | None) -> float:
     """How far averages over the batches, in random order, scatter in the outputs; of three."""
-    own = {name: getattr(norm, "momentum", None) for name, norm in bench.norms.items()}
+    stated = {name: getattr(norm, "momentum", None) for name, norm in bench.norms.items()}
     distances = []
     for _ in range(3):
         with bench.unchanged():
@@ -252,7 +252,7 @@ def _replayed(bench: Bench, fresh: State, right: Tensor, momentum: float | None)
             distances.append(distance(bench.outputs(bench.train), right))
             for name, norm in bench.norms.items():
                 if isinstance(norm, _BatchNorm):
-                    norm.momentum = own[name]
+                    norm.momentum = stated[name]
     return sum(distances) / len(distances)
 
 
@@ -260,16 +260,16 @@ def moving_though_frozen(bench: Bench, model: nn.Module) -> Iterator[Finding]:
     """Norms whose parameters are frozen while their running statistics move."""
     if not model.training:
         return
-    theirs = dict(model.named_modules())
+    modules = dict(model.named_modules())
     trained = any(p.requires_grad for p in model.parameters())
     moving = []
     for name in bench.norms:
-        norm = theirs[name]
-        own = list(norm.parameters(recurse=False))
-        if not own:
-            parent = theirs[name.rpartition(".")[0]]
-            own = [] if is_parametrized(parent) else list(parent.parameters())
-        if own and norm.training and not any(p.requires_grad for p in own):
+        norm = modules[name]
+        parameters = list(norm.parameters(recurse=False))
+        if not parameters:
+            parent = modules[name.rpartition(".")[0]]
+            parameters = [] if is_parametrized(parent) else list(parent.parameters())
+        if parameters and norm.training and not any(p.requires_grad for p in parameters):
             moving.append(name)
     if not moving or not trained:
         return
@@ -293,7 +293,7 @@ def moving_though_frozen(bench: Bench, model: nn.Module) -> Iterator[Finding]:
 def shared_layers(bench: Bench, fresh: State) -> Iterator[Finding]:
     """A norm that is called several times in a forward pass, on inputs of several kinds."""
     seen = bench.seen(bench.train, batch_statistics=True)
-    own: dict[str, list[dict[str, Tensor]]] = {}
+    per_call: dict[str, list[dict[str, Tensor]]] = {}
     apart: dict[str, float] = {}
     for name, calls in seen.items():
         if len(calls) < 2 or not isinstance(bench.norms.get(name), _BatchNorm):
@@ -301,20 +301,20 @@ def shared_layers(bench: Bench, fresh: State) -> Iterator[Finding]:
         moments = [[sums.moments() for sums in batches] for batches in calls]
         means = torch.stack([torch.stack([m for m, _ in call]).mean(0) for call in moments])
         variances = torch.stack([torch.stack([v for _, v in call]).mean(0) for call in moments])
-        own[name] = [
+        per_call[name] = [
             {"running_mean": mean, "running_var": variance}
             for mean, variance in zip(means, variances, strict=True)
         ]
         spread = (means.amax(0) - means.amin(0)) / variances.mean(0).clamp_min(1e-12).sqrt()
         apart[name] = float(spread.square().mean().sqrt())
-    if not own:
+    if not per_call:
         return
     before = bench.at(fresh, bench.train)
     with bench.unchanged():
         bench.load(fresh)
         handles = [
             bench.norms[name].register_forward_pre_hook(_in_turn(statistics))
-            for name, statistics in own.items()
+            for name, statistics in per_call.items()
         ]
         try:
             effect = distance(bench.outputs(bench.train), before)
@@ -325,10 +325,10 @@ def shared_layers(bench: Bench, fresh: State) -> Iterator[Finding]:
         worst = max(apart, key=lambda name: apart[name])
         yield finding_of(
             "shared layer",
-            own,
+            per_call,
             effect,
-            f"{worst} is called {len(own[worst])} times in a forward pass, on inputs whose means "
-            f"are {apart[worst]:.2g} deviations apart; its running statistics fit neither",
+            f"{worst} is called {len(per_call[worst])} times in a forward pass, on inputs whose "
+            f"means are {apart[worst]:.2g} deviations apart; its running statistics fit neither",
         )
 
 

@@ -187,14 +187,14 @@ class Bench:
 
     def seen(self, batches: Sequence[Tensor], *, batch_statistics: bool) -> Seen:
         """Sums at the input of each norm, in the order of its calls."""
-        found: Seen = {}
+        sums: Seen = {}
         calls: dict[str, int] = {}
         examples = 0
 
         def hook(name: str) -> Callable[..., None]:
             def record(module: nn.Module, args: Any, kwargs: Any) -> None:
                 call = calls[name] = calls.get(name, -1) + 1
-                per_call = found.setdefault(name, [])
+                per_call = sums.setdefault(name, [])
                 if len(per_call) <= call:
                     per_call.append([])
                 mask = kwargs.get("mask", args[1] if len(args) > 1 else None)
@@ -214,7 +214,7 @@ class Bench:
         finally:
             for handle in handles:
                 handle.remove()
-        return found
+        return sums
 
 
 class _Called(nn.Module):

@@ -94,6 +94,8 @@ RMS_NORM = [
     for shape, normalized in [((6,), 6), ((3, 5, 6), 6), ((2, 3, 5, 6), (5, 6))]
     for options in [{}, {"elementwise_affine": False}, {"eps": 0.1}]
 ]
+# torch's own norms over the batch take bias=False from some version on; ours hand it to them.
+WITHOUT_BETA = "bias" in inspect.signature(nn.BatchNorm1d).parameters
 PAIRS = [
     *[Pair(*norm, (6,), options) for norm in BATCH_NORM for options in BATCH_NORM_OPTIONS],
     *[Pair(*norm, (6,), options) for norm in INSTANCE_NORM for options in INSTANCE_NORM_OPTIONS],
@@ -101,6 +103,8 @@ PAIRS = [
     *LAYER_NORM,
     *RMS_NORM,
 ]
+if not WITHOUT_BETA:
+    PAIRS = [pair for pair in PAIRS if pair in LAYER_NORM or "bias" not in pair.options]
 # One of each kind, for what does not depend on the options.
 TYPICAL = [
     Pair(*BATCH_NORM[0], (6,)),
@@ -272,7 +276,8 @@ def test_an_empty_batch(pair, training):
     found = results(ours.train(training), x, second=False)
     assert found["y"].shape == pair.shape
     assert not any(value.any() for name, value in found.items() if name.startswith("grad"))
-    results(theirs.train(training), x, second=False)
+    if buffers(theirs):  # torch's GroupNorm refuses images without pixels since 2.15
+        results(theirs.train(training), x, second=False)
     torch.testing.assert_close(buffers(ours), buffers(theirs), rtol=0, atol=0)
 
 
