@@ -455,8 +455,9 @@ def range_of_attention() -> Evidence:
     met=sources.ASSISTANT,
     place=Place(CHAPTER, "Verdicts on single statements", in_depth=True),
     recorded="partly",
-    answer="ResNets end worse with BatchNorm there; LayerNorm there is Post-LN, which has trouble "
-    "of its own.",
+    scope="at our scale",
+    answer="ResNets end worse with BatchNorm on the sum; LayerNorm on it, Post-LN, has its own "
+    "trouble.",
     condition="That LayerNorm keeps the samples of a batch independent is true "
     "({prf:ref}`thm-norms-hears`), on the sum as anywhere.",
 )
