@@ -57,7 +57,7 @@ $(JUPYTERLAB): requirements-lab.txt $(INSTALLED)
 	@touch $@
 
 live: $(INSTALLED)  ## Write: what is saved is seen in the browser (PORT=...)
-	@$(BIN)/sphinx-autobuild . _build/live/html -d _build/live/doctrees -D keep_outputs=1 -q --port $(PORT) \
+	@$(BIN)/sphinx-autobuild . _build/live/html -d _build/live/doctrees -D keep_outputs=1 -D nb_execution_raise_on_error=0 -q --port $(PORT) \
 		--delay 0 $(foreach folder,.* _build normtutor studies grader tests tools,--ignore "$(CURDIR)/$(folder)/*") \
 		--re-ignore "\.(py|pyc)$$" $(LIVE_FLAGS)
 

@@ -27,6 +27,7 @@ from nbformat import NotebookNode
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
+from sphinx.util.logging import getLogger
 
 logger = logging.getLogger(__name__)
 logger.setLevel(logging.INFO)  # the executor says what it executes
@@ -79,8 +80,13 @@ def execute(cache: JupyterCacheAbstract, notebooks: Iterable[Path]) -> None:
         result = executor.run_and_cache(filter_uris=missing, timeout=TIMEOUT)
         if failed := [*result.excepted, *result.errored]:
             records = (NbProjectRecord.record_from_uri(uri, cache.db) for uri in failed)
-            said = (f"{record.uri} failed:\n{record.traceback}" for record in records)
-            raise ExtensionError("\n\n".join(said))
+            raise ExtensionError("\n\n".join(map(description_of, records)))
+
+
+def description_of(failed: NbProjectRecord) -> str:
+    """Say what went wrong in a notebook, in at most a screen's lines."""
+    lines = render.strip_ansi(failed.traceback or "No cell failed, but the kernel.").splitlines()
+    return "\n".join([f"{failed.uri} failed:", *lines[-40:]])
 
 
 def executed(cache: JupyterCacheAbstract, path: Path) -> NotebookNode:
@@ -126,7 +132,12 @@ def execute_pages(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> No
     """Execute what the pages need that will be read."""
     if app.config.nb_execution_mode == "cache":
         paths = [Path(env.doc2path(name)) for name in docnames if is_executed(app, name)]
-        execute(get_cache(folder_of(app)), paths)
+        try:
+            execute(get_cache(folder_of(app)), paths)
+        except ExtensionError as error:
+            if not app.config.keep_outputs:
+                raise
+            getLogger(__name__).warning(str(error))
 
 
 class MystOutput:
@@ -142,7 +153,7 @@ class MystOutput:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    # A preview keeps the outputs of a chapter until its own code changes.
+    # A preview keeps the outputs of a chapter until its own code changes, and shows what fails.
     app.add_config_value("keep_outputs", False, "")
     app.connect("env-get-outdated", name_outdated)
     app.connect("env-before-read-docs", execute_pages)
