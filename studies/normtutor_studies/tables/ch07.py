@@ -10,6 +10,7 @@ from normtutor_studies.measures import depth_profiles, encoder_decoder, first_st
 from normtutor_studies.measures.sorting import WARMUP_MAP
 from normtutor_studies.store import Cell
 from normtutor_studies.worlds import SEQUENCES
+from normtutor_studies.worlds.code import CODE
 from normtutor_studies.worlds.formulas import FORMULAS
 from normtutor_studies.worlds.sorting import SORTING
 
@@ -131,19 +132,35 @@ Study(
     pairs=[("Post-LN", "Pre-LN")],
     rows={
         name: row
-        for world in ("sorting", "formulas", "code")
+        for world in ("sorting", "formulas")
         for label in WIRINGS
         for name, row in side_by_side_rows(world, label).items()
     },
     finding="Side by side, Pre-LN's later layers keep most of their worth in sorting, and not in "
     "formulas, where Post-LN's keep no less.",
     holds=the_task_decides,
-    worlds=[SORTING, *SEQUENCES],
+    worlds=[SORTING, FORMULAS],
     control="One rate at which both wirings train in sorting and in formulas, with warm-up. Twelve "
-    "layers in sorting, six in the others; the later ones are those behind the first third. That "
+    "layers in sorting, six in formulas; the later ones are those behind the first third. That "
     "layers could be superfluous is what removing them tests. In Post-LN a sum of layers has no "
     "norm behind it: the sum, the sum through the last layer's norm, and the mean are tried, in "
     "both wirings, and the best counts. No model is trained on after it is rearranged.",
+)
+
+Study(
+    name="side_by_side_in_code",
+    chapter=7,
+    question="Do the later layers of a trained Pre-LN model need one another's output in text?",
+    predicts={
+        "Pre-LN is wide and shallow": "as in sorting, they keep most of what they are worth",
+        "text needs steps": "as in formulas, they keep less than half",
+    },
+    arms={"Pre-LN": {"rearranged": True, "rate": 8e-3}},
+    rows=side_by_side_rows("code", "Pre-LN"),
+    worlds=[CODE],
+    seeds=(0, 1, 2),
+    control="The best rate of this model in this world. Removed, the same layers show what they "
+    "are worth. Post-LN was not trained here.",
 )
 
 ACCOUNTS: dict[str, Cell] = {
