@@ -6,8 +6,9 @@ import torch
 from normtutor_studies import STUDIES
 from normtutor_studies.engine import without_rate
 from normtutor_studies.worlds import WORLDS, code, formulas, signals, sorting, transformers
+from torch import nn
 
-from normtutor import training
+from normtutor import data, training
 
 pytestmark = pytest.mark.slow
 
@@ -245,3 +246,34 @@ def test_a_shared_last_norm_keeps_which_tokens_are_longer():
     y = transformers.SharedNorm(8)(x)
     assert y.square().mean().item() == pytest.approx(1, rel=1e-5)
     torch.testing.assert_close(y / x, (y / x)[:1, :1, :1].expand_as(x))
+
+
+@pytest.mark.parametrize("dose", [0.5, 1.0, 2.0, 4.0])
+def test_the_next_batch_norm_takes_less_than_half_of_what_the_noise_changes(dose):
+    """It would take all of a shift that the whole batch shares, were there no ReLU between."""
+    digits = data.load_digits().train.images[:300].flatten(1)
+    left = []
+    for seed in range(3):
+        training.start(seed)
+        norms, linears = ([make(64) for _ in range(2)] for make in (nn.BatchNorm1d, square))
+        behind = norms[0](linears[0](digits))
+        shaken = [
+            linears[1](torch.relu(behind * (1 + dose / 2 * torch.rand(64)) + shift))
+            for shift in dose * (2 * torch.rand(20, 64) - 1)
+        ]
+        changes = [
+            changed_by_noise([norm(x) for x in shaken]) for norm in (nn.Identity(), norms[1])
+        ]
+        left.append(changes[1] / changes[0])
+    assert 0.5 < np.mean(left) < 0.8
+
+
+def square(features):
+    return nn.Linear(features, features)
+
+
+def changed_by_noise(draws):
+    """How much a draw of the noise moves a value, over the spread of values within a draw."""
+    x = torch.stack(draws)  # (draws, examples, units)
+    moved = (x - x.mean(0)).square().mean().sqrt()
+    return (moved / x.std(1).square().mean().sqrt()).item()

@@ -1,6 +1,5 @@
 """Chapter 1: why a deep network needs something, and what BatchNorm's noise shows."""
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -133,47 +132,9 @@ Study(
     worlds=[DIGITS],
     control="Each arm at its own rate. BatchNorm without γ and β cannot make the signal larger "
     "than the noise. A shift that all examples of a batch share is in part removed by the next "
-    "layer's BatchNorm: dose_under_layer_norm asks whether that is why the network bears it. "
+    "layer's BatchNorm; more than half of the change that it makes is left, which a test holds. "
     "Scales are drawn as well, from 1 to 1 plus half the largest shift, and each example has a "
     "little noise of its own. Tests have no noise, with averages gathered anew.",
-)
-
-Study(
-    name="dose_under_layer_norm",
-    chapter=1,
-    question="Does a network with LayerNorm, which removes no shift of a unit, bear the noise?",
-    predicts={
-        "the next norm removes what a batch shares": "much less than BatchNorm",
-        "something else helps": "like BatchNorm",
-    },
-    arms={f"LayerNorm, {dose:g}": {"norm": "layer", "noise": 2 * dose} for dose in DOSES[:3]},
-    pairs=[(f"LayerNorm, {dose:g}", "LayerNorm, 0") for dose in DOSES[1:3]],
-    worlds=[replace(DIGITS, rate=3.125e-3)],
-    control="The search begins at a sixteenth of BatchNorm's rate: above, this network learns "
-    "nothing with LayerNorm, and a search that begins on that plateau does not leave it.",
-)
-
-Study(
-    name="norm_or_activation_first",
-    chapter=1,
-    question="Does the norm belong before the activation or behind it?",
-    predicts={
-        "the activation needs inputs around zero": "norm first ends lower",
-        "the next layer needs centred inputs": "activation first ends lower",
-        "what counts is that each layer has a norm": "the two end alike",
-    },
-    arms={
-        f"{label}, {order}": {"norm": norm, "norm_first": order == "norm first"}
-        for label, norm in {"BatchNorm": "batch", "LayerNorm": "layer"}.items()
-        for order in ("norm first", "activation first")
-    },
-    pairs=[
-        (f"{label}, activation first", f"{label}, norm first")
-        for label in ("BatchNorm", "LayerNorm")
-    ],
-    worlds=SIGNALS,
-    control="The same layers, weights and data; each order at its own learning rate. On the "
-    "convolutional network LayerNorm is GroupNorm with one group.",
 )
 
 Study(
