@@ -57,13 +57,16 @@ def mean(x: Array, axes: tuple[int, ...], mask: Array | None = None) -> Array:
         As many axes as x, each of x's length or of length one. True marks what counts. Where
         nothing counts, and for an empty x, the result is 0.
     """
+    hidden = x if mask is None else array_namespace(x).where(mask, x, 0.0)
+    return average(hidden, axes, count(x, axes, mask))
+
+
+def average(x: Array, axes: tuple[int, ...], n: Any) -> Array:
+    """The sum of x over ``axes`` by ``n``, their :func:`count`; what a mask excludes is 0 in x."""
     xp = array_namespace(x)
-    n = count(x, axes, mask)
-    if mask is not None:
-        total = xp.sum(xp.where(mask, x, 0.0), axis=axes, keepdims=True)
-        return total / xp.where(n > 0, n, 1.0)
-    average = xp.sum if n == 0 else xp.mean
-    return average(x, axis=axes, keepdims=True)
+    if is_number(n):
+        return (xp.sum if n == 0 else xp.mean)(x, axis=axes, keepdims=True)
+    return xp.sum(x, axis=axes, keepdims=True) / xp.where(n > 0, n, 1.0)
 
 
 def moments(x: Array, axes: tuple[int, ...], mask: Array | None = None) -> Moments:

@@ -110,6 +110,29 @@ def check_normalized_shape(
     return shape
 
 
+def check_trailing(
+    x: Array, normalized_shape: Any, weight: Array | None, bias: Array | None
+) -> tuple[int, ...]:
+    """Check the arguments of a norm over trailing axes; return those axes, counted from the end."""
+    check_floating(x)
+    shape = check_normalized_shape(x, normalized_shape, weight)
+    check_parameters(x, shape, weight=weight, bias=bias)
+    return tuple(range(-len(shape), 0))
+
+
+def check_features(
+    x: Array, feature_axis: int, mask: Array | None, **parameters: Array | None
+) -> tuple[int, Array | None]:
+    """Check the arguments of a norm with a feature axis.
+
+    Return that axis, counted from the front, and the mask with an axis of length one in its place.
+    """
+    check_floating(x)
+    feature = check_feature_axis(x, feature_axis)
+    check_parameters(x, (x.shape[feature],), **parameters)
+    return feature, check_mask(mask, x, feature)
+
+
 def check_mask(mask: Array | None, x: Array, feature_axis: int, features: int = 1) -> Array | None:
     """Return ``mask`` with axes of length one in the place of the features, or None.
 

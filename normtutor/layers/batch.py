@@ -14,6 +14,7 @@ from normtutor.layers.common import (
     axis_repr,
     check_dtypes,
     feature_axis_of,
+    features_first,
     kernel_or_formula,
     one_node,
     store,
@@ -103,11 +104,12 @@ class BatchNorm(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
         parameters = (self.weight, self.bias)
 
         def kernel() -> Tensor:
-            # The kernel has the features on axis 1; behind all others they are there already.
-            features_last = axis == x.ndim - 1
-            moved = x.reshape(-1, x.shape[-1]) if features_last else x.movedim(axis, 1)
-            y = F.batch_norm(moved, *running, *parameters, training, momentum, eps)
-            return y.reshape(x.shape) if features_last else y.movedim(1, axis)
+            def on_axis_1(x: Tensor) -> Tensor:
+                return F.batch_norm(x, *running, *parameters, training, momentum, eps)
+
+            if axis == x.ndim - 1 > 1:  # one axis before them is enough, and the numbers stay
+                return on_axis_1(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+            return features_first(on_axis_1, x, axis)
 
         def formula() -> Tensor:
             y, _, after = norms.batch_norm(

@@ -120,6 +120,12 @@ def feature_axis_of(layer: Any, x: Tensor, num_features: int) -> int:
     return axis
 
 
+def features_first(kernel: Callable[[Tensor], Tensor], x: Tensor, axis: int) -> Tensor:
+    """Run a kernel of torch that has the features on axis 1."""
+    # Not even a view where they are there: autograd would copy the gradient of x behind it.
+    return kernel(x) if axis == 1 else kernel(x.movedim(axis, 1)).movedim(1, axis)
+
+
 def of_real_tokens(
     compute: Callable[[Tensor], Tensor],
     x: Tensor,

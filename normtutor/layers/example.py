@@ -12,6 +12,7 @@ from normtutor.layers.common import (
     axis_repr,
     check_dtypes,
     feature_axis_of,
+    features_first,
     kernel_or_formula,
     one_node,
     store,
@@ -87,10 +88,8 @@ class InstanceNorm(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d):
         running, parameters = (self.running_mean, self.running_var), (self.weight, self.bias)
         own = self.training or self.running_mean is None
 
-        def kernel() -> Tensor:
-            moved = x.movedim(axis, 1)
-            y = F.instance_norm(moved, *running, *parameters, own, momentum, self.eps)
-            return y.movedim(1, axis)
+        def kernel(x: Tensor) -> Tensor:
+            return F.instance_norm(x, *running, *parameters, own, momentum, self.eps)
 
         def formula() -> Tensor:
             y, _, after = norms.instance_norm(
@@ -109,7 +108,8 @@ class InstanceNorm(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d):
                 store(self.running_var, after.var)
             return y
 
-        return kernel_or_formula(mask is None and x.numel() > 0, kernel, formula)
+        plain = mask is None and x.numel() > 0
+        return kernel_or_formula(plain, lambda: features_first(kernel, x, axis), formula)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + axis_repr(self.feature_axis, 1)
@@ -162,9 +162,8 @@ class GroupNorm(nn.GroupNorm):
             refuse(ValueError, rule, got, "Use fewer groups.")
         parameters = (self.weight, self.bias)
 
-        def kernel() -> Tensor:
-            y = F.group_norm(x.movedim(axis, 1), self.num_groups, *parameters, self.eps)
-            return y.movedim(1, axis)
+        def kernel(x: Tensor) -> Tensor:
+            return F.group_norm(x, self.num_groups, *parameters, self.eps)
 
         def formula() -> Tensor:
             return norms.group_norm(
@@ -176,7 +175,8 @@ class GroupNorm(nn.GroupNorm):
                 feature_axis=axis,
             )[0]
 
-        return kernel_or_formula(mask is None and x.numel() > 0, kernel, formula)
+        plain = mask is None and x.numel() > 0
+        return kernel_or_formula(plain, lambda: features_first(kernel, x, axis), formula)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + axis_repr(self.feature_axis, 1)

@@ -65,18 +65,16 @@ class LayerNorm(nn.LayerNorm):
     @one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         check_dtypes(self, x)
+        return _features_last(self._tokens, x, mask, self)
+
+    def _tokens(self, x: Tensor) -> Tensor:
         shape, weight, bias, eps = self.normalized_shape, self.weight, self.bias, self.eps
 
-        def tokens(x: Tensor) -> Tensor:
-            def formula() -> Tensor:
-                wide = as_under_autocast(lambda two: F.layer_norm(two, (2,)), x)
-                return norms.layer_norm(wide, weight, bias, normalized_shape=shape, eps=eps)[0]
+        def formula() -> Tensor:
+            wide = as_under_autocast(lambda two: F.layer_norm(two, (2,)), x)
+            return norms.layer_norm(wide, weight, bias, normalized_shape=shape, eps=eps)[0]
 
-            return kernel_or_formula(
-                True, lambda: F.layer_norm(x, shape, weight, bias, eps), formula
-            )
-
-        return _features_last(tokens, x, mask, self)
+        return kernel_or_formula(True, lambda: F.layer_norm(x, shape, weight, bias, eps), formula)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + axis_repr(self.feature_axis, -1)

@@ -1,14 +1,9 @@
-r"""BatchNorm: each feature is centred and scaled by its mean and variance over the batch.
+"""BatchNorm: each feature is centred and scaled by its mean and variance over the batch.
 
-.. math::
+    x_hat = (x - mean) / sqrt(variance + eps)    over B and L
+    y = weight * x_hat + bias
 
-    \mu = \frac1n \sum_i x_i, \qquad
-    \sigma^2 = \frac1n \sum_i (x_i - \mu)^2, \qquad
-    \hat x_i = \frac{x_i - \mu}{\sqrt{\sigma^2 + \varepsilon}}, \qquad
-    y_i = \gamma \hat x_i + \beta
-
-where i runs over the n values of one feature in the batch. In evaluation μ and σ² are running
-averages, and the layer is a fixed affine map of each value.
+In evaluation they are running averages, and the layer is a fixed affine map of each value.
 """
 
 from typing import Any, NamedTuple
@@ -19,12 +14,9 @@ from normtutor.norms.normalize import Cache, Grads, affine, along, backward, nor
 from normtutor.tracing import array_namespace, known_value
 from normtutor.validation import (
     check_cache,
-    check_feature_axis,
-    check_floating,
+    check_features,
     check_grad_y,
-    check_mask,
     check_momentum,
-    check_parameters,
     check_positive_eps,
     refuse,
 )
@@ -113,13 +105,10 @@ def batch_norm(
     >>> running.mean, running.var
     (array([0.2, 2. ]), array([ 1.1, 20.9]))
     """
-    check_floating(x)
-    feature = check_feature_axis(x, feature_axis)
-    running = RunningStats(running_mean, running_var)
-    statistics = {"running_mean": running_mean, "running_var": running_var}
-    check_parameters(x, (x.shape[feature],), weight=weight, bias=bias, **statistics)
+    given = {"running_mean": running_mean, "running_var": running_var}
+    feature, mask = check_features(x, feature_axis, mask, weight=weight, bias=bias, **given)
     check_momentum(momentum)
-    mask = check_mask(mask, x, feature)
+    running = RunningStats(running_mean, running_var)
     axes, memory = CHOICES.statistic_axes(x.ndim, feature), None  # B and L
     if training:
         check_positive_eps(eps)
@@ -186,15 +175,8 @@ def batch_norm_backward(grad_y: Array, cache: Cache) -> Grads:
     and in evaluation, where the statistics are constants,
     :math:`\partial L / \partial x = g / \sqrt{\sigma^2 + \varepsilon}`.
 
-    Parameters
-    ----------
-    grad_y : array of y's shape
-    cache : Cache
-
-    Returns
-    -------
-    Grads
-        ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (C,).
+    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype and is 0 at masked
+    positions; ``weight`` and ``bias`` have shape (C,).
     """
     check_cache(cache, "batch_norm")
     check_grad_y(grad_y, cache.x_hat)

@@ -149,15 +149,8 @@ def film_backward(grad_y: Array, cache: FiLMCache) -> FiLMGrads:
 
     the sums over the positions of an example.
 
-    Parameters
-    ----------
-    grad_y : array of y's shape
-    cache : FiLMCache
-
-    Returns
-    -------
-    FiLMGrads
-        ``x`` of grad_y's dtype, ``scale`` and ``shift`` of shape (B, H).
+    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype, ``scale`` and ``shift``
+    have shape (B, H).
     """
     check_cache(cache, "film")
     _, x, scale, shift, axis = cache

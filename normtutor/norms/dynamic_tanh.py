@@ -1,8 +1,6 @@
-r"""Dynamic tanh (DyT): it has no statistic, so it is not a norm, but it is used in place of one.
+"""Dynamic tanh (DyT): it has no statistic, so it is not a norm, but it is used in place of one.
 
-.. math::
-
-    y = \gamma \tanh(\alpha x) + \beta
+y = weight * tanh(alpha * x) + bias
 """
 
 from typing import Any, NamedTuple
@@ -98,15 +96,8 @@ def dynamic_tanh_backward(grad_y: Array, cache: DynamicTanhCache) -> DynamicTanh
         \frac{\partial L}{\partial x} = \alpha\, g\, (1 - t^2), \qquad
         \frac{\partial L}{\partial \alpha} = \sum x\, g\, (1 - t^2).
 
-    Parameters
-    ----------
-    grad_y : array of y's shape
-    cache : DynamicTanhCache
-
-    Returns
-    -------
-    DynamicTanhGrads
-        ``x`` of grad_y's dtype, the parameters' of their own shapes and dtypes.
+    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype, those of the parameters
+    have their own shapes and dtypes.
     """
     check_cache(cache, "dynamic_tanh")
     _, x, tanh, alpha, weight, bias = cache

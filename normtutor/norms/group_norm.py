@@ -1,10 +1,8 @@
-r"""GroupNorm and InstanceNorm: statistics of one example, over its positions.
+"""GroupNorm and InstanceNorm: statistics of one example, over its positions.
 
-.. math::
+    x_hat = (x - mean) / sqrt(variance + eps)    over L and a group of H; InstanceNorm over L
+    y = weight * x_hat + bias
 
-    \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}}, \qquad y = \gamma \hat x + \beta
-
-GroupNorm takes :math:`\mu` and :math:`\sigma^2` over the positions and the features of one group.
 InstanceNorm is GroupNorm with one feature in each group.
 """
 
@@ -24,10 +22,10 @@ from normtutor.tracing import array_namespace, is_number
 from normtutor.validation import (
     check_cache,
     check_feature_axis,
+    check_features,
     check_floating,
     check_grad_y,
     check_groups,
-    check_mask,
     check_momentum,
     check_parameters,
     refuse,
@@ -94,12 +92,8 @@ def group_norm(
     >>> y
     array([[-1.,  1., -1.,  1.]])
     """
-    check_floating(x)
-    feature = check_feature_axis(x, feature_axis)
-    channels = x.shape[feature]
-    check_groups(num_groups, channels)
-    check_parameters(x, (channels,), weight=weight, bias=bias)
-    mask = check_mask(mask, x, feature)
+    feature, mask = check_features(x, feature_axis, mask, weight=weight, bias=bias)
+    check_groups(num_groups, x.shape[feature])
     xp = array_namespace(x)
 
     parts = _split(x, feature, num_groups)  # (B, groups, C / groups, ...)
@@ -129,15 +123,8 @@ def group_norm_backward(grad_y: Array, cache: Cache) -> Grads:
         \left( g - \overline{g} - \hat x\, \overline{g \hat x} \right), \qquad
         g = \gamma\, \frac{\partial L}{\partial y}.
 
-    Parameters
-    ----------
-    grad_y : array of y's shape
-    cache : Cache
-
-    Returns
-    -------
-    Grads
-        ``x`` of grad_y's dtype, 0 at masked positions; ``weight`` and ``bias`` of shape (C,).
+    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype and is 0 at masked
+    positions; ``weight`` and ``bias`` have shape (C,).
     """
     check_cache(cache, "group_norm")
     parts, (feature, _) = cache.x_hat, cache.axes

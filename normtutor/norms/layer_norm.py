@@ -1,11 +1,7 @@
-r"""LayerNorm: each token is centred and scaled by its own mean and variance.
+"""LayerNorm: each token is centred and scaled by its own mean and variance.
 
-.. math::
-
-    \mu = \frac1d \sum_i x_i, \qquad
-    \sigma^2 = \frac1d \sum_i (x_i - \mu)^2, \qquad
-    \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}}, \qquad
-    y = \gamma \hat x + \beta
+x_hat = (x - mean) / sqrt(variance + eps)    over H
+y = weight * x_hat + bias
 """
 
 from typing import Any
@@ -13,13 +9,7 @@ from typing import Any
 from normtutor.norms.choices import TABLE
 from normtutor.norms.normalize import Cache, Grads, affine, backward, normalize
 from normtutor.tracing import array_namespace
-from normtutor.validation import (
-    check_cache,
-    check_floating,
-    check_grad_y,
-    check_normalized_shape,
-    check_parameters,
-)
+from normtutor.validation import check_cache, check_grad_y, check_trailing
 
 Array = Any
 CHOICES = TABLE["LayerNorm"]  # over H; mean and variance; of the token itself
@@ -77,11 +67,8 @@ def layer_norm(
     >>> y.round(3)
     array([[-0.926, -0.463,  1.389]])
     """
-    check_floating(x)
-    shape = check_normalized_shape(x, normalized_shape, weight)
-    check_parameters(x, shape, weight=weight, bias=bias)
-
-    axes = CHOICES.statistic_axes(x.ndim, *range(-len(shape), 0))  # H
+    features = check_trailing(x, normalized_shape, weight, bias)
+    axes = CHOICES.statistic_axes(x.ndim, *features)  # H
     x_hat, normalized = normalize(x, axes, centred=CHOICES.centred, eps=eps)
     y = affine(x_hat, weight, bias, axes)
     cache = Cache("layer_norm", normalized, weight, bias, axes)
@@ -101,15 +88,8 @@ def layer_norm_backward(grad_y: Array, cache: Cache) -> Grads:
     Subtracting :math:`\overline g` is the backward pass of the mean; subtracting
     :math:`\hat x\, \overline{g \hat x}` is that of the standard deviation.
 
-    Parameters
-    ----------
-    grad_y : array of y's shape
-    cache : Cache
-
-    Returns
-    -------
-    Grads
-        ``x`` of grad_y's dtype, ``weight`` and ``bias`` of their own shapes and dtypes.
+    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype, ``weight`` and ``bias``
+    have their own shapes and dtypes.
     """
     check_cache(cache, "layer_norm")
     check_grad_y(grad_y, cache.x_hat)

@@ -26,7 +26,7 @@ statistic is that of these values or a remembered one (``memory``). Then it has 
 
 from typing import Any, NamedTuple
 
-from normtutor.moments import mean, widen
+from normtutor.moments import average, count, widen
 from normtutor.tracing import array_namespace, passes_jit
 
 Array = Any  # NumPy, torch and JAX arrays share no base class
@@ -93,14 +93,19 @@ def normalize(
     axes = (axes,) if isinstance(axes, int) else tuple(axes)
     if mask is not None:
         x = xp.where(mask, x, 0.0)
-    # The shapes are those of LayerNorm, axes = -1; a mean keeps its axes, with length one.
-    mu: Array = memory[0] if memory else mean(x, axes, mask) if centred else None  # (B, L, 1)
+    n = count(x, axes, mask)
+
+    def mean(values: Array) -> Array:
+        return average(values, axes, n)  # keeps its axes, with length one
+
+    # The shapes are those of LayerNorm, axes = -1.
+    mu: Array = memory[0] if memory else mean(x) if centred else None  # (B, L, 1)
     c = x - mu if centred else x  # (B, L, H)
-    square = memory[1] if memory else mean(c * c, axes, mask)  # (B, L, 1)
+    if mask is not None and centred:
+        c = xp.where(mask, c, 0.0)
+    square = memory[1] if memory else mean(c * c)  # (B, L, 1)
     r = 1 / xp.sqrt(square + eps)  # (B, L, 1)
     x_hat = c * r  # (B, L, H)
-    if mask is not None:
-        x_hat = xp.where(mask, x_hat, 0.0)
     return x_hat, Normalized(x_hat, r, mu, square, axes, centred, memory is not None, mask)
 
 
@@ -122,11 +127,16 @@ def normalize_backward(g: Array, cache: Normalized) -> Array:
     xp, g = array_namespace(g), widen(g)
     if mask is not None:
         g = xp.where(mask, g, 0.0)
+    n = count(g, axes, mask)
+
+    def mean(values: Array) -> Array:
+        return average(values, axes, n)
+
     dx = g  # (B, L, H), as below
     if centred and not remembered:
-        dx = dx - mean(g, axes, mask)  # what the mean forgets
+        dx = dx - mean(g)  # what the mean forgets
     if not remembered:
-        dx = dx - x_hat * mean(g * x_hat, axes, mask)  # what the scale forgets
+        dx = dx - x_hat * mean(g * x_hat)  # what the scale forgets
     dx = r * dx
     return dx if mask is None else xp.where(mask, dx, 0.0)
 

@@ -1,14 +1,10 @@
-r"""PowerNorm: each feature is divided by its quadratic mean over the batch. No mean is subtracted.
+"""PowerNorm: each feature is divided by its quadratic mean over the batch. No mean is subtracted.
 
-.. math::
+    x_hat = x / sqrt(psi**2 + eps)    psi**2 = mean(x**2) over B and L
+    y = weight * x_hat + bias
 
-    \psi_B^2 = \frac1n \sum_i x_i^2, \qquad
-    \hat x_i = \frac{x_i}{\sqrt{\psi^2 + \varepsilon}}, \qquad
-    y_i = \gamma \hat x_i + \beta
-
-PN-V divides by :math:`\psi_B` of this batch. PN divides by a running average :math:`\psi`, in
-training too, and replaces the gradient through it, which would need all past batches, by a second
-running average, :math:`\nu`.
+PN-V divides by ψ of this batch. PN divides by a running average of ψ², in training too, and
+replaces the gradient through it, which would need all past batches, by a second average, ν.
 """
 
 from typing import Any, NamedTuple
@@ -28,11 +24,10 @@ from normtutor.norms.normalize import (
 from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
-    check_feature_axis,
+    check_features,
     check_floating,
     check_grad_y,
     check_library,
-    check_mask,
     check_parameters,
 )
 
@@ -105,22 +100,12 @@ def power_norm_v(
     array([[0.2, 0.2],
            [1.4, 1.4]])
     """
-    feature, mask = _check(x, weight, bias, mask, feature_axis)
+    feature, mask = check_features(x, feature_axis, mask, weight=weight, bias=bias)
     axes = CHOICES.statistic_axes(x.ndim, feature)  # B and L
     x_hat, normalized = normalize(x, axes, centred=CHOICES.centred, eps=eps, mask=mask)
     y = affine(x_hat, weight, bias, (feature,), mask)
     cache = Cache("power_norm_v", normalized, weight, bias, (feature,))
     return array_namespace(x).astype(y, x.dtype, copy=False), cache
-
-
-def _check(
-    x: Array, weight: Array | None, bias: Array | None, mask: Array | None, feature_axis: int
-) -> tuple[int, Array | None]:
-    """Check the arguments; return the feature axis, counted from the front, and the mask."""
-    check_floating(x)
-    feature = check_feature_axis(x, feature_axis)
-    check_parameters(x, (x.shape[feature],), weight=weight, bias=bias)
-    return feature, check_mask(mask, x, feature)
 
 
 def power_norm_v_backward(grad_y: Array, cache: Cache) -> Grads:
@@ -217,7 +202,7 @@ def power_norm(
     >>> psi_squared
     array([  3.4, 250.9])
     """
-    feature, mask = _check(x, weight, bias, mask, feature_axis)
+    feature, mask = check_features(x, feature_axis, mask, weight=weight, bias=bias)
     if running_mean_square is None:
         raise ValueError(
             "power_norm divides by a running mean square; got None. Start with ones, or use "

@@ -20,12 +20,9 @@ from normtutor.norms.rms_norm import RMSNormCache, rms_norm, rms_norm_backward
 from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
-    check_feature_axis,
-    check_floating,
+    check_features,
     check_grad_y,
     check_groups,
-    check_mask,
-    check_parameters,
 )
 
 Array = Any
@@ -115,12 +112,8 @@ def power_norm_authors_code(
     array([[0.849, 1.131],
            [0.849, 1.131]])
     """
-    check_floating(x)
-    axis = check_feature_axis(x, feature_axis)
+    axis, padding = check_features(x, feature_axis, mask, weight=weight, bias=bias)
     check_groups(groups, x.shape[axis])
-    check_parameters(x, (x.shape[axis],), weight=weight, bias=bias)
-    padding = check_mask(mask, x, axis)
-
     xp, wide = array_namespace(x), widen(x)
     if padding is not None:
         counts = training and nu_counts_padding

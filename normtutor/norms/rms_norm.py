@@ -1,12 +1,9 @@
-r"""RMSNorm: each token is divided by its own root mean square. No mean is subtracted.
+"""RMSNorm: each token is divided by its own root mean square. No mean is subtracted.
 
-.. math::
+    x_hat = x / sqrt(mean(x**2) + eps)    over H
+    y = weight * x_hat + bias
 
-    \operatorname{RMS}(x) = \sqrt{\frac1d \sum_i x_i^2 + \varepsilon}, \qquad
-    \hat x = \frac{x}{\operatorname{RMS}(x)}, \qquad
-    y = \gamma \hat x + \beta
-
-pRMSNorm estimates the root mean square from the first :math:`k = \lfloor dp \rfloor` entries.
+pRMSNorm estimates the root mean square from the first entries.
 """
 
 from typing import Any, NamedTuple
@@ -28,8 +25,7 @@ from normtutor.validation import (
     check_cache,
     check_floating,
     check_grad_y,
-    check_normalized_shape,
-    check_parameters,
+    check_trailing,
     partial_count,
 )
 
@@ -121,14 +117,12 @@ def rms_norm(
     >>> y.round(3)
     array([[0.577, 1.155, 1.155]])
     """
-    check_floating(x)
-    shape = check_normalized_shape(x, normalized_shape, weight)
-    check_parameters(x, shape, weight=weight, bias=bias)
+    features = check_trailing(x, normalized_shape, weight, bias)
     xp = array_namespace(x)
     if eps is None:
         eps = float(xp.finfo(widen(x).dtype).eps)
 
-    axes = CHOICES.statistic_axes(x.ndim, *range(-len(shape), 0))  # H
+    axes = CHOICES.statistic_axes(x.ndim, *features)  # H
     x_hat, normalized = normalize(x, axes, centred=CHOICES.centred, eps=eps)
     rounded = _rounded(x_hat, x.dtype) if cast_before_weight else x_hat
     y = affine(rounded, _factor(weight, add_unit_offset), bias, axes)
@@ -161,15 +155,8 @@ def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> Grads:
     It is LayerNorm's backward pass without the term :math:`\overline g`. Where γ is an offset from
     1, :math:`1 + \gamma` replaces it; a rounding is treated as the identity.
 
-    Parameters
-    ----------
-    grad_y : array of y's shape
-    cache : RMSNormCache
-
-    Returns
-    -------
-    Grads
-        ``x`` of grad_y's dtype, ``weight`` and ``bias`` of their own shapes and dtypes.
+    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype, ``weight`` and ``bias``
+    have their own shapes and dtypes.
     """
     check_cache(cache, "rms_norm")
     _, normalized, weight, bias, axes, add_unit_offset, cast_before_weight = cache
@@ -247,10 +234,8 @@ def partial_rms_norm(
     array([[0.849, 1.131, 2.828, 5.657]])
     """
     check_floating(x)
-    shape = check_normalized_shape(x, None)
-    k = partial_count(shape[0], p)
-    check_parameters(x, shape, weight=weight, bias=bias)
-
+    check_trailing(x, x.shape[-1:], weight, bias)
+    k = partial_count(x.shape[-1], p)
     xp, wide = array_namespace(x), widen(x)
     square = mean_square(wide[..., :k], (-1,))
     # The root has an infinite slope at 0; taking it of 1 there keeps autograd's gradient finite.

@@ -1,10 +1,8 @@
-r"""ScaleNorm: every token gets the same learned length. No mean is subtracted.
+"""ScaleNorm: every token gets the same learned length. No mean is subtracted.
 
-.. math::
+    y = g * x / sqrt(sum(x**2) + eps)    over H
 
-    \hat x = \frac{x}{\sqrt{\sum_i x_i^2 + \varepsilon}}, \qquad y = g \hat x
-
-It is RMSNorm with one number :math:`g = \gamma \sqrt d` in place of one γ per feature.
+It is RMSNorm with one number g = γ √d in place of one γ per feature.
 """
 
 from typing import Any, NamedTuple
@@ -108,15 +106,7 @@ def scale_norm_backward(grad_y: Array, cache: ScaleNormCache) -> ScaleNormGrads:
         \right), \qquad
         \frac{\partial L}{\partial g} = \sum \tfrac{\partial L}{\partial y} \hat x .
 
-    Parameters
-    ----------
-    grad_y : array of y's shape
-    cache : ScaleNormCache
-
-    Returns
-    -------
-    ScaleNormGrads
-        ``x`` of grad_y's dtype, ``g`` of shape (1,).
+    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype, and ``g`` shape (1,).
     """
     check_cache(cache, "scale_norm")
     _, normalized, g = cache

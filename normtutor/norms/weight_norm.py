@@ -1,8 +1,6 @@
-r"""WeightNorm: each unit's weight vector is split into a direction and a length.
+"""WeightNorm: each unit's weight vector is split into a direction and a length.
 
-.. math::
-
-    w = g \, \frac{v}{\lVert v \rVert}
+    w = g * v / sqrt(sum(v**2))    over the weights of one unit
 
 It normalizes the parameter, not the activations.
 """

@@ -109,15 +109,13 @@ def why_not_compiled() -> str | None:
 def training_step(
     call: Callable[..., Tensor], parameters: Iterable[Tensor], x: Tensor, grad_y: Tensor
 ) -> Work:
-    """Forward and backward, with gradients for x and the parameters, written anew each time."""
-    x, parameters = x.detach().clone().requires_grad_(), list(parameters)
+    """Forward and backward, with gradients for x and the parameters."""
+    x = x.detach().clone().requires_grad_()
+    leaves = [x, *parameters]
 
-    def step() -> Tensor:
-        for leaf in (x, *parameters):
-            leaf.grad = None
+    def step() -> tuple[Tensor, ...]:
         y = call(x)
-        y.backward(grad_y)
-        return y
+        return y, *torch.autograd.grad(y, leaves, grad_y)
 
     return step
 
