@@ -5,7 +5,12 @@ from functools import partial
 import numpy as np
 
 from normtutor_studies.engine import Study
-from normtutor_studies.measures.effective_rate import WORLD, over_predicted_angle
+from normtutor_studies.measures.effective_rate import (
+    BLOCK,
+    WORLD,
+    over_predicted_angle,
+    predicted_length,
+)
 from normtutor_studies.store import Cell
 
 CLEAN: Cell = {"noise": 0.0, "hidden": 2}
@@ -22,15 +27,48 @@ EQUILIBRIUM: dict[str, Cell] = {
 }
 
 
+def values(of: Study, label: str, key: str) -> np.ndarray:
+    return of.values(WORLD.name, label, key)
+
+
 def same_run(of: Study) -> bool:
     """Ten times the weights at a hundred times the rate is the same run; without a norm, chance."""
     reference, scaled, stuck = (
-        of.values(WORLD.name, label, "loss")
+        values(of, label, "loss")
         for label in ("weights × 1", "weights × 10, rate × 100", "weights × 10, no norm")
     )
-    return np.allclose(scaled, reference, rtol=1e-4) and bool(
-        (np.abs(stuck[:, -1] - np.log(10)) < 0.05).all()
+    chance = np.abs(stuck[:, -1] - np.log(10)) < 0.05
+    return np.allclose(scaled, reference, rtol=1e-4) and bool(chance.all())
+
+
+def settles(of: Study) -> bool:
+    """The length forgets where it started, in some 500 steps, and settles as predicted."""
+    long, short = (
+        values(of, label, "length").mean(axis=0) for label in ("start × 3", "start × 1/3")
     )
+    met = BLOCK * np.argmax(np.abs(long / short - 1) < 0.1)
+    # Half the rate and twice the decay: the same effective rate, rate over squared length.
+    halved, whole = (
+        rate / values(of, label, "late_length") ** 2
+        for label, rate in (("half the rate, twice the decay", 0.25), ("start × 1", 0.5))
+    )
+    return 450 < met < 550 and np.allclose(halved / whole, 1, atol=0.03)
+
+
+def as_predicted(of: Study) -> bool:
+    """Lengths and angles are as predicted, but with correct labels; and so is growth."""
+    found = []
+    for label, cell in EQUILIBRIUM.items():
+        sgd = "optimizer" not in cell
+        length = values(of, label, "late_length") / predicted_length(of, label)
+        found.append(np.abs(length - 1).max() < (0.02 if sgd else 0.12))
+        if label != "correct labels":
+            angle = over_predicted_angle(of, label)
+            found.append(np.abs(angle - 1).max() < (0.01 if sgd else 0.03))
+    length, gradient = (values(of, "growth", key) for key in ("length", "gradient"))
+    steps = BLOCK * (np.arange(length.shape[1]) + 0.5)
+    law = ((length[:, 0] ** 4).mean() + 2 * (gradient**2).mean() * steps) ** 0.25
+    return all(found) and abs(length[:, -1].mean() / law[-1] - 1) < 0.01
 
 
 Study(
@@ -57,6 +95,7 @@ Study(
     "there could be circular. The predicted angle is not; it needs the rate and the weight decay "
     "alone. Correct labels are the case in which the assumption of steady gradients fails. Not "
     "checked: more hidden layers, and other products of rate and decay.",
-    finding="Ten times the weights at a hundred times the rate is the same run.",
-    holds=same_run,
+    finding="Ten times the weights at a hundred times the rate is the same run; with weight decay "
+    "the weights settle at the predicted length and turn by the predicted angle.",
+    holds=lambda of: same_run(of) and settles(of) and as_predicted(of),
 )
