@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from normtutor_studies.measures import encoder_decoder, first_steps, sorting
+from normtutor_studies.worlds.sorting import LENGTH, SYMBOLS
 
 TASK = {**sorting.SETTINGS, "width": 8, "heads": 2, "batch_size": 4, "test_sequences": 8}
 SORTER = {**encoder_decoder.WORLD.settings, "width": 32, "heads": 2, "length": 6}
@@ -14,11 +15,11 @@ SORTER = {**encoder_decoder.WORLD.settings, "width": 32, "heads": 2, "length": 6
 
 
 def test_the_task_asks_for_the_sorted_digits():
-    batch = sorting.batch_of(TASK, 5, np.random.default_rng(0))
-    assert batch.mask.sum(dim=1).tolist() == [TASK["length"]] * 5
-    assert (batch.inputs[:, TASK["length"]] == TASK["symbols"]).all()
-    asked = batch.targets[batch.mask].reshape(5, TASK["length"])
-    torch.testing.assert_close(asked, batch.inputs[:, : TASK["length"]].sort(dim=1).values)
+    batch, length = sorting.batch_of(TASK, 5, np.random.default_rng(0)), LENGTH
+    assert batch.mask.sum(dim=1).tolist() == [length] * 5
+    assert (batch.inputs[:, length] == SYMBOLS).all()
+    asked = batch.targets[batch.mask].reshape(5, length)
+    torch.testing.assert_close(asked, batch.inputs[:, :length].sort(dim=1).values)
 
 
 def test_small_below_leaves_the_top_layer_as_it_is():
