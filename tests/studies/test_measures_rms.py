@@ -91,3 +91,15 @@ def test_ratios_are_taken_within_a_round():
     summary = norm_speed.summary(times)
     for key in ("to layer", "to torch layer"):
         assert summary[f"{key}, torch rms"] == [2.0, 2.0, 2.0]
+
+
+def test_a_formula_in_a_model_is_run_as_a_formula(monkeypatch):
+    """When our layers learned to run torch's kernels, the formulas raced as kernels."""
+    ran = []
+    kernel = torch.nn.functional.layer_norm
+    monkeypatch.setattr(torch.nn.functional, "layer_norm", lambda *a: ran.append(1) or kernel(*a))
+    cell = {**norm_speed.WORLD.settings, "model_depth": 1}
+    norm_speed.model_work(cell, "transformer", norm_speed.MODEL_NORMS["formula layer"])()
+    assert not ran
+    norm_speed.model_work(cell, "transformer", norm_speed.MODEL_NORMS["torch layer"])()
+    assert ran

@@ -86,7 +86,8 @@ def model_work(cell: Cell, model: str, norm: str | NormFactory) -> Work:
 
     def step() -> None:
         network.zero_grad()
-        scores = network(tokens[:, :-1])
+        with layers.formulas():  # torch's own modules are not ours, and keep their kernels
+            scores = network(tokens[:, :-1])
         F.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten()).backward()
 
     return step
