@@ -183,7 +183,7 @@ def _draw_memory() -> Figure:
     courses = {}
     for period in (4, 12):
         memory, nu, course = np.ones(1), np.zeros(1), []
-        for batch in range(120):
+        for batch in range(240):
             active = x * (batch % period == 0)
             _, cache, memory = norms.power_norm(active, running_mean_square=memory, eps=1e-12)
             _, nu = norms.power_norm_backward(active, cache, nu)

@@ -3,7 +3,7 @@
 import { InteractiveFigure, buttons, fit, make, numberOf, oneOf, say, set, slider } from "./figure.js";
 
 const ALPHAS = [0.8, 0.9, 0.95];
-export const SHOWN = 120; // batches
+export const SHOWN = 240; // batches
 export const MOST = 24; // the rarest feature
 
 /**
