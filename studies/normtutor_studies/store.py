@@ -139,6 +139,7 @@ class Store:
         run = {"cell": dict(cell), "rate": rate, "seed": seed}
         run |= {"seconds": round(time.process_time() - before, 1), **_plain(values)}
         self._append(run)
+        run = {**run, "environment": _environment()}
         self.runs[self.world.key(cell, rate, seed)] = run
         return run
 
