@@ -138,6 +138,29 @@ Study(
 )
 
 Study(
+    name="norm_or_activation_first",
+    chapter=1,
+    question="Does the norm belong before the activation or behind it?",
+    predicts={
+        "the activation needs inputs around zero": "norm first ends lower",
+        "the next layer needs centred inputs": "activation first ends lower",
+        "what counts is that each layer has a norm": "the two end alike",
+    },
+    arms={
+        f"{label}, {order}": {"norm": norm, "norm_first": order == "norm first"}
+        for label, norm in {"BatchNorm": "batch", "LayerNorm": "layer"}.items()
+        for order in ("norm first", "activation first")
+    },
+    pairs=[
+        (f"{label}, activation first", f"{label}, norm first")
+        for label in ("BatchNorm", "LayerNorm")
+    ],
+    worlds=SIGNALS,
+    control="The same layers, weights and data; each order at its own learning rate. On the "
+    "convolutional network LayerNorm is GroupNorm with one group.",
+)
+
+Study(
     name="what_depth_needs",
     chapter=1,
     question="Does a deep Transformer need a norm, or careful initial weights?",
