@@ -156,6 +156,8 @@ Study(
     },
     arms={"Pre-LN": {"rearranged": True, "rate": 8e-3}},
     rows=side_by_side_rows("code", "Pre-LN"),
+    finding="In text Pre-LN's later layers keep most of their worth side by side, as in sorting.",
+    holds=lambda of: bool((of.row("code, Pre-LN: side by side, kept") > 0.75).all()),
     worlds=[CODE],
     seeds=(0, 1, 2),
     control="The best rate of this model in this world. Removed, the same layers show what they "
