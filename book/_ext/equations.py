@@ -1,9 +1,11 @@
 """Equations, set while the site is built: a page shows them without a script, and without moving.
 
-sphinxcontrib-katex sets them; this adds what it leaves to others: the style sheet and the fonts lie
-beside the pages, and a line never breaks between an equation and the comma after it.
+KaTeX does the work, all equations of a page at once. Its program, its style sheet and its fonts
+come from npm. (sphinxcontrib-katex asks a server for one equation after the other, and fails where
+a busy machine lets that server wait between its first two steps; it brings no fonts.)
 """
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -13,11 +15,41 @@ import from_npm
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
-from sphinxcontrib import katex
+from sphinx.locale import _
+from sphinx.util import logging
+from sphinx.util.math import get_node_equation_number
+from sphinx.writers.html5 import HTML5Translator
 
 STYLES = "katex/katex.min.css"
 # What belongs to the word before it.
 PUNCTUATION = re.compile(r"[.,;:!?)\]’”]+|-\w+")
+
+Equation = tuple[str, bool]  # LaTeX, and whether it stands on a line of its own
+
+logger = logging.getLogger(__name__)
+equations: dict[Equation, str] = {}
+
+
+def equation_of(node: nodes.Node) -> Equation:
+    return node.astext(), isinstance(node, nodes.math_block)
+
+
+def typeset(wanted: list[Equation]) -> None:
+    """Turn equations into HTML; one that KaTeX cannot read becomes a warning."""
+    katex = from_npm.package("katex") / "dist" / "katex.js"
+    written = from_npm.run(Path(__file__).with_suffix(".cjs"), katex, given=json.dumps(wanted))
+    for key, result in zip(wanted, json.loads(written), strict=True):
+        equations[key] = result.get("html", "")
+        if "error" in result:
+            logger.warning("%s in %s", result["error"], key[0])
+
+
+def typeset_page(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Set all equations of a page at once: each start of Node.js takes a tenth of a second."""
+    if app.builder.format == "html":
+        found = (node for kind in (nodes.math, nodes.math_block) for node in doctree.findall(kind))
+        if wanted := sorted({equation_of(node) for node in found} - set(equations)):
+            typeset(wanted)
 
 
 def hold_punctuation(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -38,29 +70,47 @@ def hold_punctuation(app: Sphinx, doctree: nodes.document, docname: str) -> None
             node.parent.replace(node, held)
 
 
-def use_package(app: Sphinx, config: Config) -> None:
-    """Take KaTeX from npm, which has its fonts as well; an equation that it cannot read fails."""
-    config.katex_prerender, config.html_math_renderer = True, "katex"
-    config.katex_css_path = STYLES
-    config.katex_js_path = str(from_npm.package("katex") / "dist" / "katex.min.js")
-    katex.NODEJS_BINARY = str(from_npm.NODE)
-    katex.KATEX_DEFAULT_OPTIONS = {"strict": False, "throwOnError": True}
-    # A machine may do much else meanwhile.
-    katex.STARTUP_TIMEOUT = katex.RENDER_TIMEOUT = 600
+def html_of(node: nodes.Node) -> str:
+    key = equation_of(node)
+    if key not in equations:  # in the title of another page, for instance
+        typeset([key])
+    return equations[key]
 
 
-def serve_fonts(app: Sphinx) -> None:
+def visit_inline(self: HTML5Translator, node: nodes.Element) -> None:
+    self.body.append(self.starttag(node, "span", "", CLASS="math notranslate"))
+    self.body.append(html_of(node) + "</span>")
+    raise nodes.SkipNode
+
+
+def visit_display(self: HTML5Translator, node: nodes.Element) -> None:
+    self.body.append(self.starttag(node, "div", CLASS="math notranslate"))
+    if node["number"]:
+        self.body.append(f'<span class="eqno">({get_node_equation_number(self, node)})')
+        self.add_permalink_ref(node, _("Link to this equation"))
+        self.body.append("</span>")
+    self.body.append(html_of(node) + "</div>\n")
+    raise nodes.SkipNode
+
+
+def choose_katex(app: Sphinx, config: Config) -> None:
+    config.html_math_renderer = "katex"
+
+
+def serve_styles(app: Sphinx) -> None:
     """Put the style sheet and the fonts beside the pages, in the one format that browsers take."""
     made, folder = from_npm.package("katex") / "dist", Path(app.outdir) / "_static" / "katex"
     (folder / "fonts").mkdir(parents=True, exist_ok=True)
     for path in (made / "katex.min.css", *made.glob("fonts/*.woff2")):
         shutil.copy(path, folder / path.relative_to(made))
+    app.add_css_file(STYLES)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    app.setup_extension("sphinxcontrib.katex")
-    app.connect("config-inited", use_package, priority=100)
-    app.connect("builder-inited", serve_fonts)
+    app.add_html_math_renderer("katex", (visit_inline, None), (visit_display, None))
+    app.connect("config-inited", choose_katex, priority=100)
+    app.connect("builder-inited", serve_styles)
     # After the transforms that put the outputs of the cells into the page.
+    app.connect("doctree-resolved", typeset_page, priority=900)
     app.connect("doctree-resolved", hold_punctuation, priority=901)
-    return {"version": "2", "parallel_read_safe": True, "parallel_write_safe": False}
+    return {"version": "3", "parallel_read_safe": True, "parallel_write_safe": False}

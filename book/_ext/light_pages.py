@@ -26,7 +26,6 @@ from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.builders.html._assets import _JavaScript
 from sphinx.errors import ExtensionError
-from sphinxcontrib import katex
 
 SHEET = "site.css"
 # These the theme puts before all others.
@@ -183,7 +182,6 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     patch_scripts(site / "_static")
     files = sorted(app.builder._css_files, key=lambda sheet: sheet.priority)
     sheets = [str(sheet.filename).split("_static/")[-1].split("?")[0] for sheet in files]
-    sheets.remove(katex.filename_css)  # book.css says how equations stand
     write_style(site, sheets, Path(app.doctreedir) / "style.txt")
 
 
