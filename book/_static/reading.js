@@ -110,12 +110,62 @@ function keepInSight(link) {
 
 /* Hold a place on the screen while the sections that come near it get their height, until the reader
    moves on. */
+let moves = 0;
+for (const kind of ["wheel", "touchstart", "keydown", "pointerdown"]) window.addEventListener(kind, () => moves++, { passive: true });
+
 function hold(place) {
   let frames = 0;
-  const letGo = () => (frames = 60);
-  for (const kind of ["wheel", "touchstart", "keydown"]) window.addEventListener(kind, letGo, { once: true, passive: true });
-  const step = () => frames++ < 30 && (place(), requestAnimationFrame(step));
+  const before = moves;
+  const step = () => moves === before && frames++ < 30 && (place(), requestAnimationFrame(step));
   requestAnimationFrame(step);
+}
+
+/* Who follows a link to a section finds its heading at the top, also once what is above it has come. Who
+   comes from the search finds what they asked for marked there, and what holds it unfolded. */
+function arrive() {
+  const asked = JSON.parse(sessionStorage.getItem("asked") ?? "{}");
+  sessionStorage.removeItem("asked");
+  const place = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (asked.address === location.pathname + location.hash) markWords(place ?? document.querySelector(".bd-article section"), asked.words);
+  const [visit] = performance.getEntriesByType("navigation");
+  if (!place || visit?.type !== "navigate") return;
+  const before = moves;
+  const toPlace = () => moves === before && (unfold(place.parentElement), hold(() => place.scrollIntoView()));
+  toPlace();
+  window.addEventListener("load", toPlace);
+}
+
+/* Open what a part of the page is folded into. */
+function unfold(part) {
+  for (let box = part; box; box = box.parentElement) {
+    if (box.localName === "details") box.open = true;
+    if (box.matches(".toggle-hidden")) box.querySelector(".toggle-button")?.click();
+  }
+}
+
+/* Mark words in a section, not in those inside it, which have addresses of their own. */
+const IN_SECTION = "section:has(> :is(h1, h2, h3, h4))";
+
+function markWords(section, words) {
+  if (!section || !words.length || !window.Highlight) return;
+  const spelled = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&").replace(/ /g, "\\s+")).join("|");
+  const pattern = new RegExp(`(?<![\\p{L}\\p{N}])(?:${spelled})(?![\\p{L}\\p{N}])`, "giu");
+  const marked = new Highlight();
+  const texts = document.createTreeWalker(section, NodeFilter.SHOW_TEXT);
+  for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+    const box = text.parentElement;
+    const around = box.closest(IN_SECTION);
+    if (box.closest(".katex, .headerlink, script, style") || (around !== section && section.contains(around))) continue;
+    for (const { 0: word, index } of text.data.matchAll(pattern)) {
+      const range = document.createRange();
+      range.setStart(text, index);
+      range.setEnd(text, index + word.length);
+      marked.add(range);
+      // Code and solutions stay folded.
+      if (!box.closest("details.hide, .solution")) unfold(box);
+    }
+  }
+  CSS.highlights.set("asked", marked);
 }
 
 /* A link into the page leads to its place, and the page's contents make way for it. */
@@ -241,6 +291,7 @@ watchWide();
 followScrolling();
 followReading();
 followLinks();
+arrive();
 keepFoldedWhereLinked();
 keepFocus();
 showCode();
@@ -250,4 +301,5 @@ window.addEventListener("resize", watchWide);
 document.fonts.addEventListener("loadingdone", watchWide);
 window.addEventListener("pagehide", rememberPlace);
 window.addEventListener("load", returnToPlace);
+window.addEventListener("hashchange", () => sessionStorage.getItem("asked") && arrive());
 window.addEventListener("load", sayHowToServe);

@@ -65,14 +65,22 @@
     return made("span", "excerpt", ...parts, text.slice(at, end), end < text.length ? " …" : "");
   }
 
-  /* The quoted sentence becomes part of the link: the browser goes there and marks it. */
+  /* The words of a section that were asked for, as they are written there: reading.js marks them. */
+  function written(text, asked) {
+    const lower = text.toLowerCase();
+    return [...new Set(terms.places(text).filter(({ term }) => asked.has(term)).map(({ start, end }) => lower.slice(start, end)))];
+  }
+
   function result({ address, page, title, id }, asked) {
     const item = entry(address, title || page, page && page !== title ? made("span", "where", page) : "");
+    const link = item.firstChild;
+    let words = written(title, asked);
+    link.addEventListener("click", () => {
+      sessionStorage.setItem("asked", JSON.stringify({ address: link.pathname + link.hash, words }));
+    });
     fetchTexts().then((all) => {
-      const quote = quoted(all[id], title, asked);
-      const [words] = quote[1].match(/\b[A-Za-z]+(?: [A-Za-z]+){3,7}\b/) ?? [];
-      if (words) item.firstChild.href += `${address.includes("#") ? "" : "#"}:~:text=${encodeURIComponent(words)}`;
-      item.firstChild.append(excerpt(quote, asked));
+      words = written(`${title} ${all[id]}`, asked);
+      link.append(excerpt(quoted(all[id], title, asked), asked));
     });
     return item;
   }
