@@ -25,8 +25,9 @@ logger = getLogger(__name__)
 SCRIPT = Path(__file__).with_suffix(".cjs")
 ASKED = Path(__file__).with_name("asked.tsv")
 
-# What is on a page and says nothing: links beside headings, buttons, the text of equations.
-SILENT = {"script", "style", "svg", "annotation"}
+# What is on a page and says nothing: links beside headings, buttons, titles of folds, the text of
+# equations.
+SILENT = {"script", "style", "summary", "svg", "annotation"}
 SILENT_CLASSES = {
     *("headerlink", "code-switch", "katex-html", "caption-number", "claim"),
     *("prev-next-area", "toggle-button", "viewcode-link"),
@@ -43,6 +44,9 @@ KINDS = (
     (r"^book/bibliography$", "work"),
 )
 HEADINGS = ("h1", "h2", "h3", "h4")
+# Where a question was read: a note for who doubts it.
+NOTE = re.compile(r" ?\(Asked at [^()]*\)")
+LONGEST = 180  # letters of a first sentence, which the index brings with it
 
 
 def kind_of(name: str) -> str:
@@ -82,8 +86,16 @@ def words_of(part: Tag) -> str:
 def prose_and_code(part: Tag) -> str:
     """The text of a part: its prose in one line and, if there is any, its code in a second one."""
     code = [block.extract() for block in part.find_all("pre")]
-    lines = [words_of(part), " ".join(words_of(block) for block in code)]
+    lines = [NOTE.sub("", words_of(part)), " ".join(words_of(block) for block in code)]
     return "\n".join(lines).rstrip("\n")
+
+
+def first_sentence(text: str) -> str:
+    """The beginning of a text, which stands for it until all texts are there."""
+    prose = text.partition("\n")[0]
+    sentence = re.split(r"(?<=[.?!:]) ", prose, maxsplit=1)[0]
+    cut = sentence if len(sentence) <= LONGEST else sentence[:LONGEST].rpartition(" ")[0]
+    return cut if cut == prose else f"{cut} …"
 
 
 def records_of(name: str, html: str) -> Iterator[dict[str, Any]]:
@@ -114,6 +126,7 @@ def records_of(name: str, html: str) -> Iterator[dict[str, Any]]:
             "heading": heading,
             "above": " ".join(parents),
             "text": text,
+            "first": first_sentence(text),
             "kind": kind_of_section(kind, heading, title_of_page),
         }
 
@@ -152,9 +165,9 @@ def records_of_pages(app: Sphinx) -> list[list[dict[str, Any]]]:
     """List the records of each page; those of a page that is as it was are kept from before."""
     kept = Path(app.doctreedir) / "search.json"
     before = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
-    now = {}
+    now, program = {}, Path(__file__).read_text("utf-8")
     for name, html in pages_of(app).items():
-        digest = hashlib.sha256(html.encode()).hexdigest()
+        digest = hashlib.sha256((program + html).encode()).hexdigest()
         known = before.get(name)
         found = known[1] if known and known[0] == digest else list(records_of(name, html))
         now[name] = (digest, found)

@@ -257,10 +257,28 @@ function prepareSearch() {
   window.searchIndex = (text) => (window.searchIndexText = text);
   const fetchSearch = () =>
     (coming ??= Promise.all(["minisearch", "terms", "index"].map(load)).then(() => load("search")));
+  // Until it is there, a line where the results will be says so.
+  const announce = (field) => {
+    if (field.form.nextElementSibling?.matches(".search-results")) return field.form.nextElementSibling.firstChild;
+    const status = Object.assign(document.createElement("p"), { textContent: "The index is on its way …" });
+    status.setAttribute("role", "status");
+    const box = Object.assign(document.createElement("div"), { className: "search-results" });
+    box.append(status);
+    field.form.after(box);
+    return status;
+  };
+  const serve = (field) => {
+    const status = announce(field);
+    const failed = () => ((coming = null), (status.textContent = "The index could not be fetched. Go to the field again to retry."));
+    fetchSearch().then(() => window.serveSearch(field), failed);
+  };
   document.addEventListener("focusin", ({ target }) => {
-    if (target.matches("form.bd-search input")) fetchSearch().then(() => window.serveSearch(target));
+    if (target.matches("form.bd-search input")) serve(target);
   });
-  if (document.querySelector(".bd-search-container")) fetchSearch();
+  const field = document.querySelector(".bd-search-container input[type=search]");
+  if (!field) return;
+  field.value = new URLSearchParams(location.search).get("q") ?? "";
+  serve(field);
 }
 
 /* Paper is white. Fonts for equations that nobody has scrolled to would be missing there, so a desktop

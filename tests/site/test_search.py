@@ -25,6 +25,13 @@ PAGES = {
         </section>""",
         [("top", "1. The page", "At first."), ("chapter", "Inside", "Then x more. Proved.")],
     ),
+    # The title of a fold, and where a question was read, say nothing.
+    "book/questions": (
+        """<section id="top"><h1>Questions</h1><section id="one"><h2>Why?</h2><p><b>Because.</b>
+        (Asked at <a>a forum</a>, <a>another</a>.)</p><details><summary>See it run</summary>
+        <p>It runs.</p></details></section></section>""",
+        [("question", "Questions", ""), ("question", "Why?", "Because. It runs.")],
+    ),
     # Code stands in a line of its own, and tables of runs are a kind.
     "book/in_depth/01_page": (
         """<section id="top"><h1>Page</h1><section id="all"><h2>Speed, all numbers</h2>
@@ -60,12 +67,12 @@ SLIPS = {
 }
 
 
-def test_a_slip_of_the_finger_is_forgiven():
-    """Letters that changed places once found nothing, nor did a slip in half of a name."""
+def searched(titles: list[str], questions: list[str]) -> list[tuple[str, list[str]]]:
+    """How each question is read, and what it finds among chapters of these titles."""
     empty = dict.fromkeys(("page", "above", "text"), "") | {"kind": "chapter"}
     records = [
         empty | {"id": number, "address": title, "heading": title, "title": title}
-        for number, title in enumerate(["Inside", *sorted(set(SLIPS.values()))])
+        for number, title in enumerate(titles)
     ]
     script = (
         f"const MiniSearch = require({json.dumps(str(LIBRARY))}), page = {{}};"
@@ -73,10 +80,29 @@ def test_a_slip_of_the_finger_is_forgiven():
         "new Function('window', text)(page);"
         "const { terms } = page, index = new MiniSearch(terms.OPTIONS);"
         f"index.addAll({json.dumps(records)});"
-        f"console.log(JSON.stringify({json.dumps(list(SLIPS))}.map((slip) =>"
-        " terms.search(index, slip).map((one) => one.address))));"
+        f"console.log(JSON.stringify({json.dumps(questions)}.map((question) => ["
+        "terms.mended(index, question),"
+        " terms.search(index, question).map((one) => one.address)])));"
     )
-    command = [NODE, "-e", script]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(answer.stdout)
-    assert dict(zip(SLIPS, found, strict=True)) == {slip: [meant] for slip, meant in SLIPS.items()}
+    answer = subprocess.run([NODE, "-e", script], capture_output=True, text=True, check=True)
+    return [(read, found) for read, found in json.loads(answer.stdout)]
+
+
+def test_a_slip_of_the_finger_is_forgiven():
+    """Letters that changed places once found nothing, nor did a slip in half of a name."""
+    answers = searched(["Inside", *sorted(set(SLIPS.values()))], list(SLIPS))
+    found = {slip: places for slip, (_, places) in zip(SLIPS, answers, strict=True)}
+    assert found == {slip: [meant] for slip, meant in SLIPS.items()}
+
+
+def test_a_name_with_a_digit_is_read_as_it_is_written():
+    """bfloat16 was once read as float16: "bfloat" stands nowhere, and "float" is a word."""
+    names = ["bfloat16", "batchnorm1d", "conv3d bfloat16 float"]
+    assert [read for read, _ in searched(["float", "A float"], names)] == names
+
+
+def test_a_first_sentence_comes_with_the_index():
+    assert site_search.first_sentence("Only this.\nx = 1") == "Only this."
+    assert site_search.first_sentence("First this. Then that.") == "First this. …"
+    long = site_search.first_sentence("word " * 100)
+    assert len(long) <= site_search.LONGEST + 2 and long.endswith("word …")

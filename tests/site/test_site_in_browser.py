@@ -24,7 +24,7 @@ def test_the_search_finds_a_chapter(visit):
     expect(box.locator("[role=status]")).to_contain_text("begin here")
     page.keyboard.type("padding")
     results = page.locator(".search-results a").filter(visible=True)
-    expect(box.locator("[role=status]")).to_contain_text("The best 12 places")
+    expect(box.locator("[role=status]")).to_contain_text(re.compile(r"The best \d+ places"))
     page.keyboard.press("ArrowDown")
     expect(results.first).to_be_focused()
     page.keyboard.press("ArrowUp")

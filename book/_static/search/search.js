@@ -4,7 +4,9 @@
   const root = document.documentElement.dataset.content_root ?? "./";
   const { terms } = window;
   const index = MiniSearch.loadJSON(window.searchIndexText, terms.OPTIONS);
-  const SHOWN = 12;
+  // A group has the kinds of its line; what has no other is of a chapter. Of each the field shows the best.
+  const GROUPS = { question: "Answers", claim: "Claims", api: "Reference", work: "Reference" };
+  const SHOWN = 4;
   // For those who have asked nothing yet, or found nothing.
   const BEGINNINGS = {
     "questions.html": "Questions people ask",
@@ -35,15 +37,17 @@
   }
 
   /* The sentence of a text that holds most of the words asked for, and on from there; of a long one, its
-     part. Words of the title do not count: where it has them all, the text is quoted from its beginning.
+     part. Words of the title do not count: where it has them all, the text is quoted from its beginning;
+     so are answers and claims, whose first sentence is the answer.
      The second line of a text is its code, quoted only where neither the prose nor the title has one. */
   const LENGTH = 180;
-  function quoted(text, title, asked) {
+  function quoted({ title, kind }, text, asked) {
     const found = (part) => terms.places(part).filter(({ term }) => asked.has(term));
     const [prose, code = ""] = text.split("\n");
     const source = found(title + prose).length || !found(code).length ? prose : code;
     const named = new Set(terms.tokens(title));
-    const wanted = (part) => found(part).filter(({ term }) => !named.has(term));
+    const inOrder = ["question", "claim"].includes(kind) && source === prose;
+    const wanted = (part) => (inOrder ? [] : found(part).filter(({ term }) => !named.has(term)));
     const different = (part) => new Set(wanted(part).map(({ term }) => term)).size;
     const sentences = source.split(/(?<=[.?!]) /);
     const most = Math.max(...sentences.map(different));
@@ -71,45 +75,70 @@
     return [...new Set(terms.places(text).filter(({ term }) => asked.has(term)).map(({ start, end }) => lower.slice(start, end)))];
   }
 
-  function result({ address, page, title, id }, asked) {
+  function result(one, asked) {
+    const { address, page, title, id, first } = one;
     const item = entry(address, title || page, page && page !== title ? made("span", "where", page) : "");
     const link = item.firstChild;
-    let words = written(title, asked);
+    let words = written(`${title} ${first}`, asked);
+    link.append(excerpt(["", first], asked));
     link.addEventListener("click", () => {
       sessionStorage.setItem("asked", JSON.stringify({ address: link.pathname + link.hash, words }));
     });
     fetchTexts().then((all) => {
       words = written(`${title} ${all[id]}`, asked);
-      link.append(excerpt(quoted(all[id], title, asked), asked));
+      link.lastChild.replaceWith(excerpt(quoted(one, all[id], asked), asked));
     });
     return item;
   }
 
-  function show(question, list, status, shown) {
+  /* The best of each group; the group with the best of all comes first. */
+  function grouped(found, shown) {
+    const groups = new Map();
+    for (const one of found) {
+      const name = GROUPS[one.kind] ?? "Chapters";
+      const group = groups.get(name) ?? groups.set(name, []).get(name);
+      if (group.length < shown) group.push(one);
+    }
+    return groups;
+  }
+
+  function listed(name, entries) {
+    const list = made("ol", "", ...entries);
+    if (!name) return [list];
+    list.setAttribute("aria-label", name);
+    return [made("p", "group", name), list];
+  }
+
+  function show(question, box, status, shown) {
     const read = terms.mended(index, question);
     const asked = new Set(terms.tokens(read));
     const found = terms.search(index, question);
-    const begin = () => Object.entries(BEGINNINGS).map(([address, title]) => entry(`book/${address}`, title));
-    list.replaceChildren(...(found.length ? found.slice(0, shown).map((one) => result(one, asked)) : begin()));
-    const number = found.length > shown ? `The best ${shown} places` : `${found.length} place${found.length === 1 ? "" : "s"}`;
+    const groups = grouped(found, shown);
+    const begin = () => listed("", Object.entries(BEGINNINGS).map(([address, title]) => entry(`book/${address}`, title)));
+    const lists = [...groups].flatMap(([name, best]) => listed(name, best.map((one) => result(one, asked))));
+    box.replaceChildren(...(found.length ? lists : begin()));
+    const best = [...groups.values()].flat().length;
+    const number = found.length > best ? `The best ${best} places` : `${found.length} place${found.length === 1 ? "" : "s"}`;
     const meant = read === question.toLowerCase() ? "" : ` for “${read}”`;
     status.textContent = found.length ? `${number}${meant}, the best first` : question.trim() ? "Nothing was found. Try other words, or begin here:" : "Ask in your own words, or begin here:";
   }
 
-  /* Beside a field stand its results, in a list of links that the arrow keys walk through. */
+  /* Below a field stand its results, in lists of links that the arrow keys walk through. */
   window.serveSearch = (field) => {
     if ("served" in field.dataset) return;
     field.dataset.served = "";
-    const [status, list] = [made("p", ""), made("ol", "")];
-    status.setAttribute("role", "status");
-    field.form.after(made("div", "search-results", status, list));
+    // reading.js has put them there: the box of results, and the line that says how many.
+    const box = field.form.nextElementSibling;
+    const status = box.querySelector("[role=status]");
+    const list = made("div", "");
+    box.append(list);
     let [wait, answered] = [0, null];
     // Results that stand already stay: one of them may have the focus.
     const update = () => {
       clearTimeout(wait);
       if (field.value === answered) return;
       answered = field.value;
-      show(answered, list, status, field.closest(".bd-search-container") ? 50 : SHOWN);
+      show(answered, list, status, field.closest(".bd-search-container") ? 5 * SHOWN : SHOWN);
     };
     field.addEventListener("input", () => (clearTimeout(wait), (wait = setTimeout(update, 60))));
     field.form.parentElement.addEventListener("keydown", (event) => {
@@ -125,7 +154,6 @@
 
   const field = document.querySelector(".bd-search-container input[type=search]");
   if (field) {
-    field.value = new URLSearchParams(location.search).get("q") ?? "";
     window.serveSearch(field);
     field.focus();
   }

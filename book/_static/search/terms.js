@@ -121,7 +121,7 @@
 
   const OPTIONS = {
     fields: ["heading", "above", "asked", "text"],
-    storeFields: ["address", "page", "title", "kind"],
+    storeFields: ["address", "page", "title", "kind", "first"],
     tokenize: tokens,
     processTerm: (term) => term,
   };
@@ -152,12 +152,12 @@
     return [swapped, others];
   }
 
-  /* A word that stands nowhere is read as the most frequent one that becomes it by a slip, unless it is
+  /* A word without digits that stands nowhere is read as the most frequent one that becomes it by a slip, unless it is
      the last, and the beginning of another. */
   function mended(index, question) {
     const count = (word) => (SPELLED.has(word) ? 1e9 : index.search(word).length);
     const best = (words) => words.filter(count).sort((one, other) => count(other) - count(one))[0];
-    return question.toLowerCase().replace(/[a-z]{4,}/g, (word, at) => {
+    return question.toLowerCase().replace(/(?<![a-z\d])[a-z]{4,}(?![a-z\d])/g, (word, at) => {
       const begun = at + word.length === question.length && index.search(word, { prefix: true }).length;
       if (begun || count(word)) return word;
       const [swapped, others] = slips(word);
