@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
     "heads": 4,
     "qk_norm": "none",
     "tied": False,
-    "final_norm": None,  # or whether there is one; "shared"; "larger": its γ starts at 4
+    "final_norm": None,  # or whether there is one; "shared": one scale for all tokens
     "embedding_scale": 1.0,
     "learned_scale": False,  # of the embeddings
     "alpha": 0.5,  # where dynamic tanh starts
@@ -51,7 +51,6 @@ SETTINGS: dict[str, Any] = {
 MOMENTS = 100  # batches that "moments first" sees before it steps
 REARRANGED = 4096  # tokens on which arrangements are tested
 EARLY = 64  # steps of which the size is recorded
-LARGER = 4.0
 LATER = 4  # the second training has a fourth of the steps
 
 
@@ -116,8 +115,6 @@ def model_of(cell: Mapping[str, Any], vocabulary: int, max_length: int) -> Trans
     )
     if cell["final_norm"] == "shared":
         model.final_norm = SharedNorm(cell["width"])
-    elif cell["final_norm"] == "larger":
-        nn.init.constant_(model.final_norm.weight, LARGER)  # type: ignore[arg-type]
     if cell["learned_scale"]:
         del model.embedding_scale
         scale = nn.Parameter(torch.tensor(cell["embedding_scale"]))
