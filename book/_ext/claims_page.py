@@ -99,8 +99,21 @@ def card(entry: re.Match[str], address: str) -> str:
     )
 
 
+def fitted(text: str, points: int, height: int) -> tuple[int, str]:
+    """The largest size up to ``points`` at which a text fits a height, and the text in lines."""
+    for size in range(points, 16, -2):
+        lines = textwrap.fill(text, int(1060 / (0.56 * size)))
+        # A line takes 7/6 of its size, and a third of it stands between two lines.
+        if (lines.count("\n") + 1) * 1.5 * size <= height:
+            break
+    return size, lines
+
+
 def draw(entry: re.Match[str], path: Path) -> None:
-    """Draw the picture that a link to a claim shows: the sentence, the verdict."""
+    """Draw the picture that a link to a claim shows: the sentence, the verdict.
+
+    A long sentence becomes smaller: each text has a part of the picture, and leaves it to nobody.
+    """
     import matplotlib
     from PIL import Image, ImageDraw, ImageFont
 
@@ -109,16 +122,15 @@ def draw(entry: re.Match[str], path: Path) -> None:
     canvas = ImageDraw.Draw(image)
     sign, colour = SIGNS[entry["verdict"]]
     words = f"“{unescape(entry['words'])}”"
-    size = next(size for size in (64, 52, 44, 36) if len(words) * size**2 < 440_000 or size == 36)
-    for text, place, points, ink in (
-        (words, 60, size, CREAM),
-        (f"{sign}  {verdict_of(entry)}", 350, 56, colour),
-        (unescape(entry["answer"]), 440, 36, CREAM),
-        ("Normalization in deep networks: the claims ledger", 565, 26, CREAM),
+    for text, place, points, height, ink in (
+        (words, 50, 64, 290, CREAM),
+        (f"{sign}  {verdict_of(entry)}", 345, 56, 84, colour),
+        (unescape(entry["answer"]), 435, 36, 120, CREAM),
+        ("Normalization in deep networks: the claims ledger", 570, 26, 40, CREAM),
     ):
-        font = ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), points)
-        lines = textwrap.fill(text, int(1060 / (0.56 * points)))
-        canvas.text((70, place), lines, ink, font, spacing=points // 3)
+        size, lines = fitted(text, points, height)
+        font = ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), size)
+        canvas.text((70, place), lines, ink, font, spacing=size // 3)
     image.quantize(32).save(path, optimize=True)
 
 

@@ -144,6 +144,30 @@ def mend_names_and_roles(
         context["body"] = EMPTY_HEAD.sub(r"<td\1></td>", body)
 
 
+CHAPTER = re.compile(r"book/(?:in_depth/)?(\d\d)_")
+WORDS_PER_MINUTE = 150  # of text with formulas and figures
+NOT_READ = re.compile(r"<(pre|script|style|svg|table|math)\b.*?</\1>|<[^>]+>", re.DOTALL)
+
+
+def say_where(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Say above the title of a page which book it is of, which chapter, and how long it takes."""
+    body = context.get("body") or ""
+    if not pagename.startswith("book/") or pagename == app.config.root_doc:
+        return
+    parts = [f'<a href="{context["pathto"](app.config.root_doc)}">{app.config.project}</a>']
+    if chapter := CHAPTER.match(pagename):
+        parts.append(f"Chapter {int(chapter[1])}{', in depth' * ('in_depth' in pagename)}")
+        if "in_depth" not in pagename:
+            words = len(NOT_READ.sub(" ", body).split())
+            parts.append(f"{max(5, 5 * round(words / WORDS_PER_MINUTE / 5))} minutes")
+    elif pagename.startswith("book/claim-"):
+        parts.append("The claims ledger")
+    line = f'<p class="whereabouts">{" · ".join(parts)}</p>'
+    context["body"] = body.replace("<h1>", f"{line}<h1>", 1)
+
+
 CODE_SWITCH = """
 <p class="code-switch"><button type="button" aria-pressed="false">Show all code</button></p>"""
 
@@ -210,6 +234,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", load_interactive_figures)
     app.connect("html-page-context", mend_names_and_roles)
     app.connect("html-page-context", offer_code)
+    app.connect("html-page-context", say_where)
     app.connect("html-page-context", mark_long_pages)
     # After the extension that adds the previews.
     app.connect("html-page-context", describe_for_previews, priority=900)

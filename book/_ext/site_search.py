@@ -30,7 +30,7 @@ ASKED = Path(__file__).with_name("asked.tsv")
 SILENT = {"script", "style", "summary", "svg", "annotation"}
 SILENT_CLASSES = {
     *("headerlink", "code-switch", "katex-html", "caption-number", "claim"),
-    *("prev-next-area", "toggle-button", "viewcode-link"),
+    *("prev-next-area", "toggle-button", "viewcode-link", "whereabouts"),
 }
 # The folder or the name of a page says what its sections are.
 KINDS = (

@@ -108,6 +108,15 @@ function keepInSight(link) {
   }
 }
 
+/* The list of pages shows the one that is open. */
+function showThisPage() {
+  const link = document.querySelector(".bd-sidebar-primary .bd-links li.current.active:not(:has(li.current)) > a");
+  const box = link?.closest(".sidebar-primary-item");
+  if (!box) return;
+  const [entry, around] = [link.getBoundingClientRect(), box.getBoundingClientRect()];
+  if (entry.bottom > around.bottom || entry.top < around.top) box.scrollTop += entry.top - around.top - around.height / 3;
+}
+
 /* Hold a place on the screen while the sections that come near it get their height, until the reader
    moves on. */
 let moves = 0;
@@ -308,6 +317,7 @@ function sayHowToServe() {
 watchWide();
 followScrolling();
 followReading();
+showThisPage();
 followLinks();
 arrive();
 keepFoldedWhereLinked();

@@ -1,9 +1,13 @@
 """The claims ledger on the site: the overview with its filter, and the card of each claim."""
 
 import re
+from pathlib import Path
 
+import claims_page
+import matplotlib
 from browser import needs_chromium
 from normtutor_studies import claims
+from PIL import Image, ImageDraw, ImageFont
 from playwright.sync_api import expect
 from site_pages import parsed
 
@@ -61,3 +65,17 @@ def card_problems(claim: claims.Claim, site) -> list[str]:
 
 def test_each_claim_has_a_card_at_its_own_address(site):
     assert [problem for claim in claims.CLAIMS for problem in card_problems(claim, site)] == []
+
+
+def test_no_text_of_a_picture_reaches_the_next():
+    """On nine of 72 cards the sentence once ran into the verdict."""
+    font = Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
+    canvas = ImageDraw.Draw(Image.new("RGB", claims_page.SIZE))
+    texts = [(f"“{claim.words}”", 64, 290) for claim in claims.CLAIMS]
+    texts += [(claim.answer, 36, 120) for claim in claims.CLAIMS]
+    texts += [("A sentence that goes on for very long, and on. " * 8, 64, 290)]
+    for text, points, height in texts:
+        size, lines = claims_page.fitted(text, points, height)
+        drawn = ImageFont.truetype(str(font), size)
+        *_, right, bottom = canvas.textbbox((70, 0), lines, font=drawn, spacing=size // 3)
+        assert bottom <= height and right <= claims_page.SIZE[0] - 30, text

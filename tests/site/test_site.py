@@ -16,7 +16,16 @@ import pytest
 from bs4 import BeautifulSoup, Comment, Tag
 from fontTools.ttLib import TTFont
 from normtutor_studies import claims
-from site_pages import BASE, CONTENT, SCRIPTED, chosen, elements_of, leads_nowhere, parsed
+from site_pages import (
+    BASE,
+    CONTENT,
+    MAIN_LINES,
+    SCRIPTED,
+    chosen,
+    elements_of,
+    leads_nowhere,
+    parsed,
+)
 
 import normtutor
 
@@ -159,6 +168,16 @@ def head_problems(page: BeautifulSoup):
 
 def test_every_page_of_the_book_describes_itself_and_waits_for_its_style_alone(book):
     in_order(book, head_problems)
+
+
+def test_every_page_says_of_which_book_it_is(pages):
+    others = [name for name in pages if name.startswith("book/") and name != "book/index.html"]
+    assert len(others) > 50
+    lines = {name: pages[name].find("h1").find_previous_sibling("p") for name in others}
+    assert [name for name, line in lines.items() if not line or not line.find("a")] == []
+    for chapter in MAIN_LINES:
+        text = lines[f"{chapter}.html"].get_text()
+        assert re.search(r" · Chapter \d · \d+ minutes$", text), chapter
 
 
 def test_every_icon_is_in_the_fonts_that_are_left(site, book):

@@ -74,6 +74,14 @@ def test_the_search_on_a_phone(visit):
     expect(page.locator(".search-results a").filter(visible=True).first).to_be_in_viewport()
 
 
+def test_the_name_and_the_search_stay_beside_the_page(visit):
+    """The column once scrolled itself to the open page, and took both away."""
+    page = visit("book/09_norms_at_work", viewport={"width": 1280, "height": 600})
+    column = page.locator(".bd-sidebar-primary")
+    for part in (".navbar-brand", ".search-button-field", ".bd-links .current.active > a"):
+        expect(column.locator(part).last).to_be_in_viewport(ratio=1)
+
+
 # --- themes, print, no scripts --------------------------------------------------------------------
 
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
