@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import answers_pages
 import claims_page
 import from_npm
 from bs4 import BeautifulSoup, Tag
@@ -34,7 +35,7 @@ SILENT_CLASSES = {
 }
 # The folder or the name of a page says what its sections are.
 KINDS = (
-    (r"^book/questions$", "question"),
+    (r"^book/answers/", "question"),
     (r"^book/which_norm$|^book/fifteen_minutes$", "guide"),
     (r"^book/\d\d_", "chapter"),
     (r"^book/in_depth/", "depth"),
@@ -156,7 +157,9 @@ def own_text(part: Tag) -> tuple[str, str]:
 
 def pages_of(app: Sphinx) -> dict[str, str]:
     """Read the pages that were written, by name."""
-    names = sorted({*app.env.found_docs, *claims_page.names(app)})
+    topics = answers_pages.answers_of(app.env)  # their answers have pages of their own
+    written = {*claims_page.names(app), *answers_pages.names(app)}
+    names = sorted(written | {*app.env.found_docs} - {*topics})
     paths = {name: Path(app.outdir) / f"{name}.html" for name in names}
     return {name: path.read_text("utf-8") for name, path in paths.items() if path.exists()}
 
@@ -207,7 +210,8 @@ def write_index(app: Sphinx, error: Exception | None) -> None:
     records = [record for page in records_of_pages(app) for record in page]
     for number, record in enumerate(records):
         record["id"] = number
-    for lost in add_other_words(records, ASKED.read_text("utf-8")):
+    asked = ASKED.read_text("utf-8") + answers_pages.other_words(app)
+    for lost in add_other_words(records, asked):
         logger.warning("asked.tsv has other words for a section that there is not: %s", lost)
     library = from_npm.package("minisearch") / "dist"
     program = library / "cjs" / "index.cjs"

@@ -18,7 +18,7 @@ const SECTIONS = {
   out: "08_after_2020.html#one-formula-for-all-of-them", parallel: "08_after_2020.html#what-current-models-do",
   q: "08_after_2020.html#qk-norm-a-bound-on-the-logits", latent: "in_depth/08_after_2020.html#latent-attention",
   inner: "in_depth/08_after_2020.html#hybrids-state-space-layers-and-experts-where-their-norms-stand",
-  final: "questions.html#why-does-pre-ln-need-a-norm-after-the-last-layer", streams: "in_depth/08_after_2020.html#several-streams",
+  final: "answers/last-norm.html", streams: "in_depth/08_after_2020.html#several-streams",
   RMSNorm: "05_rms_norm.html#rmsnorm-drop-one-statistic", LayerNorm: "02_family_of_norms.html#what-layernorm-forgets",
   eps: "05_rms_norm.html#and-half-precision", half: "09_norms_at_work.html#sec-work-float32",
   gamma: "in_depth/09_norms_at_work.html#sec-work-moving", decay: "09_norms_at_work.html#weight-decay-not-on-and-biases",
