@@ -25,7 +25,7 @@ def text_of(path: Path) -> str:
 
 PAGES = {
     path.relative_to(BOOK).as_posix(): text_of(path)
-    for pattern in ("*.md", "*.ipynb", "in_depth/*.ipynb")
+    for pattern in ("*.md", "*.ipynb", "answers/*.md", "in_depth/*.ipynb")
     for path in BOOK.glob(pattern)
 }
 LABELS = {
@@ -42,6 +42,6 @@ HEADINGS = {
 
 
 def exists(place: str) -> bool:
-    """Whether the book has a label, or a page's heading as in ``questions.md#theory``."""
+    """Whether the book has a label, or a page's heading as in ``notation.md#letters``."""
     page, found, heading = place.partition("#")
     return heading in HEADINGS.get(posixpath.normpath(page), ()) if found else place in LABELS

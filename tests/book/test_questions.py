@@ -1,9 +1,10 @@
-"""The page of questions and the guide: answers keep their form and lead to evidence; code runs.
+"""The answers and the guide: they keep their form and lead to evidence; code runs.
 
 The form of an answer: a bold sentence to follow, why in a few words, a link to the evidence.
 Evidence and code may be folded behind it. A row of the guide also names its kind of evidence.
 """
 
+import posixpath
 import re
 from collections.abc import Callable
 
@@ -17,11 +18,13 @@ from normtutor import layers, models, swap_norms
 
 MOST_WORDS = 70
 MOST_LINES = 12
+HEAD = r"^% slug: ([a-z0-9-]+)\n% words: .*\n\n## "
 
 
-def entries_of(page: str) -> dict[str, str]:
-    """The text below each heading of the third level."""
-    return dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
+def entries_of(page: str, mark: str = "###") -> dict[str, str]:
+    """The text below each heading of a level."""
+    page = re.sub(r"^% .*\n", "", page, flags=re.MULTILINE)
+    return dict(re.findall(rf"^{mark} (.*?)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
 
 
 def before_the_fold(answer: str) -> str:
@@ -62,18 +65,18 @@ def problems(answer: str) -> list[str]:
     return [words for words, holds in cases.items() if holds]
 
 
-def places(answer: str) -> tuple[list[str], list[str]]:
+def places(answer: str, folder: str = "") -> tuple[list[str], list[str]]:
     """The places of the book to which an answer leads: those that exist, those that do not."""
     shown = re.sub(r"```.*?```", "", before_the_fold(answer), flags=re.DOTALL)
     labels = re.findall(r"\{(?:prf:ref|numref|eq|ref)\}`(?:[^`<]*<)?([\w-]+)>?`", shown)
     links = re.findall(r"\]\((?!https?:)([\w./]*)#([^)]+)\)", shown)
     labels += [anchor for page, anchor in links if not page]
-    found = labels + [f"{page}#{anchor}" for page, anchor in links if page]
+    found = labels + [posixpath.join(folder, f"{page}#{anchor}") for page, anchor in links if page]
     return [name for name in found if exists(name)], [name for name in found if not exists(name)]
 
 
-PAGE = PAGES["questions.md"]
-QUESTIONS = entries_of(PAGE)
+TOPICS = {name: text for name, text in PAGES.items() if name.startswith("answers/")}
+QUESTIONS = {q: a for text in TOPICS.values() for q, a in entries_of(text, "##").items()}
 GUIDE = entries_of(PAGES["which_norm.md"])
 ENTRIES = QUESTIONS | GUIDE
 CODE = {question: code for question, text in QUESTIONS.items() for code in code_of(text)}
@@ -107,16 +110,17 @@ def test_the_guide_opens_with_a_table_of_lines_that_run():
     assert PAGES["which_norm.md"].index(SWAPS[0]) < PAGES["which_norm.md"].index("\n## ")
 
 
-def test_each_question_stands_once_below_a_group():
-    assert len(QUESTIONS) == PAGE.count("\n### ")
-    assert not re.findall(r"^####+ .*", PAGE, re.MULTILINE)
-    empty = re.findall(r"^## (.*)\n+(?!### )(?=\S)", PAGE, re.MULTILINE)
-    assert not empty, f"{empty}: a question is a heading with ###, under a group with ##"
+def test_each_question_stands_once_below_its_slug_and_other_words():
+    heads = [m for text in TOPICS.values() for m in re.findall(r"^## .*", text, re.MULTILINE)]
+    slugs = [m for text in TOPICS.values() for m in re.findall(HEAD, text, re.MULTILINE)]
+    assert len(QUESTIONS) == len(heads) == len(slugs) == len(set(slugs))
+    assert not [text for text in TOPICS.values() if re.search(r"^###", text, re.MULTILINE)]
 
 
 def test_the_title_of_a_fold_has_no_backticks():
     """One had some: the fence was none, and its end swallowed the two questions below."""
-    assert not re.findall(r"^`{3,}\{\w+\}.*`.*", PAGE, re.MULTILINE)
+    for text in TOPICS.values():
+        assert not re.findall(r"^`{3,}\{\w+\}.*`.*", text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("question", ENTRIES)
@@ -134,7 +138,7 @@ def test_an_answer_of_another_form_is_noticed():
 
 @pytest.mark.parametrize("question", ENTRIES)
 def test_an_answer_leads_to_the_place_with_the_evidence(question):
-    good, gone = places(ENTRIES[question])
+    good, gone = places(ENTRIES[question], "answers" if question in QUESTIONS else "")
     assert gone == [], f"no such label or heading: {gone}"
     reported = question in GUIDE and "{cite" in GUIDE[question]
     assert good or reported, (
@@ -152,9 +156,9 @@ def test_a_link_to_a_page_or_to_a_place_that_is_gone_is_no_evidence():
     assert places("[a](03_batch_norm_vs_layer_norm.ipynb), [b](https://a.org/b#c)") == ([], [])
     good, gone = places(
         "{prf:ref}`thm-rms-convert` and {ref}`so <ex-no-such>`, [see](#claim-unit-sphere), "
-        "[a](questions.md#theory), [b](02_family_of_norms.ipynb#no-such-heading)"
+        "[a](notation.md#axes), [b](02_family_of_norms.ipynb#no-such-heading)"
     )
-    assert good == ["thm-rms-convert", "claim-unit-sphere", "questions.md#theory"]
+    assert good == ["thm-rms-convert", "claim-unit-sphere", "notation.md#axes"]
     assert gone == ["ex-no-such", "02_family_of_norms.ipynb#no-such-heading"]
 
 
@@ -224,15 +228,13 @@ MESSAGES = {
 
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_stands_on_the_page_as_torch_writes_it(message):
-    assert message in PAGE
+    assert message in TOPICS["answers/errors.md"]
     with pytest.raises((ValueError, RuntimeError)) as caught:
         MESSAGES[message]()
     assert message in str(caught.value)
 
 
 WARNINGS = {
-    "FutureWarning: torch.nn.utils.weight_norm is deprecated in favor of "
-    "torch.nn.utils.parametrizations.weight_norm": lambda: nn.utils.weight_norm(nn.Linear(2, 2)),
     "UserWarning: Mismatch dtype between input and weight: input dtype = c10::BFloat16, "
     "weight dtype = float, Cannot dispatch to fused implementation.": lambda: nn.RMSNorm(4)(
         torch.randn(2, 4).bfloat16()
@@ -242,7 +244,7 @@ WARNINGS = {
 
 @pytest.mark.parametrize("warning", WARNINGS)
 def test_a_warning_stands_on_the_page_as_torch_writes_it(warning):
-    assert f'### "{warning}"' in PAGE
+    assert f'## "{warning}"' in TOPICS["answers/errors.md"]
     before = torch.is_warn_always_enabled()
     torch.set_warn_always(True)  # otherwise once per process
     try:
