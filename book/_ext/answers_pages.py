@@ -183,9 +183,7 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
         around = [a for a in answers_of(app.env)[topic] if a.slug != answer.slug]
         place = next(i for i, a in enumerate(answers_of(app.env)[topic]) if a.slug == answer.slug)
         related = around[max(0, place - 2) : place + 2]
-        links = "".join(
-            f'<li><a href="{a.slug}.html">{escape(a.title)}</a></li>' for a in related
-        )
+        links = "".join(f'<li><a href="{a.slug}.html">{escape(a.title)}</a></li>' for a in related)
         tags = {"og:type": "article", "og:title": answer.title, "og:description": answer.sentence}
         tags |= {"og:url": f"{base}{name}.html", "og:image": f"{base}_static/social.png"}
         tags |= {"og:site_name": "Normalization in deep networks"}
@@ -196,8 +194,9 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
             {
                 "title": escape(answer.title),
                 "body": f'<section id="answer"><h1>{heading}</h1>{body}'
-                f'<h2>Related questions</h2><ul>{links}</ul><p><a href="{topic_of(topic)}.html">'
-                f'{escape(title)}</a> · <a href="../questions.html">All questions</a></p></section>',
+                f"<h2>Related questions</h2><ul>{links}</ul>"
+                f'<p><a href="{topic_of(topic)}.html">{escape(title)}</a> · '
+                '<a href="../questions.html">All questions</a></p></section>',
                 "metatags": "\n".join(named),
             },
             "page.html",

@@ -198,7 +198,9 @@ def cubes_figure(panels: Mapping[str, tuple[str, int]]) -> Figure:
 
     def corners(b: int, t: int, h: int, *sides: tuple[int, int, int]) -> FloatArray:
         """The corners of one side of a cell, as they are drawn."""
-        steps = np.array([(0, 0, 0), sides[0], np.add(*sides), sides[1]]) + np.array([b, t, h])
+        steps = np.array([(0, 0, 0), sides[0], np.add(sides[0], sides[1]), sides[1]]) + np.array(
+            [b, t, h]
+        )
         return np.array([[h, -t] + b * behind for b, t, h in steps])
 
     rows = (len(panels) + 1) // 2

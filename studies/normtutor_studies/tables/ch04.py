@@ -52,7 +52,7 @@ def settles(of: Study) -> bool:
         rate / values(of, label, "late_length") ** 2
         for label, rate in (("half the rate, twice the decay", 0.25), ("start × 1", 0.5))
     )
-    return 450 < met < 550 and np.allclose(halved / whole, 1, atol=0.03)
+    return bool(450 < met < 550 and np.allclose(halved / whole, 1, atol=0.03))
 
 
 def as_predicted(of: Study) -> bool:
