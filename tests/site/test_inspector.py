@@ -167,3 +167,34 @@ def test_on_a_phone_the_largest_drawings_stay_in_the_page(inspector):
     for box in page.locator("nt-inspector .na .norm").all():
         place = box.bounding_box()
         assert place["x"] >= 0 and place["x"] + place["width"] <= 390
+
+
+@needs_chromium
+def test_what_it_cannot_read_gets_a_sentence(inspector):
+    """20,000 brackets in one another once threw; of T5 nobody said why it is not there."""
+    said = inspector().evaluate(
+        """async () => {
+          const { parse, resolve } = await import("/interactive/inspector.js");
+          const census = await (await fetch("/census.json")).json();
+          const problem = (text) => {
+            try {
+              return resolve(census, parse(text)).problem;
+            } catch (error) {
+              return error instanceof SyntaxError ? error.message : `thrown: ${error}`;
+            }
+          };
+          const kinds = ["t5", "vit"].map((kind) => JSON.stringify({ model_type: kind }));
+          const deep = `{"a": ${"[".repeat(20000)}`;
+          const names = ["google/gemma-2-2b", " https://huggingface.co/google/gemma-2-2b"];
+          return [...kinds, deep, ...names].map(problem);
+        }"""
+    )
+    expected = [
+        "no vision models",
+        "no vision models",
+        "in one another",
+        "config.json",
+        "config.json",
+    ]
+    for sentence, words in zip(said, expected, strict=True):
+        assert words in sentence and "thrown" not in sentence, sentence

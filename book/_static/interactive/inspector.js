@@ -38,6 +38,9 @@ export function number(value) {
 
 // --- reading what is pasted -----------------------------------------------------------------------
 
+const DEEPEST = 100; // brackets in one another: a configuration has four or five
+const NAME = /^\s*(https?:\/\/\S+|[\w.-]+(\/[\w.-]+)?)\s*$/; // of a model on a hub, or its address
+
 /** A value from JSON as Python writes it; an error says what must stand where. */
 export function parse(text) {
   let at = 0;
@@ -58,7 +61,13 @@ export function parse(text) {
     at += found[0].length;
     return JSON.parse(found[0]);
   };
+  let depth = 0;
   const list = (end, one) => {
+    if (++depth > DEEPEST) fail(`more than ${DEEPEST} lists and objects stand in one another`);
+    inside(end, one);
+    depth -= 1;
+  };
+  const inside = (end, one) => {
     at += 1;
     space();
     if (text[at] === end) { at += 1; return; }
@@ -95,6 +104,7 @@ export function parse(text) {
     return { true: true, false: false, null: null, NaN, Infinity, "-Infinity": -Infinity }[word] ?? (word === "null" ? null : Number(word));
   };
   space();
+  if (NAME.test(text)) throw new SyntaxError("This is a name or an address. Open the model's page, go to its files, and paste the text of config.json.");
   if (text[at] !== "{") fail("a config.json begins with {");
   const found = value();
   space();
@@ -136,7 +146,7 @@ export function resolve(census, config) {
   if (!entry) {
     const name = [config.architectures].flat()[0];
     const why = of(census.left_out, name) ? ` ${name}: ${census.left_out[name]}.` : "";
-    return { problem: `transformers ${census.release} has no decoder of the type “${own.model_type}” that the census could read.${why}` };
+    return { problem: `transformers ${census.release} has no decoder of the type “${own.model_type}” that the census could read.${why} It lists language models that write one token after another: no encoders, no encoders with a decoder (T5), no vision models (ViT). In Python, normtutor.norms_of(model) reads any torch model.` };
   }
   const given = {};
   for (const [name, value] of Object.entries(own)) given[of(entry.aliases, name) ?? name] = value;
