@@ -198,3 +198,11 @@ def test_what_it_cannot_read_gets_a_sentence(inspector):
     ]
     for sentence, words in zip(said, expected, strict=True):
         assert words in sentence and "thrown" not in sentence, sentence
+
+
+@needs_chromium
+def test_a_name_in_its_table_breaks_at_underscores(inspector):
+    name = inspector(**PHONE).locator("nt-inspector table code", has_text="_").first
+    parts = name.evaluate("code => [...code.childNodes].map((part) => part.data ?? part.localName)")
+    assert "wbr" in parts
+    assert all(part == "wbr" or part.endswith(("_", ".")) for part in parts[:-1]), parts

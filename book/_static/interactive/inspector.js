@@ -367,6 +367,9 @@ export function draw(found, differs) {
 
 const link = (words, section) => make("a", { href: SECTIONS[section] }, words);
 
+/** A name that may break after an underscore or a dot. */
+const breaking = (name) => name.split(/(?<=[_.])/).flatMap((part, i) => (i ? [make("wbr", {}), part] : [part]));
+
 function table(found, differs, name) {
   const cell = (norm, field, words) => make("td", {}, differs?.get(norm)?.includes(field) ? make("mark", {}, words) : words);
   let last = null;
@@ -376,7 +379,7 @@ function table(found, differs, name) {
     const begins = found.blocks.length > 1 && block !== last ? [make("tr", {}, make("th", { colspan: "6", scope: "rowgroup", class: "group" }, of))] : [];
     last = block;
     const place = make("th", { scope: "row" }, link(PLACES[norm.place], section),
-      differs?.get(norm)?.includes("place") ? make("mark", {}, ", only here") : "", make("br"), make("code", {}, norm.name));
+      differs?.get(norm)?.includes("place") ? make("mark", {}, ", only here") : "", make("br"), make("code", {}, ...breaking(norm.name)));
     const kind = SECTIONS[norm.kind] ? link(norm.kind, norm.kind) : norm.kind;
     return [...begins, make("tr", {}, place, cell(norm, "kind", kind), cell(norm, "eps", number(norm.eps)), cell(norm, "over", OVER[norm.over]),
       cell(norm, "gamma", norm.gamma || "none"), cell(norm, "bias", norm.bias ? "yes" : "no"))];
@@ -411,7 +414,7 @@ class Inspector extends InteractiveFigure {
     table { border-collapse: collapse; font-size: 0.8rem; }
     th, td { border-bottom: 1px solid var(--nt-line); padding: 0.2rem 0.25rem; text-align: left; vertical-align: top; }
     tbody th { font-weight: 400; }
-    table code { font-size: 0.75rem; overflow-wrap: anywhere; }
+    table code { font-size: 0.75rem; overflow-wrap: break-word; }
     tbody th { width: 45%; }
     tbody th.group { font-weight: 700; padding-top: 0.6rem; }
     a { color: inherit; }
