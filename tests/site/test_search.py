@@ -26,7 +26,7 @@ PAGES = {
         [("top", "1. The page", "At first."), ("chapter", "Inside", "Then x more. Proved.")],
     ),
     # The title of a fold, and where a question was read, say nothing.
-    "book/questions": (
+    "book/answers/why": (
         """<section id="top"><h1>Questions</h1><section id="one"><h2>Why?</h2><p><b>Because.</b>
         (Asked at <a>a forum</a>, <a>another</a>.)</p><details><summary>See it run</summary>
         <p>It runs.</p></details></section></section>""",
