@@ -87,7 +87,7 @@ def forget(app: Sphinx, env: BuildEnvironment, docname: str) -> None:
 def forwards() -> dict[str, str]:
     """Which page has what had an address on the one page of before."""
     rows = (line.split("\t") for line in FORWARDS.read_text(encoding="utf-8").splitlines())
-    return dict(row for row in rows if len(row) == 2)  # type: ignore[misc]
+    return dict(row for row in rows if len(row) == 2)
 
 
 def readdress(app: Sphinx, body: str) -> str:
