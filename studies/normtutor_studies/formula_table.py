@@ -1,6 +1,6 @@
 """The table "One formula, nine norms": what each norm makes of the one formula, forward and back.
 
-Every norm computes x̂ = c · r and, on the way back, dx = r · (g − shift − stretch) with g = γ · dy.
+Every norm computes x̂ = c · r and, on the way back, dx = r · (g + shift + stretch) with g = γ · dy.
 A row says over which values its means run, what c and r are, and which of the two terms is there.
 It follows from the norm's axes, statistic and source in :data:`normtutor.norms.TABLE`.
 """
