@@ -21,6 +21,13 @@ def cache():
     return found
 
 
+def uncounted(cell):
+    """A cell that says that it was executed, and not as which; a new cell above changes that."""
+    outputs = [{**output, "execution_count": 0} for output in cell.get("outputs", [])]
+    count = cell.get("execution_count") and 0
+    return {**cell, "execution_count": count, "outputs": outputs}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
 def test_a_chapter_stores_what_it_computes(path, cache):
@@ -28,7 +35,7 @@ def test_a_chapter_stores_what_it_computes(path, cache):
     nbformat.validate(stored)  # all cells have ids of their own, for instance
     fresh = refresh.refreshed(stored, execution.executed(cache, path))
     for cell, computed in zip(stored.cells, fresh.cells, strict=True):
-        assert cell == computed, "make refresh stores it anew"
+        assert uncounted(cell) == uncounted(computed), "make refresh stores it anew"
     assert stored.metadata == fresh.metadata, "make refresh stores it anew"
     outputs = json.dumps([cell.get("outputs") for cell in stored.cells])
     assert not re.search(r"0x[0-9a-f]{6,}|(^|[\s'\"])/\w+/\w+|\"stderr\"", outputs)
