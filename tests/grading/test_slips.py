@@ -17,10 +17,10 @@ EQUAL = {
     "01.3": {
         "in the running mean: momentum·μ is missing",
         "in the output in evaluation: the running mean is missing",
-        "in the output in evaluation: second − the running mean is the wrong way round",
+        "in the output in evaluation: the second batch − the running mean is the wrong way round",
         "the sign of the output in evaluation is wrong",
         # These two differ by half of ε, which float32 does not show.
-        "in the running variance: the factor mean((first − μ)², less=1) is missing",
+        "in the running variance: the factor mean((the first batch − μ)², less=1) is missing",
         "in the output in evaluation: the division by √(the running variance + ε) is missing",
     },
     "02.3": {
