@@ -112,7 +112,8 @@ def index(app: Sphinx) -> str:
         old.setdefault(target, []).append(anchor)
 
     def anchors(target: str) -> str:
-        return "".join(f'<span id="{escape(anchor)}"></span>' for anchor in old.get(target, ()))
+        named = (anchor for anchor in old.get(target, ()) if anchor != target)
+        return "".join(f'<span id="{escape(anchor)}"></span>' for anchor in named)
 
     parts = [
         '<form class="answers-filter" role="search" hidden><label>Show questions with '
@@ -156,11 +157,16 @@ def take_answers(
         answer = answers.get(section["id"])
         if answer is None:
             return section[0]
-        taken.append((answer, section["head"], section["body"], pagename))
+        body = re.sub(r'href="#([^"]+)"', there, section["body"])
+        taken.append((answer, section["head"], body, pagename))
         return (
-            f'<section id="{section["id"]}"><h2><a href="{answer.slug}.html">'
+            f'<section id="{section["id"]}"><h2 class="question"><a href="{answer.slug}.html">'
             f"{escape(answer.title)}</a></h2><p>{escape(answer.sentence)}</p></section>"
         )
+
+    def there(link: re.Match[str]) -> str:
+        answer = answers.get(link[1])
+        return f'href="{answer.slug}.html"' if answer else link[0]
 
     taken = written(app)
     context["body"] = SECTION.sub(shorter, context["body"])
@@ -193,7 +199,7 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
             name,
             {
                 "title": escape(answer.title),
-                "body": f'<section id="answer"><h1>{heading}</h1>{body}'
+                "body": f'<section id="answer"><h1 class="question">{heading}</h1>{body}'
                 f"<h2>Related questions</h2><ul>{links}</ul>"
                 f'<p><a href="{topic_of(topic)}.html">{escape(title)}</a> · '
                 '<a href="../questions.html">All questions</a></p></section>',

@@ -165,7 +165,7 @@ def say_where(
     elif pagename.startswith("book/claim-"):
         parts.append("The claims ledger")
     line = f'<p class="whereabouts">{" · ".join(parts)}</p>'
-    context["body"] = body.replace("<h1>", f"{line}<h1>", 1)
+    context["body"] = re.sub(r"<h1\b", lambda _: f"{line}<h1", body, count=1)
 
 
 CODE_SWITCH = """

@@ -15,11 +15,12 @@ PREVIEWS = {
         "#thm-inv-gradient": "The gradient before a norm",
         "#fig-inv-rate": "a hundred times smaller",
     },
-    "book/in_depth/04_invariance": {"#equation-eq-inv-blind": "(4.4)"},
-    "book/in_depth/01_internal_covariate_shift": {"#equation-eq-ics-steps": "(1.2)"},  # a long one
+    "book/in_depth/04_invariance": {"#equation-eq-inv-blind": "(13.2)"},
+    "book/in_depth/01_internal_covariate_shift": {  # a long one
+        "../01_internal_covariate_shift.html#equation-eq-ics-steps": "(1.2)"
+    },
     # In a table: the row under the mouse has a colour of its own.
     "book/in_depth/03_batch_norm_vs_layer_norm": {"#cor-seq-outlier": "One outlier"},
-    "book/01_internal_covariate_shift": {"#fig-ics-map": "Percent of"},  # a tall figure
     "book/in_depth/05_rms_norm": {"#ex-rms-reverse": "The reverse conversion"},
     "book/api": {"#normtutor.norms.batch_norm": "batch_norm("},
 }
