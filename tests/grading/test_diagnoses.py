@@ -26,7 +26,8 @@ NEUTRAL = re.compile(
     r"|[^:?]+ has the wrong sign|[^:?]+ must have shape \([\d, ]*\); it has \([\d, ]*\)"
     r"|[^:?]+ has the right numbers (with its axes exchanged|in the shape .*)"
     r"|it stopped: RuntimeError: .*"
-    r"|its variance is \S+ and must be .*|its entries are all the same; .*|all entries must be finite|one axis with 100 to .*"
+    r"|its variance is \S+ and must be .*|its entries are all the same; .*"
+    r"|all entries must be finite|one axis with 100 to .*"
     r"|one pass gets this one right to within a half\..*"
     r"|that is not the number\..*)"
 )
