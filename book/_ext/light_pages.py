@@ -128,7 +128,7 @@ def icon_faces(style: str, fonts: Path) -> str:
     icons |= {ord(letter) for letter in style if "\ue000" <= letter <= "\uf8ff"}
     faces = []
     for name, family, weight in ICON_FONTS:
-        font, written = TTFont(fonts / name), io.BytesIO()
+        font, written = TTFont(fonts / name, recalcTimestamp=False), io.BytesIO()
         subsetter = Subsetter(Options(layout_features=[], name_IDs=[]))
         subsetter.populate(unicodes=icons)
         subsetter.subset(font)
