@@ -31,7 +31,8 @@ SECTION = re.compile(
 )
 LINK = re.compile(r'href="(?P<way>[^"#]*?)(?P<topic>[\w-]+)\.html#(?P<id>[^"]+)"')
 MARK = "<!-- index of the answers -->"
-KINDS = {"run": "run by a test", "read": "read at the source", "derived": "derived in the book"}
+KINDS = {"run": "with code that a test runs", "source": "with a source", "book": "with the book's"}
+ASKED = re.compile(r"\(Asked at(?:[^()]|\([^()]*\))*\)")  # where it was asked is no source
 
 
 class Answer(NamedTuple):
@@ -42,7 +43,7 @@ class Answer(NamedTuple):
     words: str  # in which people ask it, too
     title: str
     sentence: str  # the bold one
-    kind: str  # how one knows
+    kind: str  # what it rests on: one of KINDS
 
 
 def topic_of(docname: str) -> str:
@@ -64,9 +65,9 @@ def collect(app: Sphinx, doctree: nodes.document) -> None:
     found = []
     for (slug, words, _), section, text in zip(heads, sections, parts, strict=False):
         bold = next(iter(section.findall(nodes.strong)), nodes.strong())
-        kind = "run" if "```python" in text else "derived"
-        if kind != "run" and ("](http" in text or "{cite" in text):
-            kind = "read"
+        kind = "run" if "```python" in text else "book"
+        if kind != "run" and re.search(r"\]\(http|\{cite", ASKED.sub("", text)):
+            kind = "source"
         title = section[0].astext()
         found.append(Answer(section["ids"][0], slug, words, title, bold.astext(), kind))
     answers_of(app.env)[docname] = found

@@ -61,8 +61,6 @@ def ends(
             ax.plot(sideways, values, "o", color=own[arm], markersize=5, alpha=0.7)
             ax.hlines(values.mean(), at - 0.28, at + 0.28, color=own[arm])
         ax.set_xticks(range(len(chosen)), [arm.replace(", ", ",\n") for arm in chosen])
-        if len(chosen) > 3 and len(one.worlds) > 1 and len(max(chosen, key=len)) > 12:
-            ax.tick_params(axis="x", labelrotation=90)
         ax.set_xlim(-0.6, len(chosen) - 0.4)
         ax.set_ylabel(f"test loss ({world.unit})")
     _say_once(panels)

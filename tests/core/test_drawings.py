@@ -38,6 +38,20 @@ def test_the_site_gets_a_narrow_drawing_too(monkeypatch):
     assert shown.startswith(wide[: wide.rindex("</svg>")])
 
 
+@pytest.mark.parametrize(
+    ("names", "rotation"), [(["a", "b", "c", "d"], 0), (["LayerNorm, first"] * 4, 90)]
+)
+def test_names_that_would_meet_are_turned_on_the_narrow_drawing_alone(names, rotation):
+    """Four arms in two panels lay on each other on a telephone."""
+    figure, axes = plt.subplots(1, 2, figsize=(7.6, 3.0))
+    for ax in axes:
+        ax.set_xticks(range(4), names)
+    wide = drawings.svg(figure)
+    with drawings.narrowed(figure):
+        assert {name.get_rotation() for ax in axes for name in ax.get_xticklabels()} == {rotation}
+    assert drawings.svg(figure) == wide
+
+
 def test_long_lines_are_broken_on_the_narrow_drawing_alone():
     figure = figure_with(LONG)
     label = figure.axes[0].xaxis.label

@@ -1,6 +1,7 @@
 """The built site as a reader uses it in a browser, on a desk and on a phone."""
 
 import re
+from pathlib import Path
 
 from browser import DARK, LIGHT, PHONE, eventually, needs_chromium
 from playwright.sync_api import expect
@@ -254,3 +255,20 @@ def test_the_first_screen_of_a_phone_has_all_ways_into_the_book_and_one_out_of_t
     expect(page.get_by_role("heading", name="From the symptom to the cause")).to_be_in_viewport()
     messages = page.get_by_role("link", name="errors and warnings")
     assert messages.get_attribute("href") == "answers/errors.html"
+
+
+def test_an_address_of_the_one_page_of_answers_leads_to_the_page_of_today(site, visit):
+    """Every heading that the page has had, in all its history, with scripts and without."""
+    folder = Path(__file__).resolve().parents[2] / "book" / "answers"
+    rows = (folder / "forwards.tsv").read_text(encoding="utf-8").splitlines()
+    index = (site / "book" / "questions.html").read_text(encoding="utf-8")
+    assert len(rows) > 440
+    for anchor, target in (row.split("\t") for row in rows):
+        assert f'id="{anchor}"' in index, anchor
+        page = "questions" if target == "questions" else f"answers/{target}"
+        assert (site / "book" / f"{page}.html").exists(), anchor
+    page = visit("book/questions")
+    page.goto(f"{page.url}#how-do-i-freeze-batchnorm")
+    page.reload()
+    page.wait_for_url("**/book/answers/freeze-batchnorm.html")
+    expect(page.get_by_role("heading", level=1)).to_have_text("How do I freeze BatchNorm?")

@@ -1,7 +1,8 @@
 """A figure's two drawings: the wide one that a notebook shows, and a narrow one for telephones.
 
 The site shows one or the other. A figure is drawn again at another width rather than shrunk, so
-that its letters stay as large; long titles are broken, and `on_narrow` says what else changes.
+that its letters stay as large; long titles are broken, names that would meet under an axis are
+turned, and `on_narrow` says what else changes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from weakref import WeakKeyDictionary
 
 from matplotlib.axes import Axes
@@ -78,6 +80,23 @@ def _break_long_texts(figure: Figure) -> Undo:
     return undo
 
 
+def _turn_crowded_names(figure: Figure) -> Undo:
+    """Write the names under an axis upwards where they meet in a figure that has been laid out."""
+    turned = []
+    for ax in figure.axes:
+        names = [name for name in ax.get_xticklabels() if name.get_visible() and name.get_text()]
+        boxes = sorted((name.get_window_extent() for name in names), key=lambda box: box.x0)
+        if any(one.x1 > other.x0 for one, other in pairwise(boxes)):
+            ax.tick_params(axis="x", labelrotation=90)
+            turned.append(ax)
+
+    def undo() -> None:
+        for ax in turned:
+            ax.tick_params(axis="x", labelrotation=0)
+
+    return undo
+
+
 @contextmanager
 def narrowed(figure: Figure) -> Iterator[None]:
     """Lay a figure out for a narrow screen, and afterwards as it was."""
@@ -87,6 +106,8 @@ def narrowed(figure: Figure) -> Iterator[None]:
         figure.set_size_inches(NARROW, height)
         for change in _changes.get(figure, []):
             undone.append(change(figure))
+        figure.draw_without_rendering()
+        undone.append(_turn_crowded_names(figure))
         figure.draw_without_rendering()
         undone.append(_break_long_texts(figure))
         yield
