@@ -178,7 +178,7 @@ class Sandbox:
         """End the process and all that it has started; behind the wall nothing can be left."""
         if self._process is None:
             return
-        for one in [*self._family(), psutil.Process()][:-1]:
+        for one in self._family():
             with contextlib.suppress(psutil.Error):
                 one.kill()
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -87,7 +87,13 @@ def command(
     megabytes : int
         The size of the temporary folder.
     """
-    found = ["bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
+    apart, as_whom = ["--unshare-all"], list[str]()
+    if os.getuid() == 0:  # the kernel counts no processes of root's
+        apart = [f"--unshare-{kind}" for kind in ("ipc", "pid", "net", "uts", "cgroup")]
+        user = NOBODY + os.getpid() % 5000
+        as_whom = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
+        as_whom += ["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"]
+    found = ["bwrap", *apart, "--die-with-parent", "--new-session", "--clearenv"]
     found += [*view(), "--proc", "/proc", "--dev", "/dev", "--size", "65536", "--tmpfs", "/dev/shm"]
     found += ["--size", str(megabytes * 2**20), "--perms", "1777", "--tmpfs", SCRATCH]
     found += ["--dir", CODE]
@@ -96,29 +102,7 @@ def command(
     for name, value in environment(SCRATCH).items():
         found += ["--setenv", name, value]
     found += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", SCRATCH, "--"]
-    limits = ["prlimit", f"--nproc={PROCESSES}", "--core=0", "--"]
-    if os.getuid() == 0:  # the kernel counts no processes of root's
-        found = ["--as-root" if part == "--unshare-all" else part for part in found]
-        at = found.index("--as-root")
-        found[at : at + 1] = [
-            "--unshare-ipc",
-            "--unshare-pid",
-            "--unshare-net",
-            "--unshare-uts",
-            "--unshare-cgroup",
-        ]
-        user = str(NOBODY + os.getpid() % 5000)
-        limits += [
-            "setpriv",
-            f"--reuid={user}",
-            f"--regid={user}",
-            "--clear-groups",
-            "--bounding-set=-all",
-            "--inh-caps=-all",
-            "--no-new-privs",
-            "--",
-        ]
-    return [*found, *limits, *program]
+    return [*found, "prlimit", f"--nproc={PROCESSES}", "--core=0", "--", *as_whom, *program]
 
 
 def environment(home: str) -> dict[str, str]:
