@@ -208,3 +208,9 @@ assert not [f for f in left if os.path.getsize(f)], left
     with Sandbox(["import normtutor.norms"], LIMITS) as sandbox:
         result = judge(TASKS["02.2"], sandbox.answer("layer_norm_dx"), np.random.default_rng(0))
         assert result.score == 0 and "normtutor" in sandbox.errors[0]
+
+
+def test_the_scratch_folder_hides_no_interpreter():
+    """It lay over the system's own temporary folder, and a checkout in there had no wall."""
+    at = wall.command(["true"], {}).index(wall.SCRATCH)
+    assert not os.path.exists(wall.SCRATCH) and at > 0
