@@ -12,6 +12,7 @@ import pytest
 import torch
 from book_text import PAGES, exists
 from torch import nn
+from torch.ao import quantization
 from torch.optim.swa_utils import update_bn
 
 from normtutor import layers, models, swap_norms
@@ -203,6 +204,36 @@ def test_the_new_group_norm_keeps_mean_and_spread_of_each_channel():
         wanted, found = (statistic(layer(x), (0, 2, 3)) for layer in (norm.eval(), new))
         torch.testing.assert_close(found, wanted, atol=1e-4, rtol=1e-4)
     assert torch.equal(new.weight.sign(), norm.weight.sign())
+
+
+def test_torch_ao_fuses_as_the_answers_on_folding_and_quantization_say():
+    def model(norm):
+        return nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.ReLU())
+
+    names, bn, text = ["0", "1", "2"], nn.BatchNorm2d(4), TOPICS["answers/precision.md"]
+    folded = quantization.fuse_modules(model(bn).eval(), names)[0]
+    kept = quantization.fuse_modules_qat(model(bn).train(), names)[0]
+    assert [type(folded).__name__, type(kept).__name__] == ["ConvReLU2d", "ConvBnReLU2d"]
+    half = model(nn.BatchNorm2d(4).eval())
+    cases = {
+        "Fusion only for eval!": (quantization.fuse_modules, model(bn).train()),
+        "Conv and BN both must be in the same mode": (quantization.fuse_modules_qat, half),
+    }
+    for message, (fuse, of) in cases.items():
+        assert message in text
+        with pytest.raises(AssertionError, match=message):
+            fuse(of, names)
+    for norm in (nn.SyncBatchNorm(4), nn.InstanceNorm2d(4)):
+        with pytest.raises(AssertionError, match="did not find fuser method"):
+            quantization.fuse_modules_qat(model(norm).train(), names)
+
+
+def test_autocast_keeps_what_batch_norm_stores_in_float32():
+    norm = nn.BatchNorm1d(4)
+    with torch.autocast("cpu", torch.bfloat16):
+        y = norm(nn.Linear(4, 4)(torch.randn(8, 4)))
+    assert y.dtype == torch.bfloat16
+    assert {norm.weight.dtype, norm.running_mean.dtype} == {torch.float32}
 
 
 MESSAGES = {
