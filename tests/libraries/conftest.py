@@ -8,7 +8,7 @@ import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("KERAS_BACKEND", "numpy")
+os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "core"))
 
