@@ -1,4 +1,4 @@
-"""What the answers say of Keras, Flax, Transformers and ONNX, against these libraries themselves."""
+"""What the answers say of Keras, Flax, Transformers and ONNX, against these libraries."""
 
 import re
 from importlib import import_module
