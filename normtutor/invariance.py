@@ -340,6 +340,9 @@ def memory_factor(delta: float, updates: Any, alpha: float) -> Any:
     --------
     >>> memory_factor(10.0, 0, 0.9)
     10.0
+    >>> steps = np.arange(100)  # how many until y is within 10%
+    >>> [int((abs(memory_factor(d, steps, 0.9) - 1) < 0.1).argmax()) for d in (10.0, 0.1)]
+    [17, 58]
     """
     past = alpha ** np.asarray(updates)
     factor = delta / np.sqrt(past + (1 - past) * delta**2)
