@@ -42,7 +42,7 @@ def curves(name: str) -> Figure:
         if legend := ax.get_legend():
             legend.remove()
     _say_once(panels)
-    _legend(figure, panels)  # lines that lie on each other leave no place for names
+    _legend(figure, panels)  # where lines coincide there is no place for names
     return figure
 
 

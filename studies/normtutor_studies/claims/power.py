@@ -133,7 +133,7 @@ def better_than_layer_norm() -> Evidence:
     place=Place("03_batch_norm_vs_layer_norm", "What is reported", in_depth=True),
     recorded="partly",
     scope="at our scale",
-    answer="True of batches that differ in kind; with mixed batches the two modes agreed.",
+    answer="True when each batch is about one topic; with mixed batches the two modes agreed.",
     condition="{cite:t}`wang2022bn` find it the leading cause. The running averages miss what lies "
     "between batches ({prf:ref}`cor-seq-running`); between mixed batches that is little.",
 )

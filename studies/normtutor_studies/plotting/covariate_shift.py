@@ -70,7 +70,7 @@ def spreads_figure(without: Mapping[float, ArrayLike], with_norm: ArrayLike) -> 
     ----------
     without : mapping of the factor on the initial weights -> array of shape (n_layers,)
     with_norm : array of shape (n_scales, n_layers)
-        The same behind a norm; one line, because they lie on each other.
+        The same behind a norm. The lines coincide, so they look like one.
     """
     norm = "BatchNorm"
     fig, ax = plt.subplots(figsize=(5.0, 3.7))

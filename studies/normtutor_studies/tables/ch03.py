@@ -22,7 +22,7 @@ Study(
     question="Does BatchNorm end behind LayerNorm, and does it depend on who shares a batch?",
     predicts={
         "text does not suit batch statistics": "behind, however batches are composed",
-        "composition": "level when batches are mixed, behind when they differ in kind",
+        "composition": "level when batches are mixed, behind when each is about one topic",
     },
     arms={
         f"{label}, {kind}": {"norm": norm, **cell}
