@@ -20,9 +20,10 @@ from normtutor_studies.claims import (
     sequences,
 )
 from normtutor_studies.claims.ledger import VERDICTS, Claim, Finding, Unsettled, tally, verdict_of
-from normtutor_studies.claims.page import LABELS, Page, label
+from normtutor_studies.claims.page import CHAPTERS, LABELS, Page, label
 
 __all__ = [
+    "CHAPTERS",
     "CLAIMS",
     "LABELS",
     "VERDICTS",

@@ -16,7 +16,6 @@ from normtutor_studies.claims.ledger import (
     Evidence,
     Finding,
     Unsettled,
-    tally,
     verdict_of,
 )
 
@@ -36,7 +35,7 @@ ANSWERS = {True: "as claimed", False: "not as claimed", None: "not decided"}
 
 
 class Judged(NamedTuple):
-    """A claim with the evidence that its function has returned."""
+    """A claim, the evidence that its function has returned, and the verdict that follows."""
 
     claim: Claim
     evidence: Evidence
@@ -152,28 +151,6 @@ def entry(judged: Judged) -> str:
     )
 
 
-def folded(judged: Iterable[Judged]) -> str:
-    """Fold the entries of each chapter, which stand together."""
-    chapters = []
-    for number, group in itertools.groupby(judged, lambda one: one.claim.place.number):
-        texts = list(map(entry, group))
-        title = list(CHAPTERS.values())[number - 1]
-        claims = "1 claim" if len(texts) == 1 else f"{len(texts)} claims"
-        head = f"<summary>{number} {title} <span>{claims}</span></summary>"
-        fold = f'<details class="claims-chapter" data-chapter="{number}">{head}'
-        chapters += [fold, *texts, "</details>"]
-    return "\n\n".join(chapters)
-
-
-def choice(name: str, options: Iterable[tuple[object, str]]) -> str:
-    """A choice of the filter, which a script shows and makes work."""
-    listed = "".join(f'<option value="{value}">{text}</option>' for value, text in options)
-    return (
-        f'<span><label for="claims-{name}">{name.capitalize()}</label> '
-        f'<select id="claims-{name}"><option value="">all</option>{listed}</select></span>'
-    )
-
-
 class Page:
     """The judged claims: MyST for the site, plain text elsewhere."""
 
@@ -186,31 +163,30 @@ class Page:
                     f"evidence says {verdict!r}: look at both and correct the one that is wrong."
                 )
 
-    @property
-    def tally(self) -> dict[str, int]:
-        """How many claims have each verdict."""
-        return tally(one.claim for one in self.judged)
-
-    def by_chapter(self) -> dict[str, dict[str, int]]:
-        """The tally of each chapter, by the chapter's title."""
-        of: dict[str, list[Claim]] = {}
-        for one in self.judged:
-            of.setdefault(one.claim.place.chapter, []).append(one.claim)
-        return {title: tally(of[name]) for name, title in CHAPTERS.items() if name in of}
-
     def myst(self) -> str:
-        """What the site reads: the filter, and the entries by chapter."""
-        verdicts, chapters = self.tally, Counter(one.claim.place.number for one in self.judged)
-        titles = enumerate(CHAPTERS.values(), 1)
-        numbered = [(n, f"{n} {title} ({chapters[n]})") for n, title in titles if chapters[n]]
-        shown = '<output id="claims-shown" for="claims-verdict claims-chapter"></output>'
-        parts = [
-            '<form class="claims-filter" hidden>',
-            choice("verdict", [(v, f"{LABELS[v]} ({verdicts[v]})") for v in VERDICTS]),
-            choice("chapter", numbered),
-            f"{shown}\n</form>",
-        ]
-        return "\n".join(parts) + "\n\n" + folded(self.judged)
+        """What the site reads: a filter, which a script shows and makes work, and the entries."""
+        groups = itertools.groupby(self.judged, lambda one: one.claim.place.number)
+        chapters = {number: list(map(entry, group)) for number, group in groups}
+        titles, verdicts = list(CHAPTERS.values()), Counter(one.verdict for one in self.judged)
+        choices = {
+            "verdict": [(v, f"{LABELS[v]} ({verdicts[v]})") for v in VERDICTS],
+            "chapter": [(n, f"{n} {titles[n - 1]} ({len(of)})") for n, of in chapters.items()],
+        }
+        parts = ['<form class="claims-filter" hidden>']
+        for name, options in choices.items():
+            listed = "".join(f'<option value="{value}">{text}</option>' for value, text in options)
+            parts.append(
+                f'<span><label for="claims-{name}">{name.capitalize()}</label> '
+                f'<select id="claims-{name}"><option value="">all</option>{listed}</select></span>'
+            )
+        parts.append('<output id="claims-shown" for="claims-verdict claims-chapter"></output>')
+        folds = ["\n".join([*parts, "</form>"])]
+        for number, entries in chapters.items():
+            count = "1 claim" if len(entries) == 1 else f"{len(entries)} claims"
+            head = f"<summary>{number} {titles[number - 1]} <span>{count}</span></summary>"
+            fold = f'<details class="claims-chapter" data-chapter="{number}">{head}'
+            folds += [fold, *entries, "</details>"]
+        return "\n\n".join(folds)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return {"text/x-myst": self.myst(), "text/plain": repr(self)}
