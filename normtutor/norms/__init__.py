@@ -3,6 +3,10 @@
 Every norm follows one pattern: ``y, cache = norm(x, weight, bias)`` and
 ``grads = norm_backward(grad_y, cache)``. Running statistics, where a norm has them, are
 passed as arguments and returned as a third result.
+
+``grad_y`` has y's shape. The gradient of x has grad_y's dtype and is 0 at masked positions; those
+of other arguments have their shapes and dtypes. A shape that does not fit raises ValueError; what
+holds no real floating-point numbers, and a mask that is not boolean, raise TypeError.
 """
 
 from normtutor.norms.at_start import formula_of

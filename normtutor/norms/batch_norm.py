@@ -84,9 +84,7 @@ def batch_norm(
     ------
     ValueError
         In training, if there is one value per feature or ε is not positive; in evaluation, if a
-        running statistic is missing; if a shape does not fit.
-    TypeError
-        If an array does not hold real floating-point numbers, or the mask is not boolean.
+        running statistic is missing.
 
     Notes
     -----
@@ -164,19 +162,10 @@ def running_after(
 def batch_norm_backward(grad_y: Array, cache: Cache) -> Grads:
     r"""Gradients of a loss through :func:`batch_norm`.
 
-    With :math:`g = \gamma\, \partial L / \partial y` and means over the n values of a feature,
-    in training
-
-    .. math::
-
-        \frac{\partial L}{\partial x} = \frac{1}{\sqrt{\sigma^2 + \varepsilon}}
-        \left( g - \overline{g} - \hat x\, \overline{g \hat x} \right)
-
-    and in evaluation, where the statistics are constants,
-    :math:`\partial L / \partial x = g / \sqrt{\sigma^2 + \varepsilon}`.
-
-    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype and is 0 at masked
-    positions; ``weight`` and ``bias`` have shape (C,).
+    In training the one formula, :func:`~normtutor.norms.normalize_backward`, with means over the
+    n values of a feature. In evaluation, where the statistics are constants,
+    :math:`\partial L / \partial x = g / \sqrt{\sigma^2 + \varepsilon}` with
+    :math:`g = \gamma\, \partial L / \partial y`.
     """
     check_cache(cache, "batch_norm")
     check_grad_y(grad_y, cache.x_hat)

@@ -52,13 +52,15 @@ class Layer(NamedTuple):
 
     ``name`` is the class or function there. ``called`` is what :func:`normtutor.models.make_norm`
     calls it; empty where a layer needs more than its number of features. That number comes behind
-    the arguments ``before`` it.
+    the arguments ``before`` it. Layer and formula have the features last, unless ``feature_axis``
+    says otherwise: on axis 1 where torch.nn has the norm of a feature or a channel.
     """
 
     name: str
     called: str = ""
     before: tuple[Any, ...] = ()
     options: Mapping[str, Any] = MappingProxyType({})
+    feature_axis: int = -1
 
 
 class Choices(NamedTuple):
@@ -108,7 +110,7 @@ def _modulation(x: Array) -> dict[str, Array]:
 TABLE: dict[str, Choices] = {
     "BatchNorm": Choices(
         *("BL", Statistic.MOMENTS, Source.BATCH_THEN_AVERAGE),
-        *(Layer("BatchNorm", "batch"), "batch_norm", lambda x: LAST),
+        *(Layer("BatchNorm", "batch", feature_axis=1), "batch_norm", lambda x: LAST),
     ),
     "LayerNorm": Choices(
         *("H", Statistic.MOMENTS, Source.TOKEN),
@@ -116,11 +118,11 @@ TABLE: dict[str, Choices] = {
     ),
     "InstanceNorm": Choices(
         *("L", Statistic.MOMENTS, Source.SEQUENCE),
-        *(Layer("InstanceNorm", "instance"), "instance_norm", lambda x: LAST),
+        *(Layer("InstanceNorm", "instance", feature_axis=1), "instance_norm", lambda x: LAST),
     ),
     "GroupNorm": Choices(
         *("Lh", Statistic.MOMENTS, Source.SEQUENCE),
-        *(Layer("GroupNorm", "group", before=(4,)), "group_norm"),
+        *(Layer("GroupNorm", "group", before=(4,), feature_axis=1), "group_norm"),
         lambda x: {"num_groups": GROUPS, **LAST},
     ),
     "RMSNorm": Choices(

@@ -109,13 +109,6 @@ def film(
     y : array of x's shape and dtype
     cache : FiLMCache
 
-    Raises
-    ------
-    ValueError
-        If scale or shift has another shape.
-    TypeError
-        If an array does not hold real floating-point numbers.
-
     Notes
     -----
     From :cite:t:`perez2018`, who write γ for 1 + s.
@@ -148,9 +141,6 @@ def film_backward(grad_y: Array, cache: FiLMCache) -> FiLMGrads:
         \frac{\partial L}{\partial t} = \sum \frac{\partial L}{\partial y},
 
     the sums over the positions of an example.
-
-    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype, ``scale`` and ``shift``
-    have shape (B, H).
     """
     check_cache(cache, "film")
     _, x, scale, shift, axis = cache
@@ -185,13 +175,6 @@ def adaptive_layer_norm(
     -------
     y : array of x's shape and dtype
     cache : AdaptiveLayerNormCache
-
-    Raises
-    ------
-    ValueError
-        If scale or shift has another shape.
-    TypeError
-        If an array does not hold real floating-point numbers.
 
     Notes
     -----
@@ -246,13 +229,6 @@ def gated_residual(x: Array, branch: Array, gate: Array) -> tuple[Array, GatedRe
     -------
     y : array of x's shape and dtype
     cache : GatedResidualCache
-
-    Raises
-    ------
-    ValueError
-        If a shape does not fit.
-    TypeError
-        If an array does not hold real floating-point numbers.
 
     Notes
     -----

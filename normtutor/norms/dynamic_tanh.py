@@ -57,13 +57,6 @@ def dynamic_tanh(
     y : array of x's shape and dtype
     cache : DynamicTanhCache
 
-    Raises
-    ------
-    ValueError
-        If alpha, weight or bias has another shape.
-    TypeError
-        If x or a parameter does not hold real floating-point numbers.
-
     Notes
     -----
     From :cite:t:`zhu2025`, where α starts at 0.5. torch has no such layer.
@@ -95,9 +88,6 @@ def dynamic_tanh_backward(grad_y: Array, cache: DynamicTanhCache) -> DynamicTanh
 
         \frac{\partial L}{\partial x} = \alpha\, g\, (1 - t^2), \qquad
         \frac{\partial L}{\partial \alpha} = \sum x\, g\, (1 - t^2).
-
-    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype, those of the parameters
-    have their own shapes and dtypes.
     """
     check_cache(cache, "dynamic_tanh")
     _, x, tanh, alpha, weight, bias = cache

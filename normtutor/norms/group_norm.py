@@ -74,9 +74,7 @@ def group_norm(
     Raises
     ------
     ValueError
-        If ``num_groups`` does not divide C, or a shape does not fit.
-    TypeError
-        If an array does not hold real floating-point numbers, or the mask is not boolean.
+        If ``num_groups`` does not divide C.
 
     Notes
     -----
@@ -113,18 +111,10 @@ def _split(x: Array, feature: int, groups: int) -> Array:
 
 
 def group_norm_backward(grad_y: Array, cache: Cache) -> Grads:
-    r"""Gradients of a loss through :func:`group_norm`.
+    """Gradients of a loss through :func:`group_norm`.
 
-    As for LayerNorm, with the means taken over one group of one example:
-
-    .. math::
-
-        \frac{\partial L}{\partial x} = \frac{1}{\sqrt{\sigma^2 + \varepsilon}}
-        \left( g - \overline{g} - \hat x\, \overline{g \hat x} \right), \qquad
-        g = \gamma\, \frac{\partial L}{\partial y}.
-
-    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype and is 0 at masked
-    positions; ``weight`` and ``bias`` have shape (C,).
+    The one formula, :func:`~normtutor.norms.normalize_backward`, with means over one group of one
+    example.
     """
     check_cache(cache, "group_norm")
     parts, (feature, _) = cache.x_hat, cache.axes
@@ -176,9 +166,7 @@ def instance_norm(
     ------
     ValueError
         If the example's own statistics are used and there is only one position; if only one of the
-        running statistics is given; if a shape does not fit.
-    TypeError
-        If an array does not hold real floating-point numbers, or the mask is not boolean.
+        running statistics is given.
 
     Notes
     -----

@@ -48,13 +48,6 @@ def layer_norm(
     y : array of x's shape and dtype
     cache : Cache
 
-    Raises
-    ------
-    ValueError
-        If the trailing axes of x are not ``normalized_shape``, or a parameter has another shape.
-    TypeError
-        If x or a parameter does not hold real floating-point numbers.
-
     Notes
     -----
     From :cite:t:`ba2016`. Same values as ``torch.nn.functional.layer_norm``; here half-precision
@@ -87,9 +80,6 @@ def layer_norm_backward(grad_y: Array, cache: Cache) -> Grads:
 
     Subtracting :math:`\overline g` is the backward pass of the mean; subtracting
     :math:`\hat x\, \overline{g \hat x}` is that of the standard deviation.
-
-    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype, ``weight`` and ``bias``
-    have their own shapes and dtypes.
     """
     check_cache(cache, "layer_norm")
     check_grad_y(grad_y, cache.x_hat)

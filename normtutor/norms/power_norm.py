@@ -81,13 +81,6 @@ def power_norm_v(
     y : array of x's shape and dtype
     cache : Cache
 
-    Raises
-    ------
-    ValueError
-        If a shape does not fit.
-    TypeError
-        If an array does not hold real floating-point numbers, or the mask is not boolean.
-
     Notes
     -----
     From :cite:t:`shen2020`, section 4.1. torch.nn has no such layer.
@@ -180,10 +173,7 @@ def power_norm(
     Raises
     ------
     ValueError
-        If ``running_mean_square`` is missing, ``step`` is missing in a warm-up, or a shape does
-        not fit.
-    TypeError
-        If an array does not hold real floating-point numbers, or the mask is not boolean.
+        If ``running_mean_square`` is missing, or ``step`` in a warm-up.
 
     Notes
     -----

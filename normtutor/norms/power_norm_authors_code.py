@@ -93,7 +93,7 @@ def power_norm_authors_code(
 
     Raises
     ------
-    ValueError, TypeError
+    ValueError
         As in :func:`~normtutor.norms.power_norm`, and if ``groups`` does not divide H.
 
     Notes

@@ -97,13 +97,6 @@ def rms_norm(
     y : array of x's shape and dtype
     cache : RMSNormCache
 
-    Raises
-    ------
-    ValueError
-        If the trailing axes of x are not ``normalized_shape``, or a parameter has another shape.
-    TypeError
-        If x or a parameter does not hold real floating-point numbers.
-
     Notes
     -----
     From :cite:t:`zhang2019rms`. Same values as ``torch.nn.functional.rms_norm``; here
@@ -154,9 +147,6 @@ def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> Grads:
 
     It is LayerNorm's backward pass without the term :math:`\overline g`. Where γ is an offset from
     1, :math:`1 + \gamma` replaces it; a rounding is treated as the identity.
-
-    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype, ``weight`` and ``bias``
-    have their own shapes and dtypes.
     """
     check_cache(cache, "rms_norm")
     _, normalized, weight, bias, axes, add_unit_offset, cast_before_weight = cache
@@ -216,9 +206,7 @@ def partial_rms_norm(
     Raises
     ------
     ValueError
-        If p is outside (0, 1], if int(d·p) is 0, or if a parameter has another shape than (d,).
-    TypeError
-        If x or a parameter does not hold real floating-point numbers.
+        If p is outside (0, 1], or int(d·p) is 0.
 
     Notes
     -----

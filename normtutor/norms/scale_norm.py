@@ -65,13 +65,6 @@ def scale_norm(x: Array, g: Array, *, eps: float = 1e-5) -> tuple[Array, ScaleNo
     y : array of x's shape and dtype
     cache : ScaleNormCache
 
-    Raises
-    ------
-    ValueError
-        If g has another shape.
-    TypeError
-        If x or g does not hold real floating-point numbers.
-
     Notes
     -----
     From :cite:t:`nguyen2019`, who bound the length from below by ε where here ε is added to its
@@ -105,8 +98,6 @@ def scale_norm_backward(grad_y: Array, cache: ScaleNormCache) -> ScaleNormGrads:
         \tfrac{\partial L}{\partial y} - \hat x \sum_i \tfrac{\partial L}{\partial y_i} \hat x_i
         \right), \qquad
         \frac{\partial L}{\partial g} = \sum \tfrac{\partial L}{\partial y} \hat x .
-
-    ``grad_y`` has y's shape. Of the gradients ``x`` has grad_y's dtype, and ``g`` shape (1,).
     """
     check_cache(cache, "scale_norm")
     _, normalized, g = cache

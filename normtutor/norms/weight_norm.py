@@ -71,9 +71,7 @@ def weight_norm(
     Raises
     ------
     ValueError
-        If ``axis`` does not exist in v, or g has another shape.
-    TypeError
-        If v or g does not hold real floating-point numbers.
+        If ``axis`` does not exist in v.
 
     Notes
     -----

@@ -1,10 +1,12 @@
 """The table of the three choices against what the norms really do."""
 
+import inspect
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from normtutor import norms
+from normtutor import layers, norms
 from normtutor.norms import RELATIVES, TABLE, Source, Statistic, sharing_cells
 from normtutor.norms.choices import GROUPS, SHARE
 
@@ -86,3 +88,12 @@ def test_the_statistic_named_is_the_statistic_taken(name):
         assert (
             norms.formula_of(row)(narrow, 1e-5).dtype == INVERSE[name](narrow).dtype == np.float32
         )
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_the_row_says_where_layer_and_formula_have_the_features(name):
+    row = ROWS[name]
+    for function in (getattr(layers, row.layer.name), getattr(norms, row.function)):
+        parameters = inspect.signature(function).parameters
+        axis = parameters["feature_axis"].default if "feature_axis" in parameters else -1
+        assert axis == row.layer.feature_axis
