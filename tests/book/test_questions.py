@@ -1,86 +1,28 @@
-"""The answers and the guide: they keep their form and lead to evidence; code runs.
+"""The answers and the guide: their code runs, and torch says what they quote."""
 
-The form of an answer: a bold sentence to follow, why in a few words, a link to the evidence.
-Evidence and code may be folded behind it. A row of the guide also names its kind of evidence.
-"""
-
-import posixpath
 import re
 from collections.abc import Callable
 
 import pytest
 import torch
-from book_text import PAGES, exists
+from book_text import PAGES
 from torch import nn
 from torch.ao import quantization
 from torch.optim.swa_utils import update_bn
 
 from normtutor import layers, models, swap_norms
 
-MOST_WORDS = 70
-MOST_LINES = 12
-HEAD = r"^% slug: ([a-z0-9-]+)\n% words: .*\n\n## "
-
-
-def entries_of(page: str, mark: str = "###") -> dict[str, str]:
-    """The text below each heading of a level."""
-    page = re.sub(r"^% .*\n", "", page, flags=re.MULTILINE)
-    return dict(re.findall(rf"^{mark} (.*?)\n(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL))
-
-
-def before_the_fold(answer: str) -> str:
-    """An answer without what is folded, without the label of the next group."""
-    shown = re.sub(r"^(`{3,})\{dropdown\}.*?^\1$", "", answer, flags=re.MULTILINE | re.DOTALL)
-    return re.sub(r"^\(\S+\)=$", "", shown, flags=re.MULTILINE)
-
-
-def prose_of(answer: str) -> str:
-    """What a reader reads before the fold: no code, no tables, of a link its words."""
-    prose = re.sub(r"```.*?```", "", before_the_fold(answer), flags=re.DOTALL)
-    prose = re.sub(r"^\|.*$", "", prose, flags=re.MULTILINE)
-    prose = re.sub(r"\{[\w:]+\}`(?:([^`<]*) <[^`]*>|[^`]*)`", lambda m: m[1] or "link", prose)
-    return re.sub(r"\]\([^)]*\)", "]", prose).strip()
-
-
-def code_of(answer: str) -> list[str]:
-    """The pieces of code of an answer, folded or not."""
-    return re.findall(r"```python\n(.*?)```", answer, re.DOTALL)
-
-
-def problems(answer: str) -> list[str]:
-    """Say where an answer leaves the form."""
-    prose, code = prose_of(answer), code_of(answer)
-    bold = re.match(r"\*\*([^*]+[.!?])\*\*(?=\s|$)", prose)
-    sentences = re.sub(r"`[^`]*`", "X", bold[1]) if bold else ""
-    other_code = re.sub(r"```python\n.*?```", "", before_the_fold(answer), flags=re.DOTALL)
-    longest = max((sum(map(bool, block.splitlines())) for block in code), default=0)
-    cases = {
-        "does not begin with a bold sentence": not bold,
-        "more than one sentence is bold": re.search(r"[.!?]\s+[A-ZÀ-Þ]", sentences),
-        f"more than {MOST_WORDS} words before the fold": len(prose.split()) > MOST_WORDS,
-        "an interval before the fold": "±" in prose,
-        f"more than {MOST_LINES} lines of code": longest > MOST_LINES,
-        "more than one piece of code, or code that does not run": len(code) > 1
-        or "```" in other_code,
-    }
-    return [words for words, holds in cases.items() if holds]
-
-
-def places(answer: str, folder: str = "") -> tuple[list[str], list[str]]:
-    """The places of the book to which an answer leads: those that exist, those that do not."""
-    shown = re.sub(r"```.*?```", "", before_the_fold(answer), flags=re.DOTALL)
-    labels = re.findall(r"\{(?:prf:ref|numref|eq|ref)\}`(?:[^`<]*<)?([\w-]+)>?`", shown)
-    links = re.findall(r"\]\((?!https?:)([\w./]*)#([^)]+)\)", shown)
-    labels += [anchor for page, anchor in links if not page]
-    found = labels + [posixpath.join(folder, f"{page}#{anchor}") for page, anchor in links if page]
-    return [name for name in found if exists(name)], [name for name in found if not exists(name)]
-
-
+HEAD = r"^% slug: ([a-z0-9-]+)\n% words: .*\n\n## (.*)\n"
 TOPICS = {name: text for name, text in PAGES.items() if name.startswith("answers/")}
-QUESTIONS = {q: a for text in TOPICS.values() for q, a in entries_of(text, "##").items()}
-GUIDE = entries_of(PAGES["which_norm.md"])
-ENTRIES = QUESTIONS | GUIDE
-CODE = {question: code for question, text in QUESTIONS.items() for code in code_of(text)}
+HEADS = [head for text in TOPICS.values() for head in re.findall(HEAD, text, re.MULTILINE)]
+ANSWERS = {
+    question: answer
+    for text in TOPICS.values()
+    for question, answer in re.findall(
+        r"^## (.*?)\n(.*?)(?=^% slug|\Z)", text, re.MULTILINE | re.DOTALL
+    )
+}
+CODE = {q: code for q, a in ANSWERS.items() for code in re.findall(r"```python\n(.*?)```", a, re.S)}
 
 
 SWAPS = re.findall(r"^\|.*\| `([^|]*\(.*)` \|$", PAGES["which_norm.md"], re.MULTILINE)
@@ -106,61 +48,17 @@ def test_a_line_of_the_guide_puts_its_norm_into_some_model(line):
     assert any(runs(line, make) for make in WITH_NORMS.values())
 
 
-def test_the_guide_opens_with_a_table_of_lines_that_run():
-    assert len(SWAPS) == 8
-    assert PAGES["which_norm.md"].index(SWAPS[0]) < PAGES["which_norm.md"].index("\n## ")
-
-
-def test_each_question_stands_once_below_its_slug_and_other_words():
-    heads = [m for text in TOPICS.values() for m in re.findall(r"^## .*", text, re.MULTILINE)]
-    slugs = [m for text in TOPICS.values() for m in re.findall(HEAD, text, re.MULTILINE)]
-    assert len(QUESTIONS) == len(heads) == len(slugs) == len(set(slugs))
-    assert not [text for text in TOPICS.values() if re.search(r"^###", text, re.MULTILINE)]
+def test_each_question_has_an_address_of_its_own_and_a_sentence_to_quote():
+    """Link previews, search and topic pages show the bold sentence."""
+    slugs = [slug for slug, _ in HEADS]
+    assert len(ANSWERS) == len(HEADS) == len(set(slugs))
+    assert [q for q, a in ANSWERS.items() if not re.match(r"\s*\*\*[^*]+[.!?]\*\*", a)] == []
 
 
 def test_the_title_of_a_fold_has_no_backticks():
     """One had some: the fence was none, and its end swallowed the two questions below."""
     for text in TOPICS.values():
         assert not re.findall(r"^`{3,}\{\w+\}.*`.*", text, re.MULTILINE)
-
-
-@pytest.mark.parametrize("question", ENTRIES)
-def test_an_answer_keeps_the_form(question):
-    assert problems(ENTRIES[question]) == []
-
-
-def test_an_answer_of_another_form_is_noticed():
-    good = "**Use `a. B`.** Because it is fine (see [there](a.md#b)).\n"
-    folded = "````{dropdown} More\n" + 70 * "word " + "0.2 ± 0.1\n```python\nx = 1\n```\n````\n"
-    assert problems(good + folded) == []
-    assert len(problems("Use it. **Because** it is fine." + 70 * " word")) == 2
-    assert len(problems(good + "0.2 ± 0.1\n```\nx = 1\n```\n")) == 2
-
-
-@pytest.mark.parametrize("question", ENTRIES)
-def test_an_answer_leads_to_the_place_with_the_evidence(question):
-    good, gone = places(ENTRIES[question], "answers" if question in QUESTIONS else "")
-    assert gone == [], f"no such label or heading: {gone}"
-    reported = question in GUIDE and "{cite" in GUIDE[question]
-    assert good or reported, (
-        "link the section with the evidence, as in "
-        "[words](02_family_of_norms.ipynb#heading-of-the-section)"
-    )
-
-
-@pytest.mark.parametrize("row", GUIDE)
-def test_a_row_of_the_guide_names_its_kind_of_evidence(row):
-    assert re.search(r"\*(measured|proved|reported|opinion)\b", GUIDE[row], re.IGNORECASE)
-
-
-def test_a_link_to_a_page_or_to_a_place_that_is_gone_is_no_evidence():
-    assert places("[a](03_batch_norm_vs_layer_norm.ipynb), [b](https://a.org/b#c)") == ([], [])
-    good, gone = places(
-        "{prf:ref}`thm-rms-convert` and {ref}`so <ex-no-such>`, [see](#claim-unit-sphere), "
-        "[a](notation.md#axes), [b](02_family_of_norms.ipynb#no-such-heading)"
-    )
-    assert good == ["thm-rms-convert", "claim-unit-sphere", "notation.md#axes"]
-    assert gone == ["ex-no-such", "02_family_of_norms.ipynb#no-such-heading"]
 
 
 # --- code and messages ----------------------------------------------------------------------------

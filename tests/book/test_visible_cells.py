@@ -1,4 +1,4 @@
-"""A reader of the site can type along: the cells that one sees run by themselves, in order."""
+"""A reader of the site can type along: what one sees rests on nothing that is hidden."""
 
 import subprocess
 import sys
@@ -7,37 +7,28 @@ from pathlib import Path
 import nbformat
 import pytest
 
-pytestmark = pytest.mark.slow
-
 BOOK = Path(__file__).parents[2] / "book"
 CHAPTERS = sorted(path.name for path in BOOK.glob("0*.ipynb"))
 HIDDEN = {"hide-input", "hide-cell", "remove-input", "remove-cell"}
 WIDTH = 94  # characters that a page shows without scrolling
+RUFF = Path(sys.executable).with_name("ruff")
 
 
-def visible(path: Path) -> list[str]:
-    """The code that a reader of the page sees, cell by cell."""
-    cells = nbformat.read(path, as_version=4).cells
-    return [
-        cell.source
-        for cell in cells
-        if cell.cell_type == "code" and not HIDDEN & set(cell.metadata.get("tags", []))
-    ]
+def undefined(code: str) -> str:
+    """The names that code uses and does not make."""
+    command = [RUFF, "check", "--isolated", "--select=F821", "--output-format=concise", "-"]
+    return subprocess.run(command, input=code, capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_what_one_sees_fits_the_page_and_runs_by_itself(name, tmp_path):
-    cells = [cell.removeprefix("# NBVAL_CHECK_OUTPUT\n") for cell in visible(BOOK / name)]
-    for cell in cells:
-        assert max(map(len, cell.splitlines())) <= WIDTH, cell
-    code = "\n\n".join(cells)
+def test_what_one_sees_fits_the_page_and_uses_no_name_of_a_hidden_cell(name):
+    cells = [
+        cell
+        for cell in nbformat.read(BOOK / name, as_version=4).cells
+        if cell.cell_type == "code" and not HIDDEN & set(cell.metadata.get("tags", []))
+    ]
+    code = "\n\n".join(cell.source.removeprefix("# NBVAL_CHECK_OUTPUT\n") for cell in cells)
     assert "from normtutor import" in code or "from normtutor." in code
-    ran = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env={"MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "PATH": ""},
-        capture_output=True,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr[-2000:]
-    assert max(map(len, ran.stdout.splitlines())) <= WIDTH, ran.stdout
+    assert "All checks passed" in undefined(code) and "F821" in undefined(f"{code}\nno_such_name")
+    printed = "".join(output.get("text", "") for cell in cells for output in cell.outputs)
+    assert max(map(len, [*code.splitlines(), *printed.splitlines()])) <= WIDTH
