@@ -77,9 +77,8 @@ def test_the_table_is_the_typed_one(table):
     assert {name.split(",")[0] for name in table} == set(norms.TABLE)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_low_precision_alone_gives_the_same_verdicts(dtype):
-    found = audit_all(dtypes=[dtype], draws=12)
+def test_low_precision_alone_gives_the_same_verdicts():
+    found = audit_all(dtypes=[np.float16], draws=12)
     assert {name: letters(row) for name, row in found.items()} == TYPED
 
 
@@ -119,6 +118,7 @@ def outputs(subject, before, after):
 
 
 @pytest.mark.parametrize(("name", "transformation"), INVARIANT)
+@settings(max_examples=15)
 @given(
     shape=st.tuples(st.integers(2, 7), st.integers(3, 9), st.integers(1, 9)),
     groups_of=st.integers(2, 6),
@@ -385,6 +385,7 @@ WITH_EPS = {
 
 
 @pytest.mark.parametrize("name", WITH_EPS)
+@settings(max_examples=15)
 @given(
     log_scale=st.floats(-4, 2),
     log_eps=st.floats(-8, -2),
@@ -421,6 +422,7 @@ def test_an_epsilon_is_recognised(norm, expected):
     assert all((c.counterexample is None) == (c.verdict != NO) for c in row.values())
 
 
+@settings(max_examples=15)
 @given(delta=st.floats(0.05, 20), alpha=st.floats(0, 0.99), seed=seeds)
 def test_power_norm_forgets_as_predicted(delta, alpha, seed):
     z = np.random.default_rng(seed).standard_normal((3, 4, 5))
