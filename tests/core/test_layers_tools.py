@@ -4,7 +4,6 @@ import copy
 import gc
 import io
 import pickle
-import shutil
 import subprocess
 import sys
 import weakref
@@ -13,7 +12,6 @@ from functools import partial
 
 import pytest
 import torch
-import torch._inductor.config
 from layer_checks import (
     APPROXIMATE,
     assert_equal,
@@ -223,10 +221,13 @@ def compiled_is_eager(
     model: nn.Module,
     *,
     mask: bool = False,
-    backend: str = "aot_eager",
     shapes: tuple[tuple[int, ...], ...] = ((3, 5, 4),),
+    backend: str = "aot_eager_decomp_partition",
 ) -> None:
-    """Train a model and its compiled copy; raise AssertionError where any number differs."""
+    """Train a model and its compiled copy; raise AssertionError where any number differs.
+
+    The backend parts forward and backward pass as Inductor does, and compiles no C++.
+    """
     torch._dynamo.reset()
     model = model.double()
     copied = copy.deepcopy(model)
@@ -282,23 +283,9 @@ def test_half_precision_is_one_graph(name):
 
 
 @pytest.mark.parametrize("name", APPROXIMATE)
-@pytest.mark.parametrize("loss", [lambda x, y: (x + y).square().sum(), lambda x, y: y.sum()])
-def test_the_compiler_refuses_a_second_derivative(name, loss):
+def test_the_compiler_refuses_a_second_derivative(name):
     torch._dynamo.reset()
     layer = torch.compile(trained(name), backend="aot_eager")
     x = randn(3, 5, 4).requires_grad_()
     with pytest.raises(RuntimeError, match="create_graph=True"):
-        torch.autograd.grad(loss(x, layer(x)), x, create_graph=True)
-
-
-@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler")
-def test_compiled_with_inductor():
-    """Last, because it takes longest: two graphs of C++, forward and backward."""
-    model = nn.Sequential(
-        layers.BatchNorm(5), nn.Linear(4, 4), layers.PowerNorm(4, warmup_steps=2), nn.Tanh()
-    )
-    # To ask the compiler what this processor can do takes as long as to compile. Every PC's of
-    # today has AVX2; on others the code is not vectorized.
-    known = {"cpp.simdlen": 256, "cpp.vec_isa_ok": True, "compile_threads": 1}
-    with torch._inductor.config.patch(known):
-        compiled_is_eager(model, backend="inductor")
+        torch.autograd.grad(layer(x).sum(), x, create_graph=True)

@@ -105,6 +105,8 @@ PAIRS = [
 ]
 if not WITHOUT_BETA:
     PAIRS = [pair for pair in PAIRS if pair in LAYER_NORM or "bias" not in pair.options]
+# Every shape without options, every option with one shape.
+PAIRS = [pair for pair in PAIRS if not pair.options or pair.shape in ((4, 6, 5), (3, 5, 6))]
 # One of each kind, for what does not depend on the options.
 TYPICAL = [
     Pair(*BATCH_NORM[0], (6,)),
@@ -118,8 +120,11 @@ every_pair = pytest.mark.parametrize("pair", PAIRS, ids=str)
 typical_pairs = pytest.mark.parametrize("pair", TYPICAL, ids=str)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@every_pair
+@pytest.mark.parametrize(
+    "pair, dtype",
+    [(pair, torch.float64) for pair in PAIRS] + [(pair, torch.float32) for pair in TYPICAL],
+    ids=str,
+)
 def test_values_gradients_and_buffers_over_several_steps(pair, dtype):
     theirs, ours = pair.build(dtype)
     for step, training in enumerate([True, True, True, False, True, False]):
@@ -130,22 +135,11 @@ def test_values_gradients_and_buffers_over_several_steps(pair, dtype):
 
 
 @every_pair
-def test_state_dicts_load_both_ways(pair):
+def test_state_dicts_initial_values_attributes_and_repr(pair):
     theirs = pair.theirs(*pair.arguments, **pair.options)
     ours = pair.ours(*pair.arguments, **pair.options)
     assert list(ours.state_dict()) == list(theirs.state_dict())
     assert ours.state_dict()._metadata == theirs.state_dict()._metadata
-    for source, target in [(theirs, ours), (ours, theirs)]:
-        randomize(source, seed=3)
-        assert str(target.load_state_dict(source.state_dict())) == "<All keys matched successfully>"
-        for name, value in source.state_dict().items():
-            assert target.state_dict()[name].equal(value)
-
-
-@every_pair
-def test_initial_values_attributes_and_repr(pair):
-    theirs = pair.theirs(*pair.arguments, **pair.options)
-    ours = pair.ours(*pair.arguments, **pair.options)
     for expected in (dict(theirs.state_dict()), dict(ours.state_dict())):
         torch.testing.assert_close(dict(ours.state_dict()), expected, rtol=0, atol=0)
         randomize(ours)
@@ -154,6 +148,11 @@ def test_initial_values_attributes_and_repr(pair):
     for name, value in vars(theirs).items():
         if not name.startswith("_"):
             assert getattr(ours, name) == value, name
+    for source, target in [(theirs, ours), (ours, theirs)]:
+        randomize(source, seed=3)
+        assert str(target.load_state_dict(source.state_dict())) == "<All keys matched successfully>"
+        for name, value in source.state_dict().items():
+            assert target.state_dict()[name].equal(value)
 
 
 @typical_pairs
