@@ -92,8 +92,8 @@ site: $(INSTALLED)  ## Test the site that `make book` has built
 coverage: $(INSTALLED)  ## Run the same tests: which lines does none of them run?
 	$(UNITS) --cov --cov-report=term-missing
 
-# The package alone, with nothing that the book adds.
-CORE_TESTS = $$(grep -L normtutor_studies tests/core/test_*.py)
+# The package with what its notebooks import, and nothing else that the book adds or pins.
+CORE_TESTS = $$(grep -LE "normtutor_studies|importlib.metadata" tests/core/test_*.py)
 
 lowest: $(INSTALLED)  ## Test the package with the lowest versions that it allows
 newest: $(INSTALLED)  ## Test the package with the newest versions that it allows
@@ -101,7 +101,8 @@ lowest newest:
 	@$(PIP) uv
 	@test -x $(VENV)-$@/bin/python || $(PYTHON) -m venv $(VENV)-$@
 	$(BIN)/uv pip install --quiet --python $(VENV)-$@ $(if $(filter lowest,$@),--resolution lowest-direct,--upgrade) \
-		--index-strategy unsafe-best-match --extra-index-url $(CPU_TORCH) ".[torch]" "pytest>=8" "pytest-xdist>=3" "hypothesis>=6.100"
+		--index-strategy unsafe-best-match --extra-index-url $(CPU_TORCH) ".[notebooks]" "pytest>=8" "pytest-xdist>=3" \
+		"hypothesis>=6.100" "beautifulsoup4>=4.12"
 	$(VENV)-$@/bin/python -m pytest -q -n $(JOBS) $(CORE_TESTS)
 
 # transformers and timm, JAX, Flax, Keras and ONNX beside the packages of the book, which this
