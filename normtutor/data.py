@@ -55,7 +55,7 @@ def _digits_of_sklearn() -> tuple[np.ndarray, np.ndarray]:
     return load_digits(return_X_y=True)
 
 
-def load_digits(*, split_seed: int = 0) -> Digits:
+def load_digits() -> Digits:
     """Load scikit-learn's digits as images, split 1197/300/300 with equal shares of each class.
 
     Pixels are standardised by the mean and the standard deviation of the training images: one
@@ -65,10 +65,10 @@ def load_digits(*, split_seed: int = 0) -> Digits:
 
     images, labels = _digits_of_sklearn()
     rest, test, rest_labels, test_labels = train_test_split(
-        images, labels, test_size=300, stratify=labels, random_state=split_seed
+        images, labels, test_size=300, stratify=labels, random_state=0
     )
     train, validation, train_labels, validation_labels = train_test_split(
-        rest, rest_labels, test_size=300, stratify=rest_labels, random_state=split_seed
+        rest, rest_labels, test_size=300, stratify=rest_labels, random_state=0
     )
     mean, std = train.mean(), train.std()
 

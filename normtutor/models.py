@@ -173,8 +173,6 @@ class TransformerLM(nn.Module):
         Applied to the embeddings and to each residual branch.
     mask_norms : bool
         Whether norms that pool over tokens are told which tokens are padding.
-    hidden : int, optional
-        Width of the feed-forward network inside; by default 4·width.
     qk_norm : str or function
         A norm for the queries and keys of each head; "none" by default.
     value_norm : bool
@@ -200,7 +198,6 @@ class TransformerLM(nn.Module):
         wiring: str | Wiring | Sequence[LayerWiring] = "post",
         dropout: float = 0.1,
         mask_norms: bool = True,
-        hidden: int | None = None,
         qk_norm: str | NormFactory = "none",
         value_norm: bool = False,
         tied: bool = True,
@@ -229,7 +226,7 @@ class TransformerLM(nn.Module):
         self.layers = nn.ModuleList(
             TransformerLayer(
                 CausalAttention(width, heads, qk_norm=qk_norm, value_norm=value_norm),
-                FeedForward(width, 4 * width if hidden is None else hidden),
+                FeedForward(width, 4 * width),
                 step(around_attention, layer),
                 step(around_feed_forward, layer),
             )
@@ -283,10 +280,6 @@ class TransformerLM(nn.Module):
         """Scores of the next token, (..., H) -> (..., vocabulary)."""
         matrix = self.token_embedding if self.head is None else self.head
         return hidden @ matrix.weight.T
-
-    def extra_repr(self) -> str:
-        # Models of two scales are not built alike, which train_together looks at.
-        return f"embedding_scale={self.embedding_scale:g}" if self.embedding_scale != 1 else ""
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """Scores of the next token, (B, L) -> (B, L, vocabulary)."""

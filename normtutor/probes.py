@@ -1,10 +1,8 @@
-"""Look into a model while it trains: what flows through it, its gradients, the loss around it.
+"""Look into a model while it trains: what flows through it, and the loss around it.
 
-Two context managers attach hooks to any model, ours or not, and remove them at the end:
-
-- :func:`record_statistics`: mean, variance and quantiles of what enters or leaves a module, on the
-  training batches as they come or on one fixed batch;
-- :func:`record_gradients`: the gradients that reach the parameters or the outputs of modules.
+:func:`record_statistics` attaches hooks to any model, ours or not, and removes them at the end. It
+records mean, variance and quantiles of what enters or leaves a module, on the training batches as
+they come or on one fixed batch.
 
 Five functions examine the loss around a model's present parameters and leave the model unchanged:
 :func:`gradients`, :func:`gradient_shift`, :func:`look_along`, :func:`largest_curvature` and
@@ -261,125 +259,6 @@ def _statistics(x: Tensor, levels: Sequence[float], feature_axis: int) -> tuple[
     return mean.cpu().numpy(), variance.cpu().numpy(), quantiles
 
 
-# --- what flows back ------------------------------------------------------------------------------
-
-
-class Gradients(NamedTuple):
-    """The gradients of one parameter or output, one row per recorded backward pass."""
-
-    steps: np.ndarray  # (rows,)
-    norm: np.ndarray  # (rows,)
-    largest: np.ndarray  # (rows,): the largest absolute entry
-    vectors: np.ndarray | None  # (rows, entries) with keep=True
-
-
-class GradientRecord:
-    """Fills while a model trains: ``record[name]`` gives the :class:`Gradients` so far."""
-
-    def __init__(self, names: Sequence[str], keep: bool) -> None:
-        self.names = tuple(names)
-        self._keep = keep
-        self._rows: dict[str, list[tuple]] = {name: [] for name in names}
-
-    def __getitem__(self, name: str) -> Gradients:
-        if name not in self._rows:
-            raise KeyError(f"{name!r} was not recorded; recorded are {', '.join(self.names)}.")
-        rows = self._rows[name]
-        if not rows:
-            raise ValueError(f"no gradient reached {name!r} inside the with block.")
-        steps, norm, largest, vectors = zip(*rows, strict=True)
-        kept = np.array(vectors) if self._keep else None
-        return Gradients(np.array(steps), np.array(norm), np.array(largest), kept)
-
-
-@contextmanager
-def record_gradients(
-    model: nn.Module,
-    names: Sequence[str] | None = None,
-    *,
-    of: str = "parameters",
-    every: int = 1,
-    keep: bool = False,
-) -> Iterator[GradientRecord]:
-    """Record gradients in every backward pass of the model.
-
-    Parameters
-    ----------
-    names : sequence of str, optional
-        Parameters as in ``model.named_parameters()`` (by default all that require a gradient), or
-        with ``of="output"`` modules as in ``model.named_modules()``.
-    of : "parameters" or "output"
-        "output" records the gradient with respect to the first tensor that a module returns.
-    every : int
-        Record one in so many backward passes that reach the tensor.
-    keep : bool
-        Keep the gradients themselves, flattened, beside their norms.
-
-    Yields
-    ------
-    GradientRecord
-
-    Examples
-    --------
-    >>> model = nn.Linear(2, 1)
-    >>> with record_gradients(model) as record:
-    ...     model(torch.ones(5, 2)).sum().backward()
-    >>> record["bias"].norm
-    array([5.])
-    """
-    if of not in ("parameters", "output"):
-        raise ValueError(f'of must be "parameters" or "output"; got {of!r}.')
-    _check_every(every)
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if of == "parameters":
-        names = list(parameters) if names is None else names
-        missing = [name for name in names if name not in parameters]
-        if missing or isinstance(names, str):
-            raise ValueError(
-                f"names must be parameters that require a gradient; got {names!r}. "
-                f"There are {', '.join(parameters)}."
-            )
-    elif names is None:
-        raise ValueError('of="output" needs the names of modules.')
-    record = GradientRecord(names, keep)
-    seen = dict.fromkeys(names, 0)
-
-    def hook_of(name: str) -> Callable[[Tensor], None]:
-        def hook(grad: Tensor) -> None:
-            if _looking:
-                return
-            if seen[name] % every == 0:
-                flat = grad.detach().to(torch.float64).flatten()
-                vector = flat.cpu().numpy().copy() if keep else None
-                record._rows[name].append(
-                    (seen[name], flat.norm().item(), flat.abs().max().item(), vector)
-                )
-            seen[name] += 1
-
-        return hook
-
-    def watch(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple, output: Any) -> None:
-            tensor = _first_tensor(name, output)
-            # A hook on the tensor, not on the module: module hooks forbid in-place activations.
-            if tensor.requires_grad and not _looking:
-                tensor.register_hook(hook_of(name))
-
-        return hook
-
-    handles = []
-    try:
-        if of == "parameters":
-            handles = [parameters[name].register_hook(hook_of(name)) for name in names]
-        else:
-            chosen = _modules(model, names)
-            handles = [m.register_forward_hook(watch(name)) for name, m in chosen.items()]
-        yield record
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 # --- around the place where the model stands ------------------------------------------------------
 
 
@@ -449,7 +328,7 @@ def gradient_shift(
 class Along(NamedTuple):
     """The loss and its gradient on a straight line from the model's parameters."""
 
-    lengths: np.ndarray  # (points,): multiples of the direction that were subtracted
+    lengths: np.ndarray  # (points,): multiples of the gradient that were subtracted
     loss: np.ndarray  # (points,)
     gradient_change: np.ndarray  # (points,): ‖∇L there − ∇L here‖
     smoothness: np.ndarray  # (points,): that change divided by the distance
@@ -459,18 +338,15 @@ def look_along(
     model: nn.Module,
     loss: LossOfModel,
     lengths: Sequence[float],
-    direction: Vectors | None = None,
     *,
     scales: Mapping[str, float] | None = None,
 ) -> Along:
-    """Walk from the model's parameters θ to θ − length · direction, and look at each stop.
+    """Walk from the model's parameters θ to θ − length · gradient, and look at each stop.
 
     Parameters
     ----------
     lengths : sequence of float
-        For the gradient as direction these are learning rates.
-    direction : dict of parameter name -> Tensor, optional
-        By default the gradient of the same loss.
+        Learning rates.
     scales : mapping of parameter name -> float, optional
         Move the named parameters alone, and measure in units of their scales: a distance divided
         by the scale, a gradient multiplied by it. With the length ‖W‖ of each matrix as its scale
@@ -490,13 +366,12 @@ def look_along(
             parameters = {name: p for name, p in parameters.items() if scales.get(name)}
         unit = {name: 1.0 if scales is None else scales[name] for name in parameters}
         here = _gradients_here(model, loss)[1]
-        line = here if direction is None else direction
         start = {name: p.detach().clone() for name, p in parameters.items()}
-        step = _norm({name: line[name] / unit[name] for name in parameters})
+        step = _norm({name: here[name] / unit[name] for name in parameters})
         losses, changes, smoothness = [], [], []
         for length in lengths:
             for name, p in parameters.items():
-                p.data.copy_(start[name] - length * line[name])
+                p.data.copy_(start[name] - length * here[name])
             value, there = _gradients_here(model, loss)
             change = _norm({n: unit[n] * (there[n] - here[n]) for n in parameters})
             losses.append(value)

@@ -411,7 +411,7 @@ def _candidates(module: nn.Module) -> Iterator[nn.Module]:
     weight: Any = getattr(module, "weight", None)
     bias: Any = getattr(module, "bias", None)
     affine = weight is not None
-    with_bias = {} if bias is not None or not affine else {"bias": False}
+    with_bias = {"bias": bias is not None or not affine}
     activated = [name for name, _ in module.named_children()]
     if activated and not set(activated) <= {"drop", "act"}:
         raise _Refusal(f"it holds further modules: {', '.join(activated)}")

@@ -18,7 +18,6 @@ from normtutor.layers.common import (
     kernel_or_formula,
     one_node,
     store,
-    without_bias,
 )
 from normtutor.layers.power import PowerNorm
 from normtutor.validation import check_momentum, refuse
@@ -82,7 +81,7 @@ class BatchNorm(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
             track_running_stats,
             device,
             dtype,
-            **without_bias(bias),
+            bias=bias,
         )
         self.feature_axis = feature_axis
 

@@ -152,11 +152,6 @@ def as_under_autocast(kernel: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return x.to(kernel(x.new_zeros(1, 2)).dtype)
 
 
-def without_bias(bias: bool) -> dict[str, bool]:
-    """The argument that leaves β out, where it is wanted: older versions of torch lack it."""
-    return {} if bias else {"bias": False}
-
-
 def axis_repr(feature_axis: int, default: int) -> str:
     """What a layer's ``repr`` says of an axis that is not the default."""
     return "" if feature_axis == default else f", feature_axis={feature_axis}"

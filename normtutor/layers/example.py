@@ -16,7 +16,6 @@ from normtutor.layers.common import (
     kernel_or_formula,
     one_node,
     store,
-    without_bias,
 )
 from normtutor.validation import check_feature_axis, check_groups, check_momentum, refuse
 
@@ -65,7 +64,7 @@ class InstanceNorm(nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d):
             track_running_stats,
             device,
             dtype,
-            **without_bias(bias),
+            bias=bias,
         )
         self.feature_axis = feature_axis
 
@@ -149,7 +148,7 @@ class GroupNorm(nn.GroupNorm):
         feature_axis: int = 1,
     ) -> None:
         check_groups(num_groups, num_channels)
-        super().__init__(num_groups, num_channels, eps, affine, device, dtype, **without_bias(bias))
+        super().__init__(num_groups, num_channels, eps, affine, device, dtype, bias=bias)
         self.feature_axis = feature_axis
 
     @one_node

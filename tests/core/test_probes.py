@@ -116,10 +116,7 @@ def test_a_probed_run_is_bit_for_bit_the_run_without(of, fixed):
     plain, random = copy.deepcopy(model), torch.get_rng_state()
     train(plain, batches(6))
     torch.set_rng_state(random)
-    with (
-        probes.record_statistics(model, ["1", "4"], of=of, fixed=fixed) as record,
-        probes.record_gradients(model),
-    ):
+    with probes.record_statistics(model, ["1", "4"], of=of, fixed=fixed) as record:
         train(model, batches(6))
     assert len(record["1"].steps) == len(record["4"].steps) == 6
     assert_same_state(model, state_of(plain))
@@ -149,7 +146,7 @@ def test_modules_that_take_keywords_or_return_tuples():
 def test_no_graph_is_kept():
     model = network()
     alive = []
-    with probes.record_statistics(model, ["4"]) as record, probes.record_gradients(model):
+    with probes.record_statistics(model, ["4"]) as record:
         for x, labels in batches(2):
             out = model(x)
             loss = F.cross_entropy(out, labels)
@@ -166,8 +163,6 @@ def test_hooks_come_off_after_an_error():
     with (
         pytest.raises(RuntimeError, match="stop"),
         probes.record_statistics(model, ["1"]),
-        probes.record_gradients(model),
-        probes.record_gradients(model, ["1"], of="output"),
     ):
         assert hooks_of(model) > 0
         raise RuntimeError("stop")
@@ -175,20 +170,17 @@ def test_hooks_come_off_after_an_error():
 
 
 @pytest.mark.parametrize(
-    ("probe", "arguments", "message"),
+    ("arguments", "message"),
     [
-        (probes.record_statistics, {"modules": ["7"]}, "There are"),
-        (probes.record_statistics, {"modules": "1"}, "must be names"),
-        (probes.record_statistics, {"modules": ["1"], "of": "inside"}, "inside"),
-        (probes.record_statistics, {"modules": ["1"], "every": 0}, "at least 1"),
-        (probes.record_gradients, {"names": ["1"]}, "require a gradient"),
-        (probes.record_gradients, {"of": "output"}, "names of modules"),
-        (probes.record_gradients, {"of": "input"}, "input"),
+        ({"modules": ["7"]}, "There are"),
+        ({"modules": "1"}, "must be names"),
+        ({"modules": ["1"], "of": "inside"}, "inside"),
+        ({"modules": ["1"], "every": 0}, "at least 1"),
     ],
 )
-def test_bad_arguments_are_refused(probe, arguments, message):
+def test_bad_arguments_are_refused(arguments, message):
     model = network()
-    with pytest.raises(ValueError, match=message), probe(model, **arguments):
+    with pytest.raises(ValueError, match=message), probes.record_statistics(model, **arguments):
         pass
     assert hooks_of(model) == 0
 
@@ -214,12 +206,11 @@ class Wordy(nn.Module):
 
 def test_what_was_not_recorded_is_not_there():
     model = network()
-    with probes.record_statistics(model, ["1"]) as record, probes.record_gradients(model) as grads:
-        for some, name in ((record, "1"), (grads, "0.weight")):
-            with pytest.raises(ValueError, match=r"nothing was recorded|no gradient"):
-                some[name]
-            with pytest.raises(KeyError, match="not recorded"):
-                some["2"]
+    with probes.record_statistics(model, ["1"]) as record:
+        with pytest.raises(ValueError, match="nothing was recorded"):
+            record["1"]
+        with pytest.raises(KeyError, match="not recorded"):
+            record["2"]
         with pytest.raises(ValueError, match="fixed"):
             record.measure()
     model = nn.Sequential(Wordy())
@@ -228,29 +219,6 @@ def test_what_was_not_recorded_is_not_there():
 
 
 # --- gradients ------------------------------------------------------------------------------------
-
-
-def test_gradients_are_those_of_backward():
-    model = network()
-    (x, labels), (y, more) = batches(2)
-    with (
-        probes.record_gradients(model, keep=True) as record,
-        probes.record_gradients(model, ["1"], of="output", keep=True) as outputs,
-    ):
-        F.cross_entropy(model(x), labels).backward()
-        first = {name: p.grad.clone() for name, p in model.named_parameters()}
-        F.cross_entropy(model(y), more).backward()  # accumulates: the record does not
-    for name, p in model.named_parameters():
-        rows = record[name]
-        np.testing.assert_array_equal(rows.steps, [0, 1])
-        np.testing.assert_allclose(rows.vectors[0], first[name].flatten().numpy())
-        total = rows.vectors.sum(axis=0)
-        np.testing.assert_allclose(total, p.grad.flatten().numpy(), rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(rows.norm, np.linalg.norm(rows.vectors, axis=1))
-        np.testing.assert_allclose(rows.largest, np.abs(rows.vectors).max(axis=1))
-    # BatchNorm's bias enters its output with factor 1: its gradient is the column sum.
-    columns = outputs["1"].vectors[0].reshape(8, 6).sum(axis=0)
-    np.testing.assert_allclose(columns, first["1.bias"].numpy(), rtol=1e-5, atol=1e-7)
 
 
 def test_looking_between_forward_and_backward_leaves_model_and_gradients_alone():
@@ -269,11 +237,11 @@ def test_looking_between_forward_and_backward_leaves_model_and_gradients_alone()
     assert_same_state(model, state_of(twin))
     assert [m.training for m in model.modules()] == modes
     loss, expected = loss_of(model), loss_of(twin)
-    with probes.record_gradients(model) as record:
+    with probes.record_statistics(model, ["1"]) as record:
         found = probes.gradients(model, loss_of)
         probes.look_along(model, loss_of, [0.5, 1.0])
-        with pytest.raises(ValueError, match="no gradient"):
-            record["0.weight"]
+        with pytest.raises(ValueError, match="nothing was recorded"):
+            record["1"]
     assert_same_state(model, state_of(twin))
     assert torch.equal(random, torch.get_rng_state())
     assert all(p.grad is None for p in model.parameters())
@@ -330,10 +298,8 @@ def test_along_a_line_of_a_quadratic():
     scaled = probes.look_along(model, loss, [0.1, 0.5], scales={"weight": 3.0})
     np.testing.assert_allclose(scaled.smoothness, 9 * found.smoothness[1:])
     # Along an eigenvector the smoothness is its eigenvalue.
-    along = probes.look_along(
-        model, loss, [0.3], {"weight": torch.tensor([[0.0, 2.0]], dtype=torch.float64)}
-    )
-    np.testing.assert_allclose(along.smoothness, 4.0)
+    model.weight.data = torch.tensor([[0.0, 2.0]], dtype=torch.float64)
+    np.testing.assert_allclose(probes.look_along(model, loss, [0.3]).smoothness, 4.0)
 
 
 @pytest.mark.parametrize("eigenvalues", [(5.0, 2.0, -1.0), (3.0, 1.0, -9.0), (-1.0, -2.0, -6.0)])
