@@ -11,12 +11,11 @@ import torch
 from torch import nn
 
 from normtutor import layers
-from normtutor.data import image_batches, load_digits
+from normtutor.data import load_digits
 from normtutor.models import MLP
-from normtutor.training import classification_loss, image_scores, start, train
+from normtutor.training import image_scores, start
 from normtutor_studies.store import World
-from normtutor_studies.worlds.signals import Noise, without_noise
-from normtutor_studies.worlds.transformers import POINTS, averages, columns
+from normtutor_studies.worlds.signals import Noise, fit, without_noise
 
 PIXELS, CLASSES = 64, 10
 
@@ -43,22 +42,8 @@ def run(cell: Mapping[str, Any], rate: float, seed: int) -> dict[str, Any]:
             model = without_noise(model, torch.split(digits.train.images, 200))
         return image_scores(model, [(digits.test.images, digits.test.labels)])
 
-    steps = cell["steps"]
-    history = train(
-        model,
-        image_batches(digits.train, cell["batch_size"], order),
-        classification_loss,
-        steps=steps,
-        learning_rate=rate,
-        optimizer="sgd",
-        evaluate=evaluate,
-        evaluate_every=steps // POINTS,
-    )
-    found: dict[str, Any] = {
-        "diverged": history.diverged,
-        "training": averages(history.loss, steps),
-    }
-    return found | columns(history.evaluations)
+    size, steps = cell["batch_size"], cell["steps"]
+    return fit(model, digits.train, size, rate, order, steps, evaluate)
 
 
 DIGITS = World(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +25,6 @@ from normtutor_studies.worlds.transformers import POINTS, averages, columns
 
 SAMPLES = 10_000  # a fifth of them for tests
 CLASSES, LENGTH = 10, 40
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": torch.relu, "sigmoid": torch.sigmoid}
 
 
 class Signals(NamedTuple):
@@ -79,8 +79,7 @@ class Net(nn.Module):
     def __init__(self, cell: Mapping[str, Any]) -> None:
         super().__init__()
         conv, width, depth = cell["kind"] == "conv", cell["width"], cell["depth"]
-        self.conv, self.activation = conv, ACTIVATIONS[cell["activation"]]
-        self.norm_first = cell["norm_first"]
+        self.conv, self.norm_first = conv, cell["norm_first"]
         inputs = [1 if conv else LENGTH, *[width] * (depth - 1)][:depth]
         own = cell["norm"] == "none" and not cell["noise"]
         self.layers = nn.ModuleList(
@@ -104,11 +103,10 @@ class Net(nn.Module):
         return nn.Sequential(norm, Noise(cell["noise"])) if cell["noise"] else norm
 
     def reset_parameters(self, scale: float) -> None:
-        """He's weights for ReLU, Xavier's for the sigmoid, times ``scale``; biases of zero."""
-        gain = math.sqrt(2) if self.activation is torch.relu else 1.0
+        """He's weights, times ``scale``; biases of zero."""
         for layer in self.layers:
             fan = layer.weight[0].numel()  # type: ignore[index]
-            nn.init.normal_(layer.weight, std=scale * gain / math.sqrt(fan))  # type: ignore[arg-type]
+            nn.init.normal_(layer.weight, std=scale * math.sqrt(2) / math.sqrt(fan))  # type: ignore[arg-type]
             nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
         nn.init.normal_(self.classify.weight, std=1 / math.sqrt(self.classify.in_features))
         nn.init.zeros_(self.classify.bias)
@@ -119,7 +117,7 @@ class Net(nn.Module):
             x = x.flatten(1)
         for layer, norm in zip(self.layers, self.norms, strict=True):
             x = layer(x)
-            x = self.activation(norm(x)) if self.norm_first else norm(self.activation(x))
+            x = torch.relu(norm(x)) if self.norm_first else norm(torch.relu(x))
         if x.ndim == 3:
             x = x.mean(-1) if len(self.layers) else x.flatten(1)
         return self.classify(x)
@@ -158,29 +156,39 @@ def run(cell: Mapping[str, Any], rate: float, seed: int) -> dict[str, Any]:
         return found
 
     steps = cell["examples"] // cell["batch_size"]
+    options = {"warmup": round(cell["warmup"] * steps), "weight_decay": cell["decay"]}
+    return fit(model, data.train, cell["batch_size"], rate, rng, steps, evaluate, **options)
+
+
+def fit(
+    model: nn.Module,
+    examples: Split,
+    batch_size: int,
+    rate: float,
+    rng: np.random.Generator,
+    steps: int,
+    evaluate: Callable[[nn.Module], dict[str, float]],
+    **options: Any,
+) -> dict[str, Any]:
+    """Train a classifier by SGD with momentum; what it says of itself at eight points."""
     history = train(
         model,
-        image_batches(data.train, cell["batch_size"], rng),
+        image_batches(examples, batch_size, rng),
         classification_loss,
         steps=steps,
         learning_rate=rate,
-        warmup=round(cell["warmup"] * steps),
         optimizer="sgd",
-        weight_decay=cell["decay"],
         evaluate=evaluate,
         evaluate_every=steps // POINTS,
+        **options,
     )
-    found: dict[str, Any] = {
-        "diverged": history.diverged,
-        "training": averages(history.loss, steps),
-    }
-    return found | columns(history.evaluations)
+    training = averages(history.loss, steps)
+    return {"diverged": history.diverged, "training": training} | columns(history.evaluations)
 
 
 SETTINGS: dict[str, Any] = {
     "kind": "mlp",
     "norm": "batch",
-    "activation": "relu",
     "depth": 6,
     "width": 64,
     "scale": 1.0,  # of the initial weights

@@ -33,7 +33,6 @@ SETTINGS: dict[str, Any] = {
     "embedding_scale": 1.0,
     "learned_scale": False,  # of the embeddings
     "alpha": 0.5,  # where dynamic tanh starts
-    "gain": 1.0,  # where γ starts
     "power_warmup": 0,  # share of the steps in which PowerNorm uses its own batch
     "mask": True,  # whether norms are told what is padding
     "steps": 1000,
@@ -69,15 +68,11 @@ def norm_of(cell: Mapping[str, Any]) -> NormFactory:
 
     def make(features: int) -> nn.Module:
         if norm == "tanh":
-            made: nn.Module = layers.DynamicTanh(features, alpha_init_value=cell["alpha"])
-        elif norm == "power":
+            return layers.DynamicTanh(features, alpha_init_value=cell["alpha"])
+        if norm == "power":
             warm = round(cell["power_warmup"] * cell["steps"])
-            made = layers.PowerNorm(features, warmup_steps=warm)
-        else:
-            made = make_norm(norm, features)
-        if cell["gain"] != 1:
-            nn.init.constant_(made.weight, cell["gain"])  # type: ignore[arg-type]
-        return made
+            return layers.PowerNorm(features, warmup_steps=warm)
+        return make_norm(norm, features)
 
     return make
 
