@@ -203,3 +203,77 @@ def test_the_export_to_onnx_folds_a_batch_norm_that_has_averages(track):
     operators = {node.op_type for node in program.model.graph}
     assert (operators == {"Conv"}) == track
     assert ("ReduceMean" in operators) != track  # statistics of the batch
+
+
+def test_what_batch_normalization_counts_as_weights_and_in_which_order(keras):
+    norm = keras.layers.BatchNormalization()
+    norm.build(X.shape)
+    assert norm.count_params() == 4 * 3
+    assert [value.shape for value in norm.trainable_variables] == [(3,), (3,)]
+    names = [value.name for value in norm.weights]
+    assert names == ["gamma", "beta", "moving_mean", "moving_variance"]
+    assert norm.momentum == 0.99
+    norm.set_weights([RNG.uniform(0.5, 2, value.shape) for value in norm.get_weights()])
+    gamma, beta, mean, variance = norm.get_weights()
+    by_hand = gamma * (X - mean) / np.sqrt(variance + 0.001) + beta
+    np.testing.assert_allclose(np.asarray(norm(X)), by_hand, rtol=1e-4, atol=1e-5)
+
+
+def test_minus_one_group_is_instance_norm(keras):
+    y = np.asarray(keras.layers.GroupNormalization(groups=-1)(IMAGES))
+    assert abs(y.mean((1, 2))).max() < 1e-5
+
+
+LAST_NORMS = {  # the last hidden state of transformers: whether it is the output, and its norm
+    "GPT2": (True, None),
+    "Llama": (True, None),
+    "ViT": (False, "layernorm"),
+    "Dinov2": (False, "layernorm"),
+    "SiglipVision": (False, "post_layernorm"),
+    "CLIPVision": (True, None),
+}
+
+
+@pytest.mark.parametrize("family", LAST_NORMS)
+def test_whether_the_last_hidden_state_is_taken_before_the_last_norm(family):
+    transformers = pytest.importorskip("transformers")
+    sizes = {
+        "num_hidden_layers": 2,
+        "hidden_size": 16,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
+    if family in ("GPT2", "Llama"):
+        ids = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 0}
+        config, x = sizes | ids, torch.randint(0, 50, (1, 5))
+    else:
+        config, x = sizes | {"image_size": 16, "patch_size": 8}, torch.randn(1, 3, 16, 16)
+    made = getattr(transformers, f"{family}Config")(**config)
+    model = getattr(transformers, f"{family}Model")(made).eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    out = model(x, output_hidden_states=True)
+    same, name = LAST_NORMS[family]
+    assert torch.equal(out.hidden_states[-1], out.last_hidden_state) == same
+    if name:
+        (norm,) = (m for at, m in model.named_modules() if at.split(".")[-1] == name)
+        torch.testing.assert_close(norm(out.hidden_states[-1]), out.last_hidden_state)
+    if family == "CLIPVision":
+        (norm,) = (m for at, m in model.named_modules() if at.endswith("post_layernorm"))
+        torch.testing.assert_close(out.pooler_output, norm(out.last_hidden_state[:, 0]))
+
+
+@pytest.mark.parametrize("family", ["Cohere", "Mpt", "ModernBert"])
+def test_models_with_a_layer_norm_without_bias_have_no_bias_at_all(family):
+    transformers = pytest.importorskip("transformers")
+    sizes = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2}
+    sizes |= {"intermediate_size": 32, "vocab_size": 50}
+    sizes |= {"pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0}
+    if family == "Mpt":
+        sizes = {"d_model": 16, "n_heads": 2, "n_layers": 1, "vocab_size": 50}
+    model = getattr(transformers, f"{family}Model")(
+        getattr(transformers, f"{family}Config")(**sizes)
+    )
+    names = [name for name, _ in model.named_parameters()]
+    assert not [name for name in names if name.endswith("bias")]
+    assert any("norm" in name for name in names)
