@@ -92,6 +92,29 @@ def test_the_way_to_use_batch_statistics_uses_them_and_changes_nothing():
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
 
 
+def test_the_norms_from_scratch_are_those_of_torch():
+    answer = ANSWERS["How do I implement BatchNorm, LayerNorm or RMSNorm from scratch?"]
+    (code,) = re.findall(r"```text\n(def layer_norm.*?)```", answer, re.DOTALL)
+    names = run(code)
+    x, gamma, beta = torch.randn(3, 5, 8), torch.randn(8), torch.randn(8)
+    expected = nn.functional.layer_norm(x, (8,), gamma, beta)
+    torch.testing.assert_close(names["layer_norm"](x, gamma, beta), expected)
+    expected = nn.functional.rms_norm(x, (8,), gamma, eps=1e-6)
+    torch.testing.assert_close(names["rms_norm"](x, gamma), expected)
+
+
+def test_what_enters_the_running_averages_must_be_detached():
+    code = CODE["How do I implement BatchNorm, LayerNorm or RMSNorm from scratch?"]
+    undetached = code.split("\n\n\nx, mine")[0].replace(".detach()", "")
+    assert undetached != code
+    norm, x = run(undetached)["BatchNorm"](3), torch.randn(8, 3, requires_grad=True)
+    for _ in range(2):
+        norm(x).square().sum().backward()
+    assert norm.running_mean.requires_grad  # a graph that grows with each step
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        norm.eval()(x).square().sum().backward()
+
+
 def test_the_new_group_norm_keeps_mean_and_spread_of_each_channel():
     group_norm_like = run(code_with("def group_norm_like"))["group_norm_like"]
     norm, x = nn.BatchNorm2d(8), 3 + 2 * torch.randn(64, 8, 6, 6)
