@@ -6,8 +6,9 @@ from collections.abc import Callable
 import pytest
 import torch
 from book_text import PAGES
-from torch import nn
+from torch import distributed, nn
 from torch.ao import quantization
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import update_bn
 
 from normtutor import layers, models, swap_norms
@@ -176,6 +177,33 @@ MESSAGES = {
         lambda: nn.LayerNorm(4).half()(torch.randn(2, 4))
     ),
 }
+
+
+def test_distributed_layers_do_as_the_answers_on_errors_say():
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = DistributedDataParallel(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)))
+        (model(torch.randn(8, 3)) + model(torch.randn(8, 3))).sum().backward()
+        norm, message = nn.SyncBatchNorm(4), "expected input tensor to be on GPU"
+        assert message in TOPICS["answers/errors.md"]
+        with pytest.raises(ValueError, match=message):
+            norm(torch.randn(8, 4))
+        norm.eval()(torch.randn(8, 4))
+    finally:
+        distributed.destroy_process_group()
+    norm.train()(torch.randn(8, 4))  # without a process group
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm1d(4), nn.LayerNorm(6), nn.GroupNorm(2, 4)])
+def test_a_float32_norm_takes_a_half_input(norm):
+    assert norm(torch.randn(3, 4, 6).half()).dtype == torch.float16
+
+
+def test_group_norm_with_a_channel_per_group_refuses_one_image_of_one_pixel():
+    norm = nn.GroupNorm(3, 3)
+    with pytest.raises(ValueError, match="Expected more than 1 value per channel"):
+        norm(torch.randn(1, 3, 1, 1))
+    assert norm(torch.randn(2, 3, 1, 1)).abs().max() < 1e-3
 
 
 @pytest.mark.parametrize("message", MESSAGES)

@@ -2,6 +2,7 @@
 
 import re
 from importlib import import_module
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -222,6 +223,98 @@ def test_what_batch_normalization_counts_as_weights_and_in_which_order(keras):
 def test_minus_one_group_is_instance_norm(keras):
     y = np.asarray(keras.layers.GroupNormalization(groups=-1)(IMAGES))
     assert abs(y.mean((1, 2))).max() < 1e-5
+
+
+def by_batch(call) -> bool:
+    """Whether what a call makes of two examples depends on the others."""
+    x = X.reshape(-1, 3) + 5
+    return not np.allclose(np.asarray(call(x))[:2], np.asarray(call(x[:2])), atol=1e-3)
+
+
+def test_what_training_true_in_a_call_does(keras):
+    def predict(model):
+        return lambda x: model.predict(x, verbose=0)
+
+    inputs = keras.Input((3,))
+    layer = keras.layers.BatchNormalization()
+    functional = keras.Model(inputs, layer(inputs, training=True))
+    assert by_batch(functional) and not by_batch(predict(functional))
+
+    class Wrapped(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.norm = keras.layers.BatchNormalization()
+
+        def call(self, x, training=None):
+            return self.norm(x, training=True)
+
+    wrapped = Wrapped()
+    assert by_batch(predict(wrapped)) and by_batch(lambda x: wrapped(x, training=False))
+    plain = keras.Sequential([keras.layers.BatchNormalization()])
+    assert not by_batch(plain) and not by_batch(predict(plain))
+    assert by_batch(lambda x: plain(x, training=True))
+
+
+def test_batch_normalization_stores_the_biased_variance_and_gives_beta_to_one_example(keras):
+    x = X.reshape(-1, 3)
+    norm = keras.layers.BatchNormalization(momentum=0.0)
+    norm(x, training=True)
+    np.testing.assert_allclose(np.asarray(norm.moving_variance), x.var(0), rtol=1e-4)
+    assert not np.asarray(norm(x[:1], training=True)).any()
+    flax, jax = pytest.importorskip("flax.linen"), pytest.importorskip("jax")
+    layer = flax.BatchNorm(use_running_average=False, momentum=0.0)
+    variables = layer.init(jax.random.key(0), x)
+    _, stored = layer.apply(variables, x, mutable=["batch_stats"])
+    np.testing.assert_allclose(stored["batch_stats"]["var"], x.var(0), rtol=1e-4)
+
+
+def test_options_of_batch_normalization(keras):
+    x = X.reshape(-1, 3)
+    y = keras.layers.BatchNormalization(renorm=True)(x, training=True)
+    np.testing.assert_allclose(np.asarray(y), x, atol=1e-2)  # as the averages 0 and 1 have it
+    with pytest.raises(ValueError, match="virtual_batch_size"):
+        keras.layers.BatchNormalization(virtual_batch_size=8)
+    with pytest.raises(ValueError, match="only supported with the TensorFlow backend"):
+        keras.layers.BatchNormalization(synchronized=True)
+
+
+@pytest.mark.parametrize(
+    "make, opset, one",
+    [
+        (lambda: nn.RMSNorm(8), 22, False),
+        (lambda: nn.RMSNorm(8), 23, "RMSNormalization"),
+        (lambda: nn.LayerNorm(8), 18, "LayerNormalization"),
+        (lambda: nn.GroupNorm(2, 4), 20, False),
+        (lambda: nn.GroupNorm(2, 4), 21, "GroupNormalization"),
+    ],
+)
+def test_from_which_opset_a_norm_is_one_node(make, opset, one):
+    pytest.importorskip("onnxscript")
+    x, options = (torch.randn(2, 4, 8),), {"opset_version": opset, "verbose": False}
+    program = torch.onnx.export(make().eval(), x, dynamo=True, **options)
+    operators = [node.op_type for node in program.model.graph]
+    assert operators == [one] if one else len(operators) > 1
+
+
+def test_what_the_old_exporter_says_of_norms():
+    onnx = pytest.importorskip("onnx")
+
+    def operators(model: nn.Module, **options: object) -> list[str]:
+        file = BytesIO()
+        torch.onnx.export(model, (torch.randn(2, 3, 8, 8),), file, dynamo=False, **options)
+        return [node.op_type for node in onnx.load_from_string(file.getvalue()).graph.node]
+
+    def convolution(**options: object) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, **options)).eval()
+
+    with pytest.raises(torch.onnx.errors.UnsupportedOperatorError, match=r"aten::rms_norm.* 20 is"):
+        operators(nn.RMSNorm(8), opset_version=20)
+    with pytest.warns(UserWarning, match="operator 'batch_norm' is set to train=True"):
+        operators(convolution(track_running_stats=False))
+    assert operators(convolution()) == operators(convolution().train()) == ["Conv"]
+    assert "BatchNormalization" in operators(convolution(), do_constant_folding=False)
+    training = {"training": torch.onnx.TrainingMode.TRAINING}
+    assert operators(convolution(), **training) == ["Conv", "BatchNormalization"]
 
 
 LAST_NORMS = {  # the last hidden state of transformers: whether it is the output, and its norm
