@@ -14,13 +14,6 @@ import normtutor
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-BAD = """on: push
-jobs:
-  a:
-    runs-on: ubuntu-latest
-    stepz:
-      - uses: actions/checkout@v5
-"""
 
 
 def read(name: str) -> str:
@@ -58,25 +51,12 @@ def run(*command: object) -> str:
     return subprocess.run([there, *words], capture_output=True, text=True, cwd=ROOT).stdout
 
 
-def complaints_of_zizmor(*paths: Path) -> list[str]:
-    """All actions are pinned, for instance: `unpinned-uses` is a complaint."""
-    found = run("zizmor", "--offline", "--no-progress", "--format", "json", *paths)
-    return [finding["ident"] for finding in json.loads(found)]
-
-
-def is_well_formed(*paths: Path) -> bool:
-    said = run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *paths)
-    return said.startswith("ok")
-
-
-def test_the_workflows_pass_their_linters(tmp_path):
-    assert is_well_formed(*WORKFLOWS) and complaints_of_zizmor(*WORKFLOWS) == []
-    bad = tmp_path / ".github" / "workflows" / "bad.yml"
-    bad.parent.mkdir(parents=True)
-    bad.write_text(BAD)
-    assert not is_well_formed(bad)
-    bad.write_text(BAD.replace("stepz", "steps"))
-    assert is_well_formed(bad) and "unpinned-uses" in complaints_of_zizmor(bad)
+def test_the_workflows_pass_their_linters():
+    """All actions are pinned, for instance."""
+    found = run("zizmor", "--offline", "--no-progress", "--format", "json", *WORKFLOWS)
+    assert [finding["ident"] for finding in json.loads(found)] == []
+    said = run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS)
+    assert said.startswith("ok")
 
 
 # --- the branch that Colab and Binder open --------------------------------------------------------

@@ -60,9 +60,9 @@ def test_the_verdict_on_record_follows_from_the_evidence(name):
     )
 
 
-@pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda claim: claim.name)
-def test_what_stands_in_previews_of_links_is_plain_text(claim):
-    assert not re.search(r"[`{}$*±]", claim.words + claim.answer)
+def test_what_stands_in_previews_of_links_is_plain_text():
+    texts = [claim.words + claim.answer for claim in claims.CLAIMS]
+    assert [text for text in texts if re.search(r"[`{}$*±]", text)] == []
 
 
 def other_side(finding: Finding) -> Finding:

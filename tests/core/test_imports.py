@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import normtutor
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,7 +15,6 @@ MODULES = {
     for folder in FOLDERS
     for path in sorted(folder.rglob("*.py"))
 }
-PACKAGE = sorted(name for name in MODULES if name.split(".")[0] == "normtutor")
 
 
 def imported(source: str, modules: frozenset[str] = frozenset()) -> set[str]:
@@ -32,10 +29,11 @@ def imported(source: str, modules: frozenset[str] = frozenset()) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", PACKAGE)
-def test_the_package_stands_without_the_studies_and_imports_by_full_names(name):
-    names = imported(MODULES[name].read_text(encoding="utf-8"))
-    assert not [name for name in names if name.startswith((".", "normtutor_studies"))]
+def test_the_package_stands_without_the_studies_and_imports_by_full_names():
+    for module, path in MODULES.items():
+        if module.split(".")[0] == "normtutor":
+            names = imported(path.read_text(encoding="utf-8"))
+            assert not [n for n in names if n.startswith((".", "normtutor_studies"))], module
 
 
 def test_no_modules_import_each_other():

@@ -127,8 +127,11 @@ def test_values_gradients_and_dtypes_are_those_of_the_formula_with_and_without_a
             assert not any(row[hidden].any() for row in rows)
 
 
-@pytest.mark.parametrize("wide", [True, False], ids=["float32 beside it", "alone"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype, wide",
+    [(torch.float16, True), (torch.bfloat16, False)],
+    ids=["float16 beside float32", "bfloat16 alone"],
+)
 @EVERY
 def test_half_precision_is_as_good_as_the_formulas(name, wide, dtype):
     x, c = randn(3, 6, 4).to(dtype), randn(3, 6, 4, seed=1).to(dtype)

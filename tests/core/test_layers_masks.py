@@ -82,8 +82,7 @@ def test_the_masked_layer_is_the_layer_on_the_real_tokens(name, data):
 
 
 @EVERY
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("junk", [float("nan"), float("inf"), 1e30])
+@pytest.mark.parametrize("junk, training", [(float("nan"), True), (1e30, False)])
 def test_what_stands_at_masked_positions_never_matters(name, junk, training):
     """Not in x, and not in the gradient that arrives from above: bit for bit the same."""
     layer = build(name).train(training)

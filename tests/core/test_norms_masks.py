@@ -36,7 +36,7 @@ def test_the_masked_formula_is_the_formula_on_the_real_tokens(case):
 
 
 @every_case
-@pytest.mark.parametrize("junk", [0.0, 1e30, np.nan, np.inf])
+@pytest.mark.parametrize("junk", [1e30, np.nan])
 @pytest.mark.parametrize("library", [np, torch], ids=lambda library: library.__name__)
 def test_what_stands_at_masked_positions_never_matters(case, junk, library):
     x, weight, bias, grad_y = draw(case)

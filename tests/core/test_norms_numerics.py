@@ -13,7 +13,7 @@ every_case = pytest.mark.parametrize("case", EVERY, ids=str)
 
 
 @every_case
-@pytest.mark.parametrize("mean, scale", [(0, 1e-10), (0, 1e-6), (0, 1e3), (0, 1e10), (1e4, 1)])
+@pytest.mark.parametrize("mean, scale", [(0, 1e-10), (0, 1e10), (1e4, 1)])
 def test_float32_agrees_with_float64(case, mean, scale):
     """The mean of 1e4 rounds x itself to about 1e-3 of its deviation, which both results share."""
     normal, *parameters, _ = draw(case)

@@ -79,8 +79,11 @@ def test_numpy_and_torch_and_jax_agree(case, library):
 
 
 @every_case
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("parameters_too", [True, False], ids=["all", "x only"])
+@pytest.mark.parametrize(
+    "dtype, parameters_too",
+    [(torch.float16, True), (torch.bfloat16, False)],
+    ids=["all float16", "x alone bfloat16"],
+)
 def test_low_precision_has_wide_statistics_and_its_own_dtype(case, dtype, parameters_too):
     *arrays, grad_y = (torch.asarray(a).to(dtype) for a in draw(case))
     if not parameters_too:  # a branch is no parameter

@@ -90,9 +90,8 @@ READ = [
 ]
 
 
-@pytest.mark.parametrize(("colour", "ground", "least"), READ)
-def test_every_colour_reads_on_its_ground(colour, ground, least):
-    assert contrast(colour, ground) >= least
+def test_every_colour_reads_on_its_ground():
+    assert [row for row in READ if contrast(*row[:2]) < row[2]] == []
 
 
 @pytest.mark.parametrize("kind", DICHROMACY)
