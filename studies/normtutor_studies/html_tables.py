@@ -78,6 +78,7 @@ def table(
     *,
     form: str | Mapping[Hashable, str] = ".3f",
     mark: Hashable | Sequence[Hashable] = (),
+    words: Sequence[Hashable] = (),
 ) -> Table:
     """Show a data frame as a table whose text is the same on every machine.
 
@@ -90,6 +91,8 @@ def table(
         How numbers are printed: a format specification of Python. Text stays as it is.
     mark : row label, or sequence of row labels
         The row or rows that matter; they are set in bold type.
+    words : sequence of column
+        Columns that are no numbers, though their cells may begin with one.
 
     Returns
     -------
@@ -115,7 +118,7 @@ def table(
     classes = pd.DataFrame("text", frame.index, frame.columns)
     heads_of_numbers = []
     for place, column in enumerate(frame.columns):
-        if holds_numbers(shown[column]):
+        if column not in words and holds_numbers(shown[column]):
             classes[column] = "number"
             heads_of_numbers.append(f"th.col{place}")
     classes.loc[marked] += " marked"

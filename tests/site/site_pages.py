@@ -52,7 +52,7 @@ SCRIPTED = sorted(
     path.stem for path in SCRIPTS.glob("*.js") if "customElements" in path.read_text("utf-8")
 )
 # These have a page of their own, no cell around them, and tests of their own.
-ON_PAGES = ("inspector", "playground")
+ON_PAGES = ("formula", "inspector", "playground")
 WITH_FIGURES = [name for name, figures in FIGURES.items() if figures]
 
 

@@ -6,14 +6,18 @@ import re
 import subprocess
 from pathlib import Path
 
+import formula_view
 import numpy as np
 import pytest
 from browser import PHONE, needs_chromium
 from from_npm import NODE
 from normtutor_studies import interactive
+from normtutor_studies.formula_table import ABSENT, SHAPE, all_choices, row_of
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
 from site_pages import MAIN_LINES, ROOT, SCRIPTS
+
+from normtutor import norms
 
 SEEDS = 3
 
@@ -321,3 +325,101 @@ def test_the_digits_with_a_finger(playground):
           .filter(height => height < 34)"""
     )
     assert small == []
+
+
+# --- one formula, three choices -------------------------------------------------------------------
+
+COMPUTED = {
+    "BatchNorm": lambda x: norms.batch_norm(x, feature_axis=-1)[0],
+    "LayerNorm": lambda x: norms.layer_norm(x)[0],
+    "InstanceNorm": lambda x: norms.instance_norm(x, feature_axis=-1)[0],
+    "GroupNorm": lambda x: norms.group_norm(x, num_groups=2, feature_axis=-1)[0],
+    "RMSNorm": lambda x: norms.rms_norm(x)[0],
+    "PowerNorm-V": lambda x: norms.power_norm_v(x)[0],
+    "PowerNorm": lambda x: norms.power_norm(x, None, None, x.new_ones(SHAPE[-1]))[0],
+    "PowerNorm, evaluation": lambda x: norms.normalize(
+        x, (0, 1), centred=False, memory=(None, x.new_ones(SHAPE[-1]))
+    )[0],
+    "BatchNorm, evaluation": lambda x: norms.batch_norm(
+        x, running_mean=x.new_zeros(4), running_var=x.new_ones(4), training=False, feature_axis=-1
+    )[0],
+}
+# The package has no such norm; these are the choices in one call.
+UNNAMED = {
+    "L: the sequence": lambda x: norms.normalize(x, 1, centred=False)[0],
+    "L and a group of H": lambda x: norms.normalize(
+        x.reshape(*SHAPE[:2], 2, 2), (1, 3), centred=False
+    )[0].reshape(SHAPE),
+}
+SHOWN = """figure => [...figure.querySelectorAll("[data-field]")]
+  .filter(one => !one.hidden && !one.classList.contains("lost")).map(one => one.dataset.text)"""
+
+
+@needs_chromium
+def test_composed_norms_have_the_terms_of_the_table_and_the_entries_of_the_jacobian(show):
+    import torch
+
+    page = show(formula_view.view())
+    status = page.get_by_role("status")
+    expect(status).to_contain_text("LayerNorm: The framed output depends on the 4 marked entries")
+    x = torch.from_numpy(np.random.default_rng(3).normal(size=SHAPE))
+    named = set()
+    for number, choice in enumerate(all_choices()):
+        for key in ("source", "axes", "statistic"):
+            group = page.get_by_role("group", name=key)
+            group.get_by_role("button", name=choice[key], exact=True).click()
+        name = choice["name"]
+        named.add(name)
+        expect(page.locator("p.name")).to_have_text(name or "A norm without a name of its own")
+        figure = page.locator("nt-formula")
+        row = choice["row"] | (
+            row_of(name)._asdict() if name and name != "PowerNorm, evaluation" else {}
+        )
+        terms = [row[field] for field in ("c", "r", "shift", "stretch")]
+        assert figure.evaluate(SHOWN) == [text for text in terms if text != ABSENT], name
+        function = COMPUTED[name] if name else UNNAMED[choice["axes"]]
+        jacobian = torch.autograd.functional.jacobian(function, x).reshape(x.numel(), x.numel())
+        entry = (5 * number + 1) % x.numel()
+        page.locator("td[role=gridcell]").nth(entry).click()
+        marked = page.locator("td[role=gridcell]").evaluate_all(
+            "cells => cells.map(cell => cell.classList.contains('reached'))"
+        )
+        assert marked == (jacobian[entry] != 0).tolist(), name  # on whom its output depends
+        assert marked == (jacobian[:, entry] != 0).tolist(), name  # whose loss its gradient holds
+    assert named == {*COMPUTED, ""}
+
+
+@needs_chromium
+def test_a_composed_norm_by_keyboard_by_finger_and_from_an_address(show):
+    page = show(formula_view.view(), **PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("button", name="PowerNorm's memory").tap()
+    expect(page.get_by_role("status")).to_contain_text(
+        "PowerNorm: The framed output depends on the framed entry alone"
+    )
+    expect(page.get_by_role("button", name="B and L: the batch")).to_have_attribute(
+        "aria-pressed", "true"
+    )
+    page.get_by_role("button", name="H: the token").press("Enter")
+    expect(page.get_by_role("status")).to_contain_text("RMSNorm: ")
+    page.get_by_role("gridcell", name="sequence 1, token 2, feature 3").press("ArrowDown")
+    expect(
+        page.get_by_role("gridcell", name="sequence 1, token 3, feature 3, chosen")
+    ).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(
+        page.get_by_role("gridcell", name="sequence 2, token 1, feature 3, chosen")
+    ).to_be_focused()
+    page.wait_for_function("location.hash.includes('entry=14')")
+    page.reload()
+    expect(page.get_by_role("status")).to_contain_text("RMSNorm: ")
+    expect(page.get_by_role("gridcell", name="chosen")).to_have_attribute("aria-selected", "true")
+
+
+def test_without_scripts_the_formula_and_the_table_of_nine_norms_remain():
+    page = formula_view.view()
+    assert page.count("<tr>") == 1 + len(norms.TABLE)
+    first = re.findall(r'data-field="(\w+)" data-text="([^"]+)">', page)
+    assert dict(first) == {
+        field: text for field, text in row_of("LayerNorm")._asdict().items() if field != "over"
+    }
