@@ -129,6 +129,25 @@ def test_a_chapter_can_be_printed(visit):
     assert pdf.startswith(b"%PDF") and pdf.count(b"/Type /Page\n") > 3
 
 
+def test_the_sheet_to_print_is_one_page_of_a4(visit):
+    page = visit("book/one_sheet")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    pdf = page.pdf(format="A4", margin=dict.fromkeys(("top", "right", "bottom", "left"), "10mm"))
+    assert pdf.count(b"/Type /Page\n") == 1
+    assert page.locator("table.formula tbody tr").count() == 9
+    expect(page.locator("figure img.only-light")).to_have_attribute(
+        "alt", re.compile("Post-LN.*Pre-LN")
+    )
+
+
+def test_a_phone_shows_each_term_of_the_formulas_table(visit):
+    page = visit("book/one_sheet", **PHONE)
+    cells = page.locator("table.formula td")
+    assert cells.count() == 9 * 5
+    frames = cells.evaluate_all("all => all.map(one => one.getBoundingClientRect())")
+    assert all(0 <= one["left"] and one["right"] <= 390 for one in frames)
+
+
 def test_a_page_opened_as_a_file_says_how_to_see_its_figures(open_page, site):
     page = open_page()
     page.goto((site / "book" / "02_family_of_norms.html").as_uri())
