@@ -32,16 +32,16 @@ def view() -> str:
     from normtutor_studies.formula_table import SHAPE, all_choices, formula_table, latex
 
     choices = all_choices()
-    fixed = {text: text for text in ("c = ", r"r = ", r"\hat x = c \, r", r"dx = r \, ( g", ")")}
+    fixed = (r"c =\;", r"r =\;", r"\hat x = c \, r", r"dx = r \, ( g", ")")
     fields = {field: pieces(choices, field) for field in ("c", "r", "shift", "stretch")}
     # A term is a binary operation: something stands before it.
     written = {
         one: ("{} " if one[0] == "−" else "") + latex(one) for f in fields.values() for one in f
     }
-    equations.typeset([(text, False) for text in (fixed | written).values()])
+    equations.typeset([(text, False) for text in (*fixed, *written.values())])
 
     def typeset(text: str) -> str:
-        return equations.equations[(fixed | written)[text], False]
+        return equations.equations[written.get(text, text), False]
 
     def choice_of(field: str) -> str:
         return "".join(
@@ -51,8 +51,8 @@ def view() -> str:
         )
 
     lines = [
-        ["c = ", choice_of("c")],
-        ["r = ", choice_of("r")],
+        [r"c =\;", choice_of("c")],
+        [r"r =\;", choice_of("r")],
         [r"\hat x = c \, r"],
         [r"dx = r \, ( g", choice_of("shift"), choice_of("stretch"), ")"],
     ]

@@ -27,6 +27,14 @@ class Formula extends InteractiveFigure {
     td.reached::before { content: "\\25CF"; }
     td.chosen { box-shadow: inset 0 0 0 3px currentColor; }
     .status { min-height: 4.5em; }
+    @media (max-width: 34rem) {
+      .choices span { min-width: 0; }
+      .sheets { gap: 0.75rem; flex-wrap: nowrap; }
+      th { padding: 0.1rem; }
+      th span { display: none; }
+      td { width: 2rem; height: 2.25rem; }
+      .status { min-height: 6em; }
+    }
   `;
 
   build() {
@@ -72,7 +80,7 @@ class Formula extends InteractiveFigure {
     const [, L, H] = this.shape;
     const head = make("tr", {}, make("td", { class: "corner" }),
       ...Array.from({ length: H }, (_, h) => make("th", { scope: "col", "aria-label": `feature ${h + 1}` }, `f${h + 1}`)));
-    const rows = Array.from({ length: L }, (_, l) => make("tr", {}, make("th", { scope: "row" }, `token ${l + 1}`),
+    const rows = Array.from({ length: L }, (_, l) => make("tr", {}, make("th", { scope: "row" }, make("span", {}, "token "), l + 1),
       ...Array.from({ length: H }, (_, h) => this.#cell((b * L + l) * H + h))));
     return make("table", { role: "grid", "aria-label": `sequence ${b + 1}` },
       make("caption", {}, `sequence ${b + 1}`), make("thead", {}, head), make("tbody", {}, ...rows));
@@ -136,7 +144,7 @@ class Formula extends InteractiveFigure {
     const sentence = others
       ? `The framed output depends on the ${reach.length} marked entries, and their loss is in the framed entry's gradient.`
       : "The framed output depends on the framed entry alone, and no other entry's loss is in its gradient."
-        + (now.row.stretch === "–" ? " The statistic is a constant here." : " In place of the lost term stands one from memory.");
+        + (now.row.stretch === "–" ? " The statistic is a constant here." : " In place of a lost term stands one from memory.");
     this.announce(`${name}: ${sentence}`);
   }
 }
