@@ -219,7 +219,8 @@ class Writer:
     def block_raw(self, node: nodes.Element, level: int) -> list[Block]:
         text = self.inline_raw(node).strip()
         if "<nt-" in text:
-            words = html.unescape(re.sub(r"<[^>]+>", "", text)).strip()
+            said = " ".join(re.findall(r"<p>.*?</p>", text, re.DOTALL))
+            words = html.unescape(re.sub(r"<[^>]+>", "", said)).strip()
             link = f"*The [interactive figure]({self.page}) is on the site.*"
             return [Text(f"{link} {escaped(NEEDS.sub('', words))}".strip())]
         return [Text(text)] if text else []
