@@ -134,7 +134,11 @@ def test_the_sheet_to_print_is_one_page_of_a4(visit):
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     pdf = page.pdf(format="A4", margin=dict.fromkeys(("top", "right", "bottom", "left"), "10mm"))
     assert pdf.count(b"/Type /Page\n") == 1
-    assert page.locator("table.formula tbody tr").count() == 9
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 718, "height": 1046})  # A4 within these margins
+    table = page.locator("table.formula")
+    assert table.locator("tbody tr").count() == 9
+    assert table.evaluate("one => one.getBoundingClientRect().right") <= 718
     expect(page.locator("figure img.only-light")).to_have_attribute(
         "alt", re.compile("Post-LN.*Pre-LN")
     )
