@@ -24,14 +24,14 @@ def failing_input():
     return None  # your lines here
 
 
-# %% 02.5 GroupNorm with one group
-def group_norm_one(x, weight, bias, eps):
-    """Return y, (B, C, L)."""
+# %% 02.5 Which norm was it?
+def which_norm(x, y):
+    """Return four numbers, 1 or 0: over B, over L, over H, a mean is subtracted."""
     return None  # your lines here
 
 
-# %% 02.6 A LayerNorm that is a little too small
-# %% 04.4 A LayerNorm that sees a shift
+# %% 02.6 A LayerNorm for somebody else's model
+# %% 04.4 Is this LayerNorm?
 def layer_norm(x, weight, bias, eps):
     mean = x.mean(axis=-1, keepdims=True)
     variance = x.var(axis=-1, ddof=1, keepdims=True)
@@ -67,15 +67,33 @@ def batch_norm(x, weight, bias, eps):
     return (x - mean) / np.sqrt(variance + eps) * weight + bias
 
 
+# %% 03.6 What lies between batches
+def between_share(x, batch_size):
+    """Return the shares, (H,)."""
+    return None  # your lines here
+
+
+# %% 03.7 Two devices
+def synced_dx(g_1, x_hat_1, g_2, x_hat_2, inverse_std):
+    """Return dx_1 (B_1, C) and dx_2 (B_2, C). inverse_std is (C,)."""
+    return None  # your lines here
+
+
+# %% 04.2 How fast do the weights turn?
+def turning(weights, gradients, rate):
+    """Return the angles and the predictions, (steps, units) each."""
+    return None  # your lines here
+
+
 # %% 04.3 Fold BatchNorm into the layer before it
 def fold_batch_norm(w, b, weight, bias, running_mean, running_var, eps):
     """Return the new weights (units, inputs) and the new bias (units,)."""
     return None  # your lines here
 
 
-# %% 05.2 RMSNorm with ε outside the root
-def rms_norm_outside(x, weight, eps):
-    """Return y, of x's shape and dtype."""
+# %% 05.2 Another size
+def max_norm_backward(grad_y, x):
+    """Return the gradient of x, of x's shape."""
     return None  # your lines here
 
 
@@ -85,15 +103,21 @@ def where_it_matters(eps, share):
     return None  # your lines here
 
 
-# %% 05.4 An ε that protects nothing
+# %% 05.4 NaN after some hundred steps
 def rms_norm(x, weight, eps):
     return x * (1 / np.sqrt(np.mean(x**2, axis=-1, keepdims=True)) + eps) * weight
 
 
-# %% 05.5 Large activations in half precision
+# %% 05.5 A layer that puts out zeros
 def rms_norm_half(x, weight, eps):
     mean_square = np.mean(x * x, axis=-1, keepdims=True)
     return x / np.sqrt(mean_square + np.float16(eps)) * weight
+
+
+# %% 05.7 How much is the mean?
+def mean_share(x):
+    """Return the shares and the cosines, (N,) each."""
+    return None  # your lines here
 
 
 # %% 06.2 PN-V's backward
@@ -102,10 +126,28 @@ def power_norm_v_backward(grad_y, x, weight, eps):
     return None  # your lines here
 
 
-# %% 06.3 Use, then update
+# %% 06.3 One step of PowerNorm
 def power_norm_step(x, psi_squared, alpha, eps):
     psi_squared = alpha * psi_squared + (1 - alpha) * (x**2).mean(axis=(0, 1))
     return x / np.sqrt(psi_squared + eps), psi_squared
+
+
+# %% 06.5 The other half of a memory
+def half_memory_backward(grad_y, x, weight, variance, eps):
+    """Return grad_x (B, L, H) and grad_weight (H,)."""
+    return None  # your lines here
+
+
+# %% 06.6 How much does ψ² tremble?
+def trembling(x, batch_size):
+    """Return one number per feature, (H,)."""
+    return None  # your lines here
+
+
+# %% 07.2 What grows, and what is left
+def streams(x, matrices):
+    """Return the sizes of Pre-LN's stream and the factors of Post-LN's, (steps,) each."""
+    return None  # your lines here
 
 
 # %% 07.3 Add and norm, backward
@@ -120,7 +162,7 @@ def pre_ln_block(x, attention, feed_forward, weight_1, bias_1, weight_2, bias_2,
     return None  # your lines here
 
 
-# %% 07.5 DeepNorm's α
+# %% 07.5 A DeepNorm step
 def deep_norm_step(x, sublayer, alpha, weight, bias, eps):
     h = x + alpha * sublayer(x)
     mean, variance = h.mean(axis=-1, keepdims=True), h.var(axis=-1, keepdims=True)
@@ -133,7 +175,19 @@ def qk_norm_attention(q, k, v, weight_q, weight_k, eps):
     return None  # your lines here
 
 
-# %% 08.3 A norm for each head
+# %% 08.3 Queries that nearly vanish
 def normalize_queries(q, weight, heads, eps):
     mean_square = (q**2).mean(axis=-1, keepdims=True)
     return q / np.sqrt(mean_square + eps) * np.tile(weight, heads)
+
+
+# %% 08.5 The largest score with γ
+def largest_score(weight_q, weight_k):
+    """Return a number."""
+    return None  # your lines here
+
+
+# %% 08.6 Switched off
+def left_by_the_norm(x, eps):
+    """Return what is left, (N,)."""
+    return None  # your lines here

@@ -188,6 +188,12 @@ def score(id: str, answer: Any, *, all_or_nothing: bool = False) -> float:
     return result.score
 
 
+def imported(line: str) -> set[str]:
+    """The names that an import line binds."""
+    parts = re.sub(r".*\bimport\b", "", line).split(",")
+    return {part.split()[-1].split(".")[0] for part in parts if part.split()}
+
+
 def gather(notebooks: Iterable[str | Path], file: str | Path) -> None:
     """Write the file of a project from exercises notebooks: their imports, and each task's answer.
 
@@ -210,6 +216,7 @@ def gather(notebooks: Iterable[str | Path], file: str | Path) -> None:
         source = next((source for source in cells if begins.search(source)), None)
         if source is not None:
             blocks.setdefault(source.strip(), []).append(f"# %% {task.id} {task.title}")
-    parts = ["\n".join(imports)]
+    code = "\n".join(blocks)
+    parts = ["\n".join(line for line in imports if imported(line) & set(re.findall(r"\w+", code)))]
     parts += ["\n".join([*heads, source]) for source, heads in blocks.items()]
     Path(file).write_text("\n\n\n".join(parts) + "\n", encoding="utf-8")

@@ -13,6 +13,13 @@ from normtutor import norms
 from normtutor.grading.judging import compare
 
 Array = np.ndarray
+# No difference of losses is as exact as a formula in float64, whatever its step.
+EXACT = 1e-11
+# About an answer that fails next to one large number.
+ROUGH = (
+    "it is right on ordinary numbers and not next to one large one: a difference of two nearly "
+    "equal losses has lost its digits. Derive the gradient and write the formula"
+)
 
 
 def gradients(
@@ -58,6 +65,13 @@ def compare_norm(
 def normal(rng: np.random.Generator, *shape: int, mean: float = 0.7, scale: float = 1.8) -> Array:
     """Normal numbers whose mean is not zero and whose scale is not one."""
     return rng.normal(mean, scale, shape)
+
+
+def outlying(rng: np.random.Generator, *shape: int) -> Array:
+    """Numbers of which the first of each feature is a million times larger."""
+    x = normal(rng, *shape)
+    x[0] *= 1e6
+    return x
 
 
 def faint(x: Array, axis: int = 0) -> Array:

@@ -88,6 +88,72 @@ class BatchNorm(nn.Module):
         return (x - mean) / torch.sqrt(var + self.eps)
 
 
+@solves("01.5", "numpy")
+def _(grad_y, x, weight, eps):
+    inverse = 1 / np.sqrt(x.var(0) + x.dtype.type(eps))
+    x_hat, g = (x - x.mean(0)) * inverse, grad_y * weight
+    grad_x = inverse * (g - g.mean(0) - x_hat * (g * x_hat).mean(0))
+    return grad_x, (grad_y * x_hat).sum(0), grad_y.sum(0)
+
+
+@solves("01.5", "torch")
+def _(*given):
+    grad_y, x, weight = map(torch.as_tensor, given[:3])
+    inverse = torch.rsqrt(x.var(0, unbiased=False) + given[3])
+    x_hat, g = (x - x.mean(0)) * inverse, grad_y * weight
+    grad_x = inverse * (g - g.mean(0) - x_hat * (g * x_hat).mean(0))
+    return grad_x, (grad_y * x_hat).sum(0), grad_y.sum(0)
+
+
+@solves("01.5", "loops")
+def _(grad_y, x, weight, eps):
+    grad_x, grads, n = np.zeros_like(x), np.zeros((2, len(weight)), x.dtype), len(x)
+    for c in range(len(weight)):
+        x_hat = _standard(x[:, c], eps)
+        std = math.sqrt(float(np.var(np.float64(x[:, c]))) + eps)
+        g = [float(v) * float(weight[c]) for v in grad_y[:, c]]
+        along = sum(a * b for a, b in zip(g, x_hat, strict=True)) / n
+        grad_x[:, c] = [(a - sum(g) / n - b * along) / std for a, b in zip(g, x_hat, strict=True)]
+        grads[:, c] = np.dot(grad_y[:, c], x_hat), grad_y[:, c].sum()
+    return grad_x, *grads
+
+
+@solves("01.6", "numpy")
+def _(images, labels, w1, w2, rate, steps):
+    losses, wanted = [], np.eye(w2.shape[1])[labels]
+    for _ in range(steps):
+        z = images @ w1
+        inverse = 1 / np.sqrt(z.var(0) + 1e-5)
+        x_hat = (z - z.mean(0)) * inverse
+        hidden = np.maximum(x_hat, 0)
+        logits = hidden @ w2
+        logits = logits - logits.max(1, keepdims=True)
+        log_shares = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        losses.append(-(wanted * log_shares).sum(1).mean())
+        d = (np.exp(log_shares) - wanted) / len(labels)
+        g = d @ w2.T * (x_hat > 0)
+        dz = inverse * (g - g.mean(0) - x_hat * (g * x_hat).mean(0))
+        w1, w2 = w1 - rate * images.T @ dz, w2 - rate * hidden.T @ d
+    return np.array(losses)
+
+
+@solves("01.7", "numpy")
+def _(grad_y, x):
+    c = x - x.mean(0)
+    size = np.abs(c).mean(0)
+    h = (grad_y - np.sign(c) * (grad_y * c / size).mean(0)) / size
+    return h - h.mean(0)
+
+
+@solves("01.7", "torch")
+def _(grad_y, x):
+    grad_y, x = torch.as_tensor(grad_y), torch.as_tensor(x)
+    c = x - x.mean(0)
+    size = c.abs().mean(0)
+    h = (grad_y - c.sign() * (grad_y * c / size).mean(0)) / size
+    return h - h.mean(0)
+
+
 @solves("02.2", "numpy")
 def _(g, x_hat, inverse_std):
     mean = g.mean(-1, keepdims=True)
@@ -146,23 +212,15 @@ def _():
 
 
 @solves("02.5", "numpy")
-def _(x, weight, bias, eps):
-    mean, var = x.mean((1, 2), keepdims=True), x.var((1, 2), keepdims=True)
-    return (x - mean) / np.sqrt(var + x.dtype.type(eps)) * weight[:, None] + bias[:, None]
-
-
-@solves("02.5", "torch")
-def _(x, weight, bias, eps):
-    x, weight, bias = map(torch.as_tensor, (x, weight, bias))
-    normed = _normed_by_torch(x.flatten(1), 1.0, 0.0, eps).reshape(x.shape)
-    return normed * weight[:, None] + bias[:, None]
-
-
-@solves("02.5", "loops")
-def _(x, weight, bias, eps):
-    rows = [np.reshape(_standard(example.ravel(), eps), example.shape) for example in x]
-    y = [[v * w + b for v, w, b in zip(r, weight, bias, strict=True)] for r in rows]
-    return np.array(y, x.dtype)
+def _(x, y):
+    for choice in range(2, 16):
+        over, centred = [choice >> 3 & 1, choice >> 2 & 1, choice >> 1 & 1], choice & 1
+        axes = tuple(axis for axis in range(3) if over[axis])
+        c = x - x.mean(axes, keepdims=True) if centred else x
+        guess = c / np.sqrt((c**2).mean(axes, keepdims=True) + 1e-5)
+        if np.allclose(guess, y, atol=1e-3):
+            return (*over, centred)
+    return 0, 0, 0, 0
 
 
 @solves("02.6", "numpy")
@@ -257,6 +315,47 @@ def _(x, weight, bias, eps):
     return y
 
 
+@solves("03.6", "numpy")
+def _(x, batch_size):
+    batches = x.reshape(-1, batch_size, x.shape[-1])
+    between, within = batches.mean(1).var(0), batches.var(1).mean(0)
+    return between / (between + within)
+
+
+@solves("03.7", "numpy")
+def _(g_1, x_hat_1, g_2, x_hat_2, inverse):
+    n = len(g_1) + len(g_2)
+    mean_g = (g_1.sum(0) + g_2.sum(0)) / n
+    mean_gx = ((g_1 * x_hat_1).sum(0) + (g_2 * x_hat_2).sum(0)) / n
+    return tuple(
+        inverse * (g - mean_g - x_hat * mean_gx) for g, x_hat in ((g_1, x_hat_1), (g_2, x_hat_2))
+    )
+
+
+@solves("03.7", "joined")
+def _(g_1, x_hat_1, g_2, x_hat_2, inverse):
+    g, x_hat = np.concatenate([g_1, g_2]), np.concatenate([x_hat_1, x_hat_2])
+    dx = inverse * (g - g.mean(0) - x_hat * (g * x_hat).mean(0))
+    return dx[: len(g_1)], dx[len(g_1) :]
+
+
+@solves("04.2", "numpy")
+def _(weights, gradients, rate):
+    unit = weights / np.linalg.norm(weights, axis=-1, keepdims=True)
+    apart = np.linalg.norm(unit[1:] - unit[:-1], axis=-1)
+    beside = np.linalg.norm(unit[1:] + unit[:-1], axis=-1)
+    lengths = np.linalg.norm(weights[:-1], axis=-1)
+    return 2 * np.arctan2(apart, beside), rate * np.linalg.norm(gradients, axis=-1) / lengths
+
+
+@solves("04.2", "arcsine")
+def _(weights, gradients, rate):
+    lengths = np.linalg.norm(weights, axis=-1)
+    unit = weights / lengths[..., None]
+    angles = 2 * np.arcsin(np.linalg.norm(np.diff(unit, axis=0), axis=-1) / 2)
+    return angles, rate * np.linalg.norm(gradients, axis=-1) / lengths[:-1]
+
+
 @solves("04.3", "numpy")
 def _(w, b, weight, bias, running_mean, running_var, eps):
     factor = weight / np.sqrt(running_var + eps)
@@ -281,33 +380,22 @@ def _(w, b, weight, bias, running_mean, running_var, eps):
 
 
 @solves("05.2", "numpy")
-def _(x, weight, eps):
-    wide = x.astype(np.promote_types(x.dtype, np.float32))
-    psi = np.sqrt((wide**2).mean(-1, keepdims=True))
-    return (wide / (psi + eps) * weight).astype(x.dtype)
-
-
-@solves("05.2", "statistic in float32")
-def _(x, weight, eps):
-    wide = x.astype(np.float32)
-    rms = np.sqrt(np.mean(wide**2, axis=-1, keepdims=True))
-    return (wide / (rms + eps) * weight).astype(x.dtype)
+def _(grad_y, x):
+    place = np.abs(x).argmax(-1, keepdims=True)
+    value = np.take_along_axis(x, place, -1)
+    size = np.abs(value)
+    grad_x = grad_y / size
+    pull = (grad_y * x / size).sum(-1, keepdims=True) * np.sign(value) / size
+    np.put_along_axis(grad_x, place, np.take_along_axis(grad_x, place, -1) - pull, -1)
+    return grad_x
 
 
 @solves("05.2", "torch")
-def _(x, weight, eps):
-    wide = torch.as_tensor(x).to(torch.float64 if x.dtype == np.float64 else torch.float32)
-    psi = wide.square().mean(-1, keepdim=True).sqrt()
-    return (wide / (psi + eps) * torch.as_tensor(weight)).to(torch.as_tensor(x).dtype)
-
-
-@solves("05.2", "loops")
-def _(x, weight, eps):
-    def normed(token, eps):
-        psi = math.sqrt(sum(float(v) ** 2 for v in token) / len(token))
-        return [float(v) / (psi + eps) for v in token]
-
-    return _by_token(normed, x, weight, 0.0, eps)
+def _(grad_y, x):
+    grad_y, x = torch.as_tensor(grad_y), torch.as_tensor(x)
+    size = x.abs().amax(-1, keepdim=True)
+    spike = (x.abs() == size) * x.sign()
+    return (grad_y - spike * (grad_y * x / size).sum(-1, keepdim=True)) / size
 
 
 @solves("05.3", "numpy")
@@ -340,6 +428,20 @@ def _(x, weight, eps):
 @solves("05.5", "torch")
 def _(x, weight, eps):
     return _over_rms_by_torch(torch.as_tensor(x).float(), torch.as_tensor(weight), eps).half()
+
+
+@solves("05.7", "numpy")
+def _(x):
+    share = x.mean(1) ** 2 / (x**2).mean(1)
+    return share, np.sqrt(1 - share)
+
+
+@solves("05.7", "cosine")
+def _(x):
+    centred = x - x.mean(1, keepdims=True)
+    inner = (centred * x).sum(1)
+    lengths = np.linalg.norm(centred, axis=1) * np.linalg.norm(x, axis=1)
+    return x.mean(1) ** 2 / (x**2).mean(1), inner / lengths
 
 
 @solves("06.2", "numpy")
@@ -390,6 +492,44 @@ def _(x, psi_squared, alpha, eps):
         values = x[..., h].ravel()
         after[h] = alpha * psi_squared[h] + (1 - alpha) * sum(v * v for v in values) / len(values)
     return y, after
+
+
+@solves("06.5", "numpy")
+def _(grad_y, x, weight, variance, eps):
+    inverse, g = 1 / np.sqrt(variance + eps), grad_y * weight
+    x_hat = (x - x.mean((0, 1))) * inverse
+    return inverse * (g - g.mean((0, 1))), (grad_y * x_hat).sum((0, 1))
+
+
+@solves("06.5", "torch")
+def _(*given):
+    grad_y, x, weight, variance = map(torch.as_tensor, given[:4])
+    inverse, g = torch.rsqrt(variance + given[4]), grad_y * weight
+    x_hat = (x - x.mean((0, 1))) * inverse
+    return inverse * (g - g.mean((0, 1))), (grad_y * x_hat).sum((0, 1))
+
+
+@solves("06.6", "numpy")
+def _(x, batch_size):
+    count = len(x) // batch_size
+    squares = (x[: count * batch_size].reshape(count, batch_size, -1) ** 2).mean(1)
+    return squares.std(0) / squares.mean(0)
+
+
+@solves("07.2", "numpy")
+def _(x, matrices):
+    def norm(h):
+        return (h - h.mean(-1, keepdims=True)) / h.std(-1, keepdims=True)
+
+    pre, post, left, sizes, factors = x, x, 1.0, [], []
+    for matrix in matrices:
+        pre = pre + np.tanh(norm(pre) @ matrix)
+        total = post + np.tanh(post @ matrix)
+        left = left / total.std(-1)
+        post = norm(total)
+        sizes.append(np.sqrt((pre**2).mean()))
+        factors.append(left.mean())
+    return np.array(sizes), np.array(factors)
 
 
 @solves("07.3", "numpy")
@@ -514,11 +654,30 @@ def _(q, weight, heads, eps):
     return y
 
 
+@solves("08.5", "numpy")
+def _(weight_q, weight_k):
+    return np.sqrt(len(weight_q)) * np.abs(weight_q * weight_k).max()
+
+
+@solves("08.5", "loops")
+def _(weight_q, weight_k):
+    return math.sqrt(len(weight_q)) * max(
+        abs(a * b) for a, b in zip(weight_q, weight_k, strict=True)
+    )
+
+
+@solves("08.6", "numpy")
+def _(x, eps):
+    y = x / np.sqrt((x**2).mean(1, keepdims=True) + eps)
+    y[np.arange(len(y)), np.abs(x).argmax(1)] = 0
+    return np.sqrt((y**2).sum(1) / (x.shape[1] - 1))
+
+
 SOLUTIONS["02.6"]["loops"] = SOLUTIONS["04.4"]["loops"] = functools.partial(_by_token, _standard)
 SOLUTIONS["05.4"]["loops"] = SOLUTIONS["05.5"]["loops"] = lambda x, weight, eps: _by_token(
     _over_rms, x, weight, 0.0, eps
 )
 PREDICTIONS = {
-    "01.1": 0.0, "02.1": 10.0, "03.1": 1.5, "04.1": -1.0, "04.2": 0.1,
-    "05.1": 0.7071, "06.1": 20, "07.1": 25, "07.2": 1 / 64, "08.1": 8,
+    "01.1": 0.0, "02.1": 10.0, "03.1": 1.5, "04.1": 0.1,
+    "05.1": 0.7071, "06.1": 20, "07.1": 25, "08.1": 8,
 }  # fmt: skip

@@ -488,11 +488,10 @@ def test_a_copied_prediction_earns_nothing_where_everybody_has_numbers_of_their_
 ON_PAPER = {
     "02.1": lambda features: (features - 1) ** 0.5,
     "03.1": lambda mean, variance: variance / 2 + mean**2 / 4,
-    "04.2": lambda factor: 1 / factor,
+    "04.1": lambda factor: 1 / factor,
     "05.1": lambda size: size / (size**2 + 1e-6) ** 0.5,
     "06.1": lambda alpha, level: math.floor(math.log((4 - level) / 3, alpha)) + 1,
     "07.1": lambda layers: 2 * layers + 1,
-    "07.2": lambda layers: 2.0**-layers,
     "08.1": lambda features: features**0.5,
 }
 

@@ -14,6 +14,9 @@ STYLES = [(id, style) for id in SOLUTIONS for style in SOLUTIONS[id]]
 FEWER = {id: {"torch"} for id in ("01.3", "03.3")}  # modules
 FEWER |= {id: {"numpy", "torch"} for id in ("02.4", "05.3")}  # with nothing to loop over
 FEWER |= {"02.3": {"loops", "numpy"}}  # numbers, not arrays
+MEASURING = ("01.6", "02.5", "03.6", "03.7", "04.2", "05.7", "06.6", "07.2", "08.5", "08.6")
+FEWER |= {id: {"numpy"} for id in MEASURING}
+FEWER |= {id: {"numpy", "torch"} for id in ("01.7", "05.2", "06.5")}
 
 
 @pytest.mark.parametrize(("id", "style"), STYLES)
@@ -50,6 +53,50 @@ def test_every_task_has_a_right_answer_in_each_style():
         assert not lacking, f"coursework_solutions.py lacks @solves({id!r}, ...) for {lacking}"
     predicted = {task.id for task in TASKS.values() if task.kind == "predict"}
     assert predicted ^ PREDICTIONS.keys() == set(), "PREDICTIONS of coursework_solutions.py"
+
+
+def sloped(forward, place, step):
+    """A backward pass by central differences: the slopes of an argument, at most."""
+
+    def answer(*given):
+        grad_y, x = given[0], given[place]
+        size = step * x.std(0) if step < 1e-5 else step
+
+        def loss(x):
+            return float((grad_y * forward(x, *given[place + 1 :])).sum())
+
+        slopes = np.zeros_like(x)
+        for index in np.ndindex(*x.shape):
+            h = np.zeros_like(x)
+            h[index] = np.broadcast_to(size, x.shape)[index]
+            slopes[index] = (loss(x + h) - loss(x - h)) / (2 * h[index])
+        return slopes
+
+    return answer
+
+
+def by_deviation(x, weight, eps):
+    return (x - x.mean(0)) / np.sqrt(x.var(0) + eps) * weight
+
+
+@pytest.mark.parametrize("step", [1e-3, 1e-4, 1e-5, 3e-6])
+@pytest.mark.parametrize(
+    ("id", "forward"),
+    [
+        ("01.5", by_deviation),
+        ("01.7", lambda x: (x - x.mean(0)) / np.abs(x - x.mean(0)).mean(0)),
+        ("05.2", lambda x: x / np.abs(x).max(-1, keepdims=True)),
+        ("06.2", lambda x, w, eps: x / np.sqrt((x**2).mean((0, 1)) + eps) * w),
+    ],
+)
+def test_central_differences_earn_nothing(id, forward, step):
+    slopes, right = sloped(forward, 1, step), SOLUTIONS[id]["numpy"]
+
+    def answer(*given):
+        found = right(*given)
+        return (slopes(*given), *found[1:]) if isinstance(found, tuple) else slopes(*given)
+
+    assert examined(TASKS[id], answer).score == 0
 
 
 # --- wrong answers --------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ def judged_here(id, answer):
 
 # --- a tripwire for honest students ---------------------------------------------------------------
 
-GROUP = """
+LAYER = """
 import torch, numpy as np, torch.nn.functional as F
 from normtutor import norms
 def answer(x, weight, bias, eps):
@@ -35,14 +35,13 @@ def answer(g, x_hat, inverse_std):
     {}
 """
 BORROWED = {
-    "functional": GROUP.format("F.group_norm(x, 1, weight, bias, eps)"),
-    "torch's own name": GROUP.format("torch.group_norm(x, 1, weight, bias, eps)"),
-    "a module": GROUP.format(
-        "torch.nn.GroupNorm(1, x.shape[1], eps, affine=False).double()(x) * weight[:, None]"
-        " + bias[:, None]"
+    "functional": LAYER.format("F.layer_norm(x, x.shape[-1:], weight, bias, eps)"),
+    "torch's own name": LAYER.format("torch.layer_norm(x, x.shape[-1:], weight, bias, eps)"),
+    "a module": LAYER.format(
+        "torch.nn.LayerNorm(x.shape[-1], eps, elementwise_affine=False)(x) * weight + bias"
     ),
-    "another norm": GROUP.format(
-        "F.layer_norm(x, x.shape[1:], None, None, eps) * weight[:, None] + bias[:, None]"
+    "another norm": LAYER.format(
+        "F.group_norm(x.flatten(0, -2), 1, eps=eps).view_as(x) * weight + bias"
     ),
     "backward": SLOPE.format("forward(v).backward(g); return v.grad"),
     "autograd": SLOPE.format("return torch.autograd.grad(forward(v), v, g)[0]"),
@@ -61,7 +60,7 @@ def test_who_forgets_what_is_asked_for_is_told_so_here_and_there(monkeypatch):
     for name, cell in zip(BORROWED, cells, strict=True):
         namespace = {"__name__": "student"}
         exec(cell, namespace)
-        found[name] = "02.5" if "weight" in cell else "02.2", namespace["answer"]
+        found[name] = "02.6" if "weight" in cell else "02.2", namespace["answer"]
     named = [f"{cell}\nanswer_{number} = answer" for number, cell in enumerate(cells)]
     with Sandbox(named, LIMITS, walled=False) as sandbox:
         for number, (id, answer) in enumerate(found.values()):

@@ -1,14 +1,13 @@
 """Coursework on the family of norms: axes, divisors, one pass and two."""
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from normtutor import norms
 from normtutor.grading.judging import (
     Check,
-    Known,
     Mistake,
     Task,
     blamed,
@@ -17,15 +16,16 @@ from normtutor.grading.judging import (
     prediction,
 )
 from normtutor.grading.references import (
+    EXACT,
     compare_norm,
     faint,
     gradients,
     layer_norm,
     normal,
     sizes,
-    weights,
 )
 from normtutor.grading.slips import NORM, Formula
+from normtutor.norms.normalize import normalize
 
 Rng = np.random.Generator
 
@@ -92,7 +92,7 @@ def _compare_dx(answer: Any, x: np.ndarray, g: np.ndarray, eps: float = 1e-5, **
 
 def _dx_values(answer: Any, rng: Rng) -> None:
     shape = sizes(rng, (2, 4), (3, 6), (5, 9))
-    _compare_dx(answer, normal(rng, *shape), normal(rng, *shape))
+    _compare_dx(answer, normal(rng, *shape), normal(rng, *shape), tolerance=EXACT)
 
 
 def _dx_plain(answer: Any, rng: Rng) -> None:
@@ -228,40 +228,47 @@ def _failing(answer: Any, rng: Rng) -> None:
         )
 
 
-# --- GroupNorm with one group ---------------------------------------------------------------------
+# --- which norm was it ----------------------------------------------------------------------------
 
-GROUP = replace(
-    NORM,
-    axes=(1, 2),
-    more={
-        "each position has its own statistics: that is LayerNorm over the channels": "axes = (1,)",
-        "each channel has its own statistics: that is InstanceNorm": "axes = (2,)",
-        "the examples share statistics; each must have its own": "axes = (0, 1, 2)",
-        "that is BatchNorm: one statistic per channel": "axes = (0, 2)",
-        **NORM.more,
-    },
-)
+AXES = ("sequences", "positions", "features")
+CHOICES = [
+    (axes, centred)
+    for size in (1, 2, 3)
+    for axes in itertools.combinations(range(3), size)
+    for centred in (True, False)
+]
 
 
-def _compare_group(
-    answer: Any, shape: tuple[int, ...], rng: Rng, dtype: str = "float64", tolerance: float = 1e-8
-) -> None:
-    _, channels, length = shape
-    x, weight = faint(normal(rng, *shape)).astype(dtype), weights(rng, channels).astype(dtype)
-    bias, eps = normal(rng, channels).astype(dtype), 0.05
-    wide = [a.astype(np.float64) for a in (x, weight, bias)]
-    right = norms.group_norm(*wide, num_groups=1, eps=eps)[0]
+def _compare_choices(answer: Any, rng: Rng, dtype: str = "float64") -> None:
+    """Ask about every norm there is, in an order of its own."""
+    for axes, centred in (CHOICES[i] for i in rng.permutation(len(CHOICES))):
+        x = normal(rng, *sizes(rng, (3, 4), (5, 6), (7, 8))).astype(dtype)
+        y = normalize(x.astype(np.float64), axes, centred=centred)[0].astype(dtype)
+        (got,) = outputs_of(answer(x, y), ("the answer",))
+        right = [*(float(axis in axes) for axis in range(3)), float(centred)]
+        if got.values.shape != (4,) or not np.isin(got.values, (0, 1)).all():
+            raise Mistake("four numbers, each 1 or 0; it returned something else")
+        said = got.values.astype(float).tolist()
+        if said == right:
+            continue
+        over = " and ".join(AXES[axis] for axis in axes)
+        norm = f"a norm over {over}, {'a' if centred else 'no'} mean subtracted"
+        if said[:3] == right[:3]:
+            words = "the axes are right; whether a mean is subtracted is not"
+        elif not any(said[:3]):
+            words = "it finds no axes"
+        else:
+            words = f"it says {' and '.join(a for a, s in zip(AXES, said, strict=False) if s)}"
+        raise Mistake(f"given {norm}: {words}")
 
-    def slips() -> Any:
-        columns = {"weight": wide[1][:, None], "bias": wide[2][:, None]}
-        yield from GROUP.slips(lambda run: (run(x=wide[0], eps=eps, **columns)["y"],))
-        if channels == length:
-            along = GROUP(x=wide[0], weight=wide[1], bias=wide[2], eps=eps)["y"]
-            words = "γ and β lie along the positions; there is one of each per channel"
-            yield Known(words, (along,))
 
-    value = answer(x, weight, bias, eps)
-    compare(value, (right,), ("y",), tolerance=tolerance, dtype=dtype, slips=slips)
+def _choices_float32(answer: Any, rng: Rng) -> None:
+    blamed(
+        "it is right in float64 and not in float32, where y is right to six digits only, and near "
+        "zero to none: ask whether the arrays differ by less than some 0.001",
+        lambda: _compare_choices(answer, rng, "float32"),
+        lambda: _compare_choices(answer, rng),
+    )
 
 
 # --- a divisor ------------------------------------------------------------------------------------
@@ -303,15 +310,11 @@ TASKS = (
     )),
     Task("02.4", "implement", "Break the one-pass variance", "failing_input", 2,
          (Check("a failure", _failing, first=True),)),
-    Task("02.5", "implement", "GroupNorm with one group", "group_norm_one", 3, (
-        Check("values", lambda answer, rng: _compare_group(
-            answer, sizes(rng, (2, 4), (3, 6), (5, 9)), rng), first=True),
-        Check("edge case: as many positions as channels", lambda answer, rng: _compare_group(
-            answer, (3, 5, 5), rng)),
-        Check("dtypes: float32", lambda answer, rng: _compare_group(
-            answer, (2, 4, 6), rng, "float32", 1e-5)),
+    Task("02.5", "implement", "Which norm was it?", "which_norm", 3, (
+        Check("values", _compare_choices, first=True),
+        Check("dtypes: float32", _choices_float32),
     )),
-    Task("02.6", "repair", "A LayerNorm that is a little too small", "layer_norm", 3, (
+    Task("02.6", "repair", "A LayerNorm for somebody else's model", "layer_norm", 3, (
         Check("values", _divisor_values, first=True),
         Check("edge case: one feature", lambda answer, rng: _compare_layer_norm(
             answer, normal(rng, 2, 3, 1), rng)),

@@ -1,4 +1,4 @@
-"""Coursework on BatchNorm and LayerNorm on sequences: padding, buffers, axes."""
+"""Coursework on BatchNorm and LayerNorm on sequences: padding, buffers, axes, devices."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,14 @@ import numpy as np
 
 from normtutor import norms
 from normtutor.grading.judging import Check, Known, Mistake, Task, blamed, compare, prediction
-from normtutor.grading.references import compare_norm, faint, normal, sizes, weights
+from normtutor.grading.references import (
+    compare_norm,
+    faint,
+    gradients,
+    normal,
+    sizes,
+    weights,
+)
 from normtutor.grading.slips import NORM, STEP, Formula
 
 Rng = np.random.Generator
@@ -312,6 +319,113 @@ def _compare_axes(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
     compare_norm(answer, x, rng, _by_feature, BATCH, 0.02, **how)
 
 
+# --- what lies between batches --------------------------------------------------------------------
+
+BETWEEN = Formula(
+    """
+    means = mean(batches)
+    between = mean((means - mean(means, (0,))) ** 2, (0,))
+    within = mean(mean((batches - means) ** 2), (0,))
+    pooled = between + within
+    share = between / pooled
+    """,
+    axes=(1,),
+    said={"means": "the batches' means", "between": "the variance between the batches",
+          "within": "the variance inside the batches", "pooled": "the pooled variance",
+          "batches": "the values", "share": "the share"},
+    alike=("between within pooled",),
+    more={
+        "that is the share inside the batches": "share = within / pooled",
+        "it is divided by the variance inside the batches; the pooled one is the whole":
+            "share = between / within",
+        "the root of the share is asked for nowhere": "share = root(between / pooled)",
+        "the variance of the means is not divided by anything": "share = between",
+        "the variance of the means divides by n − 1; all batches are here":
+            "between = mean((means - mean(means, (0,))) ** 2, (0,), less=1)",
+        "the features share one number; each has its own":
+            "share = mean(between / pooled, (2,)) + 0 * between",
+        "the variance of the batches' variances is taken; it should be that of their means":
+            "spread = mean((batches - means) ** 2); "
+            "between = mean((spread - mean(spread, (0,))) ** 2, (0,))",
+        "every other value goes into one batch; a batch is made of neighbours":
+            "batches = interleaved",
+    },
+)  # fmt: skip
+
+
+def _compare_between(answer: Any, rng: Rng, mean: float = 0.0, tolerance: float = 1e-8) -> None:
+    count, size, features = sizes(rng, (5, 6), (7, 9), (2, 4))
+    batches = rng.normal(size=(count, size, features)) + rng.normal(size=(count, 1, features))
+    x = (mean + batches).reshape(-1, features)
+    between, within = batches.mean(1).var(0), batches.var(1).mean(0)
+    turned = x.reshape(size, count, features).swapaxes(0, 1)
+    slips = BETWEEN.known("share", batches=x.reshape(batches.shape), interleaved=turned)
+    right = (between / (between + within),)
+    compare(answer(x, size), right, ("the share",), slips=slips, tolerance=tolerance)
+
+
+def _between_far(answer: Any, rng: Rng) -> None:
+    blamed(
+        "it is right near zero and not far from it: a mean of squares less the square of a mean "
+        "loses its digits there",
+        lambda: _compare_between(answer, rng, mean=1e7, tolerance=1e-5),
+        lambda: _compare_between(answer, rng),
+    )
+
+
+# --- two devices ----------------------------------------------------------------------------------
+
+SYNCED = Formula(
+    """
+    n = n_1 + n_2
+    mean_g = (total(g_1) + total(g_2)) / n
+    mean_g_x = (total(g_1 * x_1) + total(g_2 * x_2)) / n
+    dx_1 = inverse * (g_1 - mean_g - x_1 * mean_g_x)
+    dx_2 = inverse * (g_2 - mean_g - x_2 * mean_g_x)
+    """,
+    tokens=(0,),
+    rank=2,
+    said={
+        "n": "the number of all examples", "n_1": "n₁", "n_2": "n₂", "g_1": "g₁", "g_2": "g₂",
+        "x_1": "x̂₁", "x_2": "x̂₂", "inverse": "1/√(σ² + ε)", "mean_g": "the mean of g",
+        "mean_g_x": "the mean of g·x̂", "dx_1": "dx₁", "dx_2": "dx₂",
+    },
+    alike=("g_1 g_2", "x_1 x_2", "n_1 n_2 n"),
+    more={
+        "each device takes its own means. Its examples have shared a statistic with those of the "
+        "other, so the loss of those is in their gradient":
+            "dx_1 = inverse * (g_1 - total(g_1) / n_1 - x_1 * total(g_1 * x_1) / n_1); "
+            "dx_2 = inverse * (g_2 - total(g_2) / n_2 - x_2 * total(g_2 * x_2) / n_2)",
+        "the means of the devices count alike; the device with more examples must count more":
+            "mean_g = (total(g_1) / n_1 + total(g_2) / n_2) / 2; "
+            "mean_g_x = (total(g_1 * x_1) / n_1 + total(g_2 * x_2) / n_2) / 2",
+        "the means of the devices are added, not averaged":
+            "mean_g = total(g_1) / n_1 + total(g_2) / n_2; "
+            "mean_g_x = total(g_1 * x_1) / n_1 + total(g_2 * x_2) / n_2",
+        "the mean of g is each device's own":
+            "dx_1 = inverse * (g_1 - total(g_1) / n_1 - x_1 * mean_g_x); "
+            "dx_2 = inverse * (g_2 - total(g_2) / n_2 - x_2 * mean_g_x)",
+        "the mean of g·x̂ is each device's own":
+            "dx_1 = inverse * (g_1 - mean_g - x_1 * total(g_1 * x_1) / n_1); "
+            "dx_2 = inverse * (g_2 - mean_g - x_2 * total(g_2 * x_2) / n_2)",
+        "the path through the mean is missing": "mean_g = 0",
+        "the path through the variance is missing": "mean_g_x = 0",
+        "mean and variance are taken as constants": "mean_g = 0; mean_g_x = 0",
+    },
+)  # fmt: skip
+
+
+def _compare_synced(answer: Any, rng: Rng, n_1: int, n_2: int, **how: Any) -> None:
+    x, eps = faint(normal(rng, n_1 + n_2, 4), 1), 0.1
+    g = normal(rng, *x.shape)
+    right = gradients(lambda x: norms.batch_norm(x, eps=eps)[0], (x,), (g,))[0]
+    x_hat, inverse = norms.batch_norm(x, eps=eps)[0], 1 / np.sqrt(x.var(0) + eps)
+    given = (g[:n_1], x_hat[:n_1], g[n_1:], x_hat[n_1:], inverse)
+    parts = dict(zip(("g_1", "x_1", "g_2", "x_2", "inverse"), given, strict=True))
+    slips = SYNCED.known("dx_1", "dx_2", n_1=n_1, n_2=n_2, **parts)
+    compare(answer(*given), (right[:n_1], right[n_1:]), ("dx_1", "dx_2"), slips=slips, **how)
+
+
 TASKS = (
     Task("03.1", "predict", "Half of it padding", "prediction_03_1", 1,
          (Check("prediction", _padded),), numbers={"mean": range(2, 10), "variance": range(1, 10)}),
@@ -336,4 +450,14 @@ TASKS = (
             answer, normal(rng, 3, 5, 4).astype(np.float32), rng, tolerance=1e-5, dtype="float32")),
     )),
     Task("03.5", "explain", "Good in training, bad in use", "explanation_03_5", 2),
+    Task("03.6", "implement", "What lies between batches", "between_share", 2, (
+        Check("values", _compare_between, first=True),
+        Check("numerics: far from zero", _between_far),
+    )),
+    Task("03.7", "implement", "Two devices", "synced_dx", 3, (
+        Check("gradients", lambda answer, rng: _compare_synced(
+            answer, rng, *sizes(rng, (3, 5), (6, 9))), first=True),
+        Check("edge case: one example on a device", lambda answer, rng: _compare_synced(
+            answer, rng, 1, 6)),
+    )),
 )  # fmt: skip

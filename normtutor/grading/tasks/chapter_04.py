@@ -1,4 +1,4 @@
-"""Coursework on invariance: signs, gradients of rescaled weights, folding a norm away."""
+"""Coursework on invariance: rescaled weights, how fast they turn, folding a norm away."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from normtutor import norms
-from normtutor.grading.judging import Check, Task, compare, prediction
+from normtutor.grading.judging import Check, Task, blamed, compare, prediction
 from normtutor.grading.references import (
     compare_norm,
     faint,
@@ -19,17 +19,6 @@ from normtutor.grading.references import (
 from normtutor.grading.slips import NORM, Formula
 
 Rng = np.random.Generator
-
-
-def _sign(answer: Any, rng: Rng) -> None:
-    x = rng.normal(size=8)
-    truth = float(layer_norm(-3 * x + 5, eps=1e-300)[0] / layer_norm(x, eps=1e-300)[0])
-    known = [
-        (1.0, "the standard deviation is never negative: what becomes of the sign of x − μ?"),
-        (-3.0, "the size of the factor goes: the standard deviation grows by it as well"),
-        (3.0, "the size of the factor goes: the standard deviation grows by it as well"),
-    ]
-    prediction(answer(), round(truth, 6), known)
 
 
 def _slope(answer: Any, rng: Rng, factor: float = 10.0) -> None:
@@ -117,11 +106,93 @@ def _variance_centred(answer: Any, rng: Rng) -> None:
     _compare_variance(answer, x - x.mean(-1, keepdims=True), rng)
 
 
+# --- how fast the weights turn --------------------------------------------------------------------
+
+TURNING = Formula(
+    """
+    turn = angle(before, after)
+    predicted = rate * length(steps) / length(before)
+    """,
+    said={
+        "turn": "the angle", "predicted": "the predicted angle", "angle": "the angle",
+        "length": "the length", "steps": "the gradient", "before": "the weights",
+        "after": "the weights after the step", "rate": "the rate",
+    },
+    alike=("before after steps",),
+    more={
+        "the angles are in degrees; radians are asked for":
+            "turn = angle(before, after) * 57.29577951308232",
+        "each unit, that is each row, has its own angle; this is that of the whole matrix":
+            "turn = whole_angle(before, after); "
+            "predicted = rate * whole_length(steps) / whole_length(before)",
+        "the angle of the whole matrix is taken; each row has its own":
+            "turn = whole_angle(before, after)",
+        "it is the angle to the weights at the start; it should be that of one step":
+            "turn = angle(start, after)",
+        "the cosine is asked for nowhere; the angle is": "turn = cosine(angle(before, after))",
+        "the length of the step is divided by the square of that of the weights: with it "
+        "the gradient's own length is counted in":
+            "predicted = rate * length(steps) / length(before) ** 2",
+        "squared lengths stand where lengths belong":
+            "predicted = rate * length(steps) ** 2 / length(before) ** 2",
+        "the columns are taken; a unit is a row": "turn = angle_of_columns",
+    },
+)  # fmt: skip
+
+
+def _angle(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    a, b = (v / np.linalg.norm(v, axis=-1, keepdims=True) for v in (a, b))
+    apart, beside = (np.linalg.norm(v, axis=-1) for v in (a - b, a + b))
+    return 2 * np.arctan2(apart, beside)
+
+
+def _flat(function: Any) -> Any:
+    """A function of rows, of all rows as one."""
+    return lambda *arrays: np.broadcast_to(
+        function(*(a.reshape(len(a), 1, -1) for a in arrays)), arrays[0].shape[:2]
+    )
+
+
+def _compare_turning(answer: Any, rng: Rng, rate: float = 0.1, **how: Any) -> None:
+    steps, units, inputs = sizes(rng, (3, 4), (5, 6), (7, 8))
+    gradients, start = normal(rng, steps, units, inputs), normal(rng, 1, units, inputs)
+    recorded = np.concatenate([start, start - rate * np.cumsum(gradients, 0)])
+    before, after = recorded[:-1], recorded[1:]
+
+    def length(v: np.ndarray) -> np.ndarray:
+        return np.linalg.norm(v, axis=-1)
+
+    given: dict[str, Any] = {
+        "before": before, "after": after, "steps": gradients, "start": start, "rate": rate,
+        "angle": _angle, "length": length, "whole_angle": _flat(_angle),
+        "whole_length": _flat(length), "cosine": np.cos,
+        "angle_of_columns": _angle(before.swapaxes(1, 2), after.swapaxes(1, 2)),
+    }  # fmt: skip
+    names = ("turn", "predicted")
+    slips = TURNING.known(*names, **given)
+    right = (_angle(before, after), rate * length(gradients) / length(before))
+    said = ("the angle", "the prediction")
+    compare(answer(recorded, gradients, rate), right, said, slips=slips, **how)
+
+
+def _turning_small(answer: Any, rng: Rng) -> None:
+    blamed(
+        "it is right for large angles and not for small ones: near 1 the arccosine has lost half "
+        "of its digits. Take an angle from a length, for instance 2·arcsin(|u − v|/2) of unit "
+        "vectors",
+        lambda: _compare_turning(answer, rng, rate=1e-7, tolerance=1e-5),
+        lambda: _compare_turning(answer, rng, tolerance=1e-6),
+    )
+
+
 TASKS = (
-    Task("04.1", "predict", "A negative factor", "prediction_04_1", 1,
-         (Check("prediction", _sign),)),
-    Task("04.2", "predict", "Ten times the weights", "prediction_04_2", 1,
+    Task("04.1", "predict", "Ten times the weights", "prediction_04_1", 1,
          (Check("prediction", _slope),), numbers={"factor": range(2, 60)}),
+    Task("04.2", "implement", "How fast do the weights turn?", "turning", 3, (
+        Check("values", lambda answer, rng: _compare_turning(
+            answer, rng, tolerance=1e-6), first=True),
+        Check("numerics: small angles", _turning_small),
+    )),
     Task("04.3", "implement", "Fold BatchNorm into the layer before it", "fold_batch_norm", 3, (
         Check("values", lambda answer, rng: _compare_fold(
             answer, rng, *sizes(rng, (3, 6), (4, 8))), first=True),
@@ -130,7 +201,7 @@ TASKS = (
         Check("numerics: small running variances", lambda answer, rng: _compare_fold(
             answer, rng, 4, 3, spread=1e-6)),
     )),
-    Task("04.4", "repair", "A LayerNorm that sees a shift", "layer_norm", 3, (
+    Task("04.4", "repair", "Is this LayerNorm?", "layer_norm", 3, (
         Check("values", _variance_values, first=True),
         Check("edge case: tokens with mean zero", _variance_centred),
         Check("numerics: float32 far from zero", lambda answer, rng: _compare_variance(

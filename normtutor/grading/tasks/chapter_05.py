@@ -1,4 +1,4 @@
-"""Coursework on RMSNorm: where ε stands, and half precision."""
+"""Coursework on RMSNorm: another size, where ε stands, half precision, the mean."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,7 +7,17 @@ import numpy as np
 
 from normtutor import norms
 from normtutor.grading.judging import Check, Task, blamed, compare, prediction
-from normtutor.grading.references import faint, normal, rms_norm, sizes, weights
+from normtutor.grading.references import (
+    EXACT,
+    ROUGH,
+    faint,
+    gradients,
+    layer_norm,
+    normal,
+    rms_norm,
+    sizes,
+    weights,
+)
 from normtutor.grading.slips import RMS, Formula
 
 Rng = np.random.Generator
@@ -25,55 +35,105 @@ def _small_token(answer: Any, rng: Rng, size: float = 1e-3) -> None:
     prediction(answer(), truth, known, 0.004)
 
 
-OUTSIDE = replace(
-    RMS,
-    text="""
-    psi_squared = mean(x ** 2)
-    y = x / (root(psi_squared) + eps) * weight
+# --- another size ---------------------------------------------------------------------------------
+
+LARGEST = Formula(
+    """
+    size = maximum_of(abs(x))
+    y = x / size
+    spike = largest * sign(x)
+    grad_x = (grad_y - spike * total(grad_y * y, axes)) / size
     """,
+    said={"spike": "sign(x) at the largest entry", "size": "max|x|", "sign": "the sign",
+          "largest": "the place of the largest entry", "maximum_of": "the maximum"},
+    alike=("x y", "grad_y y"),
     more={
-        **RMS.more,
-        "ε stands inside the root": "y = x / root(psi_squared + eps) * weight",
-        "you divide by the length of the token, not by the root of the mean of its squares":
-            "psi_squared = total(x ** 2, axes)",
-        "the tokens share a statistic; each must have its own": "axes = (0, 1, 2)",
-        "the tokens of a sequence share a statistic; each must have its own": "axes = (1, 2)",
+        "the size is taken as a constant": "grad_x = grad_y / size",
+        "the second term stands in every entry; the size depends on the largest one alone":
+            "spike = sign(x)",
+        "y stands in every entry of the second term; the size depends on the largest one alone":
+            "spike = y",
+        "that is RMSNorm's second term, with a mean":
+            "grad_x = (grad_y - y * mean(grad_y * y)) / size",
+        "a mean stands where a sum belongs: the size is no mean":
+            "grad_x = (grad_y - spike * mean(grad_y * y)) / size",
+        "the sign of the largest entry is missing": "spike = largest",
+        "the largest entry gets no gradient at all; it loses the sum over the others, too":
+            "grad_x = (grad_y - largest * grad_y) / size",
+        "a mean of the gradient is subtracted; this norm forgets no shift":
+            "grad_x = (grad_y - mean(grad_y) - spike * total(grad_y * y, axes)) / size",
+        "the largest x is taken, not the largest |x|": "grad_x = by_value",
     },
 )  # fmt: skip
 
 
-def _compare_outside(
-    answer: Any, x: np.ndarray, rng: Rng, *, eps: float = 0.05, **how: Any
-) -> None:
-    weight = weights(rng, x.shape[-1]).astype(x.dtype)
-    wide, rounded = x.astype(np.float64), weight.astype(np.float64)
-    # pRMSNorm with p = 1 has ε outside.
-    right = norms.partial_rms_norm(wide, rounded, p=1.0, eps=eps)[0]
-    slips = OUTSIDE.known("y", x=wide, weight=rounded, eps=eps)
-    compare(answer(x, weight, eps), (right,), ("y",), slips=slips, **how)
+def _compare_largest(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
+    grad_y = normal(rng, *x.shape).astype(x.dtype)
+    g, wide = (a.astype(np.float64) for a in (grad_y, x))
+    highest = wide.max(-1, keepdims=True)
+    pull = (wide == highest) * (g * wide).sum(-1, keepdims=True) / highest
+    by_value = (g - pull) / np.abs(highest)
+    given: dict[str, Any] = {"grad_y": g, "x": wide, "sign": np.sign, "by_value": by_value}
+    given["largest"] = np.abs(wide) == np.abs(wide).max(-1, keepdims=True)
+    given["maximum_of"] = lambda v: v.max(-1, keepdims=True)
+    right = gradients(lambda x: x / x.abs().amax(-1, keepdim=True), (wide,), (g,))
+    slips = LARGEST.known("grad_x", **given)
+    compare(answer(grad_y, x), right, ("grad_x",), slips=slips, **how)
 
 
-def _outside_values(answer: Any, rng: Rng) -> None:
-    x = faint(normal(rng, *sizes(rng, (2, 3), (4, 5), (6, 9)), scale=0.3))
-    # A statistic in float32, whatever x is, is common practice.
-    _compare_outside(answer, x, rng, tolerance=1e-6, dtype="float64")
+def _largest_negative(rng: Rng) -> np.ndarray:
+    x = normal(rng, *sizes(rng, (2, 3), (4, 5), (6, 9)))
+    x[0] = -np.abs(x[0])
+    return x
 
 
-def _outside_zero(answer: Any, rng: Rng) -> None:
-    x = normal(rng, 2, 3, 5)
-    x[1, 2] = 0.0
-    _compare_outside(answer, x, rng, eps=1e-8, tolerance=1e-6)
-
-
-def _outside_half(answer: Any, rng: Rng) -> None:
-    x = (400 * normal(rng, 2, 3, 8)).astype(np.float16)
-    x[0, 0] = 0.0
+def _largest_huge(answer: Any, rng: Rng) -> None:
+    x = _largest_negative(rng)
+    x[..., 1] *= 1e6
     blamed(
-        "it is right in float32. In float16 the square of 300 is infinite, and 1e-8 is zero. Take "
-        "the statistic in float32 and return float16",
-        lambda: _compare_outside(answer, x, rng, eps=1e-8, tolerance=4e-3, dtype="float16"),
-        lambda: _compare_outside(answer, x.astype(np.float32), rng, eps=1e-8, tolerance=4e-3),
+        ROUGH,
+        lambda: _compare_largest(answer, x, rng, tolerance=EXACT),
+        lambda: _compare_largest(answer, _largest_negative(rng), rng),
     )
+
+
+# --- how much is the mean -------------------------------------------------------------------------
+
+MEAN_SHARE = Formula(
+    """
+    mu = mean(x)
+    square = mean(x ** 2)
+    centred = x - mu
+    share = mu ** 2 / square
+    inner = total(centred * x, axes)
+    cosine = inner / root(total(centred ** 2, axes) * total(x ** 2, axes))
+    """,
+    said={"square": "the mean square", "share": "the share", "cosine": "the cosine",
+          "centred": "x − μ", "inner": "the inner product"},
+    alike=("x centred",),
+    more={
+        "the mean itself is compared, not its square": "share = mu / root(square)",
+        "the share is taken of the variance; the mean square is the whole":
+            "share = mu ** 2 / mean(centred ** 2)",
+        "that is the share of what is left without the mean": "share = 1 - mu ** 2 / square",
+        "the means run over the tokens; each token has its own": "axes = (1,)",
+        "the cosine of the angle of x with itself is 1: one of the two must be without the mean":
+            "cosine = 1 + 0 * mu",
+        "that is the square of the cosine":
+            "cosine = inner ** 2 / total(centred ** 2, axes) / total(x ** 2, axes)",
+        "the inner product is not divided by both lengths": "cosine = inner",
+    },
+)  # fmt: skip
+
+
+def _compare_mean_share(answer: Any, x: np.ndarray, tolerance: float = 1e-8) -> None:
+    wide = x.astype(np.float64)[None]
+    slips = MEAN_SHARE.known("share", "cosine", x=wide)
+    mean, square = x.mean(1), (x**2).mean(1)
+    both = layer_norm(x, eps=0.0), rms_norm(x, eps=0.0)
+    right = (mean**2 / square, (both[0] * both[1]).mean(1))
+    names = ("the share", "the cosine")
+    compare(answer(x), right, names, slips=slips, tolerance=tolerance)
 
 
 SHARE = Formula(
@@ -196,23 +256,32 @@ def _half_ordinary(answer: Any, rng: Rng) -> None:
 TASKS = (
     Task("05.1", "predict", "A small token", "prediction_05_1", 1,
          (Check("prediction", _small_token),), numbers={"size": [k * 1e-4 for k in range(2, 31)]}),
-    Task("05.2", "implement", "RMSNorm with ε outside the root", "rms_norm_outside", 3, (
-        Check("values", _outside_values, first=True),
-        Check("edge case: a token of zeros", _outside_zero),
-        Check("numerics: float16", _outside_half),
+    Task("05.2", "implement", "Another size", "max_norm_backward", 3, (
+        Check("gradients", lambda answer, rng: _compare_largest(
+            answer, _largest_negative(rng), rng, tolerance=EXACT), first=True),
+        Check("numerics: one large input", _largest_huge, first=True),
+        Check("dtypes: float32", lambda answer, rng: _compare_largest(
+            answer, normal(rng, 2, 3, 8).astype(np.float32), rng, tolerance=2e-5,
+            dtype="float32")),
     )),
     Task("05.3", "implement", "When does it matter?", "where_it_matters", 2,
          (Check("values", _matters, first=True),)),
-    Task("05.4", "repair", "An ε that protects nothing", "rms_norm", 3, (
+    Task("05.4", "repair", "NaN after some hundred steps", "rms_norm", 3, (
         Check("values", _inside_values, first=True),
         Check("edge case: a token of zeros", _inside_zero),
         Check("numerics: small tokens", lambda answer, rng: _compare_inside(
             answer, 1e-3 * normal(rng, 2, 3, 8), rng, eps=1e-6)),
     )),
-    Task("05.5", "repair", "Large activations in half precision", "rms_norm_half", 3, (
+    Task("05.5", "repair", "A layer that puts out zeros", "rms_norm_half", 3, (
         Check("numerics: large activations", _half_large, first=True),
         Check("values: ordinary activations", _half_ordinary),
         Check("numerics: small activations", lambda answer, rng: _compare_half(answer, 1e-4, rng)),
     )),
     Task("05.6", "explain", "What is lost without the mean?", "explanation_05_6", 2),
+    Task("05.7", "implement", "How much is the mean?", "mean_share", 2, (
+        Check("values", lambda answer, rng: _compare_mean_share(
+            answer, faint(normal(rng, *sizes(rng, (4, 6), (7, 9))))), first=True),
+        Check("numerics: small tokens", lambda answer, rng: _compare_mean_share(
+            answer, 1e-6 * normal(rng, 5, 8))),
+    )),
 )  # fmt: skip

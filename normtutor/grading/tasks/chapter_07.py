@@ -5,8 +5,18 @@ from typing import Any
 import numpy as np
 
 from normtutor.grading.answers import Sublayer
-from normtutor.grading.judging import Check, Task, compare, prediction
-from normtutor.grading.references import faint, gradients, layer_norm, normal, sizes, weights
+from normtutor.grading.judging import Check, Known, Task, blamed, compare, prediction
+from normtutor.grading.references import (
+    EXACT,
+    ROUGH,
+    faint,
+    gradients,
+    layer_norm,
+    normal,
+    rms_norm,
+    sizes,
+    weights,
+)
 from normtutor.grading.slips import NORM, Formula, around
 
 Rng = np.random.Generator
@@ -28,18 +38,60 @@ def _variance(answer: Any, rng: Rng, layers: int = 12) -> None:
     prediction(answer(), float(1 + layers * branches), known, 0.001)
 
 
-def _skip_weight(answer: Any, rng: Rng, layers: int = 6) -> None:
-    # Layers of two steps, x -> LN(x + F(x)) with F(x) of variance 1, uncorrelated with x.
-    known = [
-        (2.0 ** (-layers / 2), "each layer has two residual steps"),
-        (4.0**-layers, "each step divides by a standard deviation, and that of a sum of two is √2"),
-        (1.0, "the skip path is not free in Post-LN: the norm stands on it"),
-        (2.0**layers, "the norm makes the old part smaller, not larger"),
-    ]
-    share = 1.0
-    for _ in range(2 * layers):
-        share /= np.sqrt(1.0 + 1.0)
-    prediction(answer(), share, known, 0.01)
+# --- how large, and what is left ------------------------------------------------------------------
+
+
+def _streams(x: np.ndarray, matrices: np.ndarray, slip: str = "") -> tuple[np.ndarray, np.ndarray]:
+    """The sizes of a Pre-LN stream and the factors of a Post-LN one, with a slip or without."""
+
+    def size(h: np.ndarray) -> np.ndarray:
+        if slip == "per token":
+            return np.sqrt((h**2).mean(-1)).mean()
+        return (h**2).mean() if slip == "square" else np.sqrt((h**2).mean())
+
+    norm = rms_norm if slip == "rms" else layer_norm
+    sizes, factors, left = [], [], 1.0
+    h = post = x
+    for matrix in matrices:
+        if slip == "before":
+            sizes.append(size(h))
+        branch = np.tanh((h if slip == "bare" else norm(h, eps=0.0)) @ matrix)
+        h = branch if slip == "no skip" else h + branch
+        if slip != "before":
+            sizes.append(size(branch if slip == "branch" else h))
+        total = post + np.tanh(post @ matrix)
+        deviation = np.sqrt((total**2).mean(-1) if slip == "rms" else total.var(-1))
+        factor = deviation if slip == "grows" else 1 / deviation
+        left = factor.mean() if slip == "one step" else left * factor
+        factors.append(np.mean(left))
+        post = total if slip == "no norm" else norm(total, eps=0.0)
+    return np.array(sizes), np.array(factors)
+
+
+STREAMS = {
+    "before": "the sizes are those before each step; those after it are asked for",
+    "bare": "the branch of Pre-LN reads the stream itself; it should read the normalized stream",
+    "branch": "that is the size of the branch, not of the stream",
+    "no skip": "the skip connection of Pre-LN is missing",
+    "square": "that is the mean square of the stream; take its root",
+    "per token": "the tokens' sizes are averaged; take the root of the mean square of all entries",
+    "rms": "that is with RMSNorm: LayerNorm subtracts the mean",
+    "one step": "the factors are those of single steps; what is left is their product",
+    "grows": "the norm divides by the deviation, so the factor is one over it",
+    "no norm": "the stream of Post-LN goes on as the sum; it should go on normalized",
+}
+
+
+def _compare_streams(answer: Any, rng: Rng, scale: float = 1.0) -> None:
+    tokens, features = sizes(rng, (4, 6), (8, 10))
+    x = layer_norm(normal(rng, tokens, features), eps=0.0)
+    matrices = scale * rng.normal(size=(5, features, features)) / np.sqrt(features)
+
+    def slips() -> Any:
+        yield from (Known(words, _streams(x, matrices, slip)) for slip, words in STREAMS.items())
+
+    names = ("the sizes", "the factors")
+    compare(answer(x, matrices), _streams(x, matrices), names, slips=slips, tolerance=1e-7)
 
 
 # --- add and norm, backward -----------------------------------------------------------------------
@@ -120,6 +172,15 @@ def _compare_add_norm(
     slips = ADD_NORM.known(*names, **three, eps=eps)
     value = answer(*(a.astype(arrays[0].dtype) for a in given.values()), eps)
     compare(value, right, names, slips=slips, **how)
+
+
+def _add_norm_large(answer: Any, rng: Rng) -> None:
+    def large(scale: float) -> None:
+        x = normal(rng, 2, 3, 6)
+        x[..., 0] *= scale
+        _compare_add_norm(answer, x, rng, tolerance=EXACT)
+
+    blamed(ROUGH, lambda: large(1e6), lambda: large(1.0))
 
 
 # --- a Pre-LN block -------------------------------------------------------------------------------
@@ -288,11 +349,16 @@ def _compare_alpha(answer: Any, rng: Rng, alpha: float) -> None:
 TASKS = (
     Task("07.1", "predict", "How large is the stream?", "prediction_07_1", 1,
          (Check("prediction", _variance),), numbers={"layers": range(6, 100)}),
-    Task("07.2", "predict", "What is left of the input?", "prediction_07_2", 1,
-         (Check("prediction", _skip_weight),), numbers={"layers": range(3, 13)}),
+    Task("07.2", "implement", "What grows, and what is left", "streams", 3, (
+        Check("values", _compare_streams, first=True),
+        Check("edge case: branches that give zero", lambda answer, rng: _compare_streams(
+            answer, rng, scale=0.0)),
+    )),
     Task("07.3", "implement", "Add and norm, backward", "add_norm_backward", 4, (
         Check("gradients", lambda answer, rng: _compare_add_norm(
-            answer, normal(rng, *sizes(rng, (2, 3), (4, 5), (6, 8))), rng), first=True),
+            answer, normal(rng, *sizes(rng, (2, 3), (4, 5), (6, 8))), rng,
+            tolerance=EXACT), first=True),
+        Check("numerics: one large entry", _add_norm_large, first=True),
         Check("shapes: tokens without a batch axis", lambda answer, rng: _compare_add_norm(
             answer, normal(rng, *sizes(rng, (3, 5), (6, 8))), rng)),
         Check("dtypes: float32", lambda answer, rng: _compare_add_norm(
@@ -303,7 +369,7 @@ TASKS = (
         Check("edge case: branches that give zero", _pre_silent),
         Check("numerics: a large stream", _pre_large),
     )),
-    Task("07.5", "repair", "DeepNorm's α", "deep_norm_step", 3, (
+    Task("07.5", "repair", "A DeepNorm step", "deep_norm_step", 3, (
         Check("values", lambda answer, rng: _compare_alpha(
             answer, rng, float(rng.uniform(2, 4))), first=True),
         Check("edge case: α = 1", lambda answer, rng: _compare_alpha(answer, rng, 1.0)),

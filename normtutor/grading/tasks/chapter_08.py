@@ -1,4 +1,4 @@
-"""Coursework on what language models use: norms on queries and keys."""
+"""Coursework on what language models use: norms on queries and keys, massive entries."""
 
 from dataclasses import replace
 from typing import Any
@@ -186,6 +186,97 @@ def _compare_heads(answer: Any, rng: Rng, heads: int, size: int, spread: float =
     compare(answer(q, weight, heads, eps), (right,), ("q",), slips=slips)
 
 
+# --- a bound with γ -------------------------------------------------------------------------------
+
+BOUND = Formula(
+    """
+    both = abs(weight_q * weight_k)
+    largest = root(features) * highest(both)
+    """,
+    axes=(0,),
+    rank=1,
+    said={"weight_q": "γ_q", "weight_k": "γ_k", "features": "d", "highest": "the maximum",
+          "both": "|γ_q γ_k|", "largest": "the bound"},
+    alike=("weight_q weight_k",),
+    more={
+        "the largest of γ_q and the largest of γ_k need not stand in the same feature; the bound "
+        "can be made tighter": "largest = root(features) * highest(abs(weight_q)) "
+        "* highest(abs(weight_k))",
+        "a negative product counts as well: k may point the other way":
+            "both = weight_q * weight_k",
+        "the root of d is missing: q and k have length √d each, and the scores are divided by √d":
+            "largest = highest(both)",
+        "that is the inner product; the scores are divided by √d":
+            "largest = features * highest(both)",
+        "all features are summed; q and k can put all of their length into one":
+            "largest = root(features) * total(both, (0,))",
+        "the mean over the features is taken, as for q and k with equal entries; they can put all "
+        "of their length into one": "largest = root(features) * mean(both)",
+        "the lengths of γ_q and γ_k are multiplied, which is larger than any score":
+            "largest = root(total(weight_q ** 2, (0,)) * total(weight_k ** 2, (0,)))",
+    },
+)  # fmt: skip
+
+
+def _compare_bound(answer: Any, rng: Rng, features: int) -> None:
+    weight_q, weight_k = rng.normal(size=(2, features))
+    place = int(np.abs(weight_q * weight_k).argmax())
+    weight_q[place] *= -np.sign(weight_q[place] * weight_k[place])  # where the product is negative
+    query = rms_norm(np.eye(features)[place], weight_q, eps=0.0)
+    key = rms_norm(np.eye(features)[place], weight_k, eps=0.0)
+    slips = BOUND.known(
+        "largest", weight_q=weight_q, weight_k=weight_k, features=features,
+        highest=lambda v: v.max(keepdims=True),
+    )  # fmt: skip
+    right = np.abs(query @ key) / np.sqrt(features)
+    compare(answer(weight_q, weight_k), (right,), ("the bound",), slips=slips)
+
+
+# --- switched off ---------------------------------------------------------------------------------
+
+SWITCH = Formula(
+    """
+    square = mean(x ** 2)
+    y = x / root(square + eps)
+    others = total(where(largest, 0, y) ** 2, axes) / (features - 1)
+    left = root(others)
+    """,
+    axes=(1,),
+    rank=2,
+    said={"square": "ψ²", "others": "the mean square of the others", "left": "what is left",
+          "largest": "the largest entry", "where": "", "features": "d"},
+    alike=("x y",),
+    more={
+        "the largest entry counts as well": "others = mean(y ** 2)",
+        "the largest entry counts as zero, and is still one of d":
+            "others = total(where(largest, 0, y) ** 2, axes) / features",
+        "the largest entry is taken out before the norm; it should be in its statistic":
+            "square = total(where(largest, 0, x) ** 2, axes) / (features - 1)",
+        "nothing is normalized": "y = x",
+        "the mean is subtracted; RMSNorm keeps it": "x = x - mean(x)",
+        "that is the mean square; take its root": "left = others",
+        "the largest x is taken out, not the largest |x|": "largest = highest",
+        "that is the mean of |y|, not the root of the mean of its squares":
+            "left = total(abs(where(largest, 0, y)), axes) / (features - 1)",
+        "the statistic runs over the tokens; each token has its own": "axes = (0,)",
+        "that is the share of the largest entry": "left = 1 - others / mean(y ** 2)",
+    },
+)  # fmt: skip
+
+
+def _compare_switch(answer: Any, rng: Rng, size: float, eps: float = 0.05) -> None:
+    tokens, features = sizes(rng, (4, 6), (7, 9))
+    x = normal(rng, tokens, features)
+    x[np.arange(tokens), rng.integers(0, features, tokens)] = -size
+    x[0] *= 0.05
+    largest = np.abs(x) == np.abs(x).max(1, keepdims=True)
+    given = {"x": x, "largest": largest, "highest": x == x.max(1, keepdims=True), "eps": eps}
+    slips = SWITCH.known("left", **given, features=features, where=np.where)
+    y = np.where(largest, 0, rms_norm(x, eps=eps))
+    right = np.sqrt((y**2).sum(1) / (features - 1))
+    compare(answer(x, eps), (right,), ("what is left",), slips=slips)
+
+
 TASKS = (
     Task("08.1", "predict", "The largest score", "prediction_08_1", 1,
          (Check("prediction", _bound),), numbers={"features": range(16, 512, 8)}),
@@ -195,7 +286,7 @@ TASKS = (
         Check("numerics: large queries and keys", _qk_large),
         Check("dtypes: float32", _qk_float32),
     )),
-    Task("08.3", "repair", "A norm for each head", "normalize_queries", 3, (
+    Task("08.3", "repair", "Queries that nearly vanish", "normalize_queries", 3, (
         Check("values", lambda answer, rng: _compare_heads(
             answer, rng, *sizes(rng, (3, 4), (6, 8))), first=True),
         Check("edge case: one head", lambda answer, rng: _compare_heads(answer, rng, 1, 6)),
@@ -203,4 +294,13 @@ TASKS = (
             answer, rng, 4, 4, spread=1e4)),
     )),
     Task("08.4", "explain", "Why RMSNorm, why in front?", "explanation_08_4", 2),
+    Task("08.5", "implement", "The largest score with γ", "largest_score", 2, (
+        Check("values", lambda answer, rng: _compare_bound(
+            answer, rng, int(rng.integers(16, 40))), first=True),
+        Check("edge case: one feature", lambda answer, rng: _compare_bound(answer, rng, 1)),
+    )),
+    Task("08.6", "implement", "Switched off", "left_by_the_norm", 2, (
+        Check("values", lambda answer, rng: _compare_switch(answer, rng, 9.0), first=True),
+        Check("numerics: a massive entry", lambda answer, rng: _compare_switch(answer, rng, 1e6)),
+    )),
 )  # fmt: skip
