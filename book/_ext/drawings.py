@@ -8,6 +8,7 @@ that has no dark counterpart, a heat map for instance, keeps its colours, on a c
 
 import functools
 import re
+import zipfile
 from pathlib import Path
 
 from normtutor_studies.plotting.drawings import separate
@@ -17,6 +18,7 @@ from sphinx.application import Sphinx
 PHONE = "screen and (max-width: 576px)"
 
 PICTURE = re.compile(r'<img [^>]*?src="([^"]+)\.svg"[^>]*>')
+FIGURE = re.compile(r'<figure[^>]* id="(fig-[\w-]+)">.*? src="[^"]*_images/(\w+\.svg)"', re.DOTALL)
 COLOUR = re.compile(r'((?:fill|stroke|stop-color)(?:: ?|="))(#[0-9a-f]{6})')
 
 
@@ -99,3 +101,15 @@ def write(app: Sphinx) -> None:
         for ending, drawing in drawings_of(picture).items():
             path = Path(app.outdir, "_images", name).with_suffix(ending)
             path.write_text(drawing, encoding="utf-8")
+
+
+def write_slides(app: Sphinx) -> None:
+    """Pack the wide drawings of the main lines, by page and name, with their licence."""
+    site = Path(app.outdir)
+    files = {"LICENSE": Path(app.srcdir, "LICENSE")}
+    for page in sorted(Path(site, "book").glob("0*.html")):
+        for figure, picture in FIGURE.findall(page.read_text(encoding="utf-8")):
+            files[f"{page.stem}/{figure}.svg"] = site / "_images" / picture
+    with zipfile.ZipFile(site / "book" / "figures.zip", "w") as file:
+        for name, path in files.items():
+            file.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)

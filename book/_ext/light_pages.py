@@ -179,6 +179,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
         return
     site = Path(app.outdir)
     drawings.write(app)
+    drawings.write_slides(app)
     patch_scripts(site / "_static")
     files = sorted(app.builder._css_files, key=lambda sheet: sheet.priority)
     sheets = [str(sheet.filename).split("_static/")[-1].split("?")[0] for sheet in files]
