@@ -340,7 +340,7 @@ def test_a_file_of_a_project_is_handed_in_like_a_notebook(tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
     hand_in(folder / "maxm_8002_991_my_norms.py").write_text(f"# %% one\nx = (\n# %% two{RIGHT}")
     hand_in(folder / "jo" / "my_norms.py").write_text(WRONG)
-    for chapter, of in (("", "66"), ("02", "18")):
+    for chapter, of in (("", "88"), ("02", "18")):
         assert classes.grade_class(folder, out, settings_of(chapter)) == 0
         table = rows(out / (chapter or "my_norms"))
         assert [row["02.3"] for row in table.values()] == ["0.0", "3.0"]

@@ -255,6 +255,13 @@ TRAINING = Formula(
         "the path through the variance is missing. (The mean of g·x̂ is not the product of the two "
         "means: that of x̂ is 0.)": "through_variance = 0",
         "mean and variance are taken as constants, as in evaluation": "grad_x = inverse * g",
+        "the means of the way back run over the features; they run over the batch, as those of the "
+        "way forward":
+            "through_mean = mean(g, (1,)); through_variance = x_hat * mean(g * x_hat, (1,))",
+        "the means of the way back run over the whole array; each feature has its own":
+            "through_mean = mean(g, (0, 1)); through_variance = x_hat * mean(g * x_hat, (0, 1))",
+        "the path through the variance counts half: the derivative of a square has a 2":
+            "through_variance = x_hat * mean(g * x_hat) / 2",
         "both paths are added; both are subtracted":
             "grad_x = inverse * (g + through_mean + through_variance)",
         "γ multiplies the gradient of x twice":
@@ -313,6 +320,10 @@ def _descent(
         if slip == "plain":
             x_hat, r = z, np.ones_like(r)
         hidden = np.maximum(x_hat, 0)
+        if slip == "behind":
+            z = np.maximum(z, 0)
+            r = 1 / np.sqrt(z.var(0) + 1e-5)
+            x_hat = hidden = (z - z.mean(0)) * r
         logits = hidden @ w2
         logits = logits - logits.max(1, keepdims=True)
         logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
@@ -324,10 +335,10 @@ def _descent(
         if slip == "order":
             w2 = w2 - rate * down2
         g = d @ w2.T
-        g = g if slip == "relu" else g * (x_hat > 0)
+        g = g if slip in ("relu", "behind") else g * ((z if slip == "gate" else x_hat) > 0)
         mean = 0 if slip in ("mean", "constants", "plain") else g.mean(0)
         along = 0 if slip in ("variance", "constants", "plain") else x_hat * (g * x_hat).mean(0)
-        down1 = images.T @ (r * (g - mean - along))
+        down1 = images.T @ (r * (g - mean - along) * (slip != "behind" or z > 0))
         w1 = w1 if slip == "second" else w1 - rate * down1
         w2 = w2 if slip in ("first", "order") else w2 - rate * down2
         if slip == "up":
@@ -341,6 +352,8 @@ DESCENTS = {
     "mean": "the path through the mean is missing on the way back",
     "variance": "the path through the variance is missing on the way back",
     "relu": "the gradient passes where ReLU has put out zero",
+    "gate": "the gradient passes where z is positive; ReLU has seen the normalized z",
+    "behind": "the norm stands behind ReLU; it should stand in front of it",
     "sum": "the gradient is that of the sum of the losses; the loss is their mean",
     "order": "w2 has moved before the gradient of w1 is taken",
     "second": "w1 does not move",
@@ -364,7 +377,7 @@ def _compare_descent(answer: Any, rng: Rng, scale: float = 1.0) -> None:
     def slips() -> Any:
         yield from (Known(words, (_descent(*case, slip),)) for slip, words in DESCENTS.items())
 
-    compare(answer(*case), (_descent(*case),), ("the losses",), slips=slips, tolerance=1e-6)
+    compare(answer(*case), (_descent(*case),), ("the loss",), slips=slips, tolerance=1e-6)
 
 
 def _descent_large(answer: Any, rng: Rng) -> None:
@@ -401,6 +414,8 @@ ABSOLUTE = Formula(
             "h = (grad_y - y * mean(grad_y * y)) / size",
         "that is BatchNorm's gradient, with the deviation as the size":
             "size = root(mean(c ** 2)); y = c / size; h = (grad_y - y * mean(grad_y * y)) / size",
+        "the sign stands where y belongs, inside the mean":
+            "h = (grad_y - sign(c) * mean(grad_y * sign(c))) / size",
         "the mean is taken out of the incoming gradient only, in front of the other term":
             "h = grad_y - mean(grad_y); grad_x = (h - sign(c) * mean(h * y)) / size",
         "the sign of x is taken; it should be that of x − mean(x)":

@@ -135,6 +135,8 @@ TURNING = Formula(
             "predicted = rate * length(steps) / length(before) ** 2",
         "squared lengths stand where lengths belong":
             "predicted = rate * length(steps) ** 2 / length(before) ** 2",
+        "the length of the change over that of the weights is no angle":
+            "turn = length(after - before) / length(before)",
         "the columns are taken; a unit is a row": "turn = angle_of_columns",
     },
 )  # fmt: skip

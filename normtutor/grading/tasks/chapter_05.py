@@ -63,6 +63,7 @@ LARGEST = Formula(
         "a mean of the gradient is subtracted; this norm forgets no shift":
             "grad_x = (grad_y - mean(grad_y) - spike * total(grad_y * y, axes)) / size",
         "the largest x is taken, not the largest |x|": "grad_x = by_value",
+        "the largest entry of all tokens is taken; each token has its own": "grad_x = of_all",
     },
 )  # fmt: skip
 
@@ -75,6 +76,9 @@ def _compare_largest(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
     by_value = (g - pull) / np.abs(highest)
     given: dict[str, Any] = {"grad_y": g, "x": wide, "sign": np.sign, "by_value": by_value}
     given["largest"] = np.abs(wide) == np.abs(wide).max(-1, keepdims=True)
+    top = np.abs(wide).max()
+    pull = np.sign(wide) * (np.abs(wide) == top) * (g * wide).sum() / top
+    given["of_all"] = (g - pull) / top
     given["maximum_of"] = lambda v: v.max(-1, keepdims=True)
     right = gradients(lambda x: x / x.abs().amax(-1, keepdim=True), (wide,), (g,))
     slips = LARGEST.known("grad_x", **given)

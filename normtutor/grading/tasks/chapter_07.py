@@ -45,6 +45,8 @@ def _streams(x: np.ndarray, matrices: np.ndarray, slip: str = "") -> tuple[np.nd
     """The sizes of a Pre-LN stream and the factors of a Post-LN one, with a slip or without."""
 
     def size(h: np.ndarray) -> np.ndarray:
+        if slip == "std":
+            return h.std()
         if slip == "per token":
             return np.sqrt((h**2).mean(-1)).mean()
         return (h**2).mean() if slip == "square" else np.sqrt((h**2).mean())
@@ -61,6 +63,7 @@ def _streams(x: np.ndarray, matrices: np.ndarray, slip: str = "") -> tuple[np.nd
             sizes.append(size(branch if slip == "branch" else h))
         total = post + np.tanh(post @ matrix)
         deviation = np.sqrt((total**2).mean(-1) if slip == "rms" else total.var(-1))
+        deviation = total.std() if slip == "pooled" else deviation
         factor = deviation if slip == "grows" else 1 / deviation
         left = factor.mean() if slip == "one step" else left * factor
         factors.append(np.mean(left))
@@ -75,6 +78,8 @@ STREAMS = {
     "no skip": "the skip connection of Pre-LN is missing",
     "square": "that is the mean square of the stream; take its root",
     "per token": "the tokens' sizes are averaged; take the root of the mean square of all entries",
+    "std": "that is the deviation of the stream; its root mean square is asked for",
+    "pooled": "all tokens share a deviation; LayerNorm gives each its own",
     "rms": "that is with RMSNorm: LayerNorm subtracts the mean",
     "one step": "the factors are those of single steps; what is left is their product",
     "grows": "the norm divides by the deviation, so the factor is one over it",
@@ -84,13 +89,13 @@ STREAMS = {
 
 def _compare_streams(answer: Any, rng: Rng, scale: float = 1.0) -> None:
     tokens, features = sizes(rng, (4, 6), (8, 10))
-    x = layer_norm(normal(rng, tokens, features), eps=0.0)
+    x = normal(rng, tokens, features)
     matrices = scale * rng.normal(size=(5, features, features)) / np.sqrt(features)
 
     def slips() -> Any:
         yield from (Known(words, _streams(x, matrices, slip)) for slip, words in STREAMS.items())
 
-    names = ("the sizes", "the factors")
+    names = ("the size", "the factor")
     compare(answer(x, matrices), _streams(x, matrices), names, slips=slips, tolerance=1e-7)
 
 

@@ -252,6 +252,8 @@ SWITCH = Formula(
             "others = total(where(largest, 0, y) ** 2, axes) / features",
         "the largest entry is taken out before the norm; it should be in its statistic":
             "square = total(where(largest, 0, x) ** 2, axes) / (features - 1)",
+        "the largest entry is set to zero before the norm; it should be in its statistic":
+            "square = mean(where(largest, 0, x) ** 2)",
         "nothing is normalized": "y = x",
         "the mean is subtracted; RMSNorm keeps it": "x = x - mean(x)",
         "that is the mean square; take its root": "left = others",
