@@ -146,7 +146,7 @@ def test_the_sheet_to_print_is_one_page_of_a4(visit):
 
 def test_a_phone_shows_each_term_of_the_formulas_table(visit):
     page = visit("book/one_sheet", **PHONE)
-    cells = page.locator("table.formula td")
+    cells = page.locator("table.formula tbody td")
     assert cells.count() == 9 * 5
     frames = cells.evaluate_all("all => all.map(one => one.getBoundingClientRect())")
     assert all(0 <= one["left"] and one["right"] <= 390 for one in frames)
