@@ -5,7 +5,10 @@ The style sheet, the icons, the equations and the drawings of the site itself: t
 
 import subprocess
 import sys
+import types
+import zipfile
 
+import drawings
 import equations
 import light_pages
 import pytest
@@ -45,6 +48,20 @@ def test_a_theme_that_a_patch_no_longer_fits_fails_the_build_in_a_sentence(tmp_p
     assert {path.read_text() for path in tmp_path.rglob("*.js")} == {"before([])"}
     with pytest.raises(ExtensionError, match=r"theme no longer has .* see light_pages"):
         light_pages.patch_scripts(tmp_path)
+
+
+def test_the_figures_of_the_chapters_are_packed_for_slides(tmp_path):
+    for folder in ("book", "_images"):
+        (tmp_path / folder).mkdir()
+    image = '<img alt="1 > 0" src="../_images/ab12.svg"/><img src="../_images/ab12.dark.svg"/>'
+    figure = f'<figure class="align-default" id="fig-one">\n{image}</figure>'
+    (tmp_path / "book" / "01_one.html").write_text(figure)
+    (tmp_path / "book" / "about.html").write_text(figure)
+    (tmp_path / "_images" / "ab12.svg").write_text("<svg/>")
+    drawings.write_slides(types.SimpleNamespace(outdir=tmp_path, srcdir=ROOT))
+    with zipfile.ZipFile(tmp_path / "book" / "figures.zip") as file:
+        assert file.namelist() == ["LICENSE", "01_one/fig-one.svg"]
+        assert file.read("01_one/fig-one.svg") == b"<svg/>"
 
 
 def test_the_extensions_bring_no_torch_into_a_build_that_does_not_ask_for_it():
