@@ -16,8 +16,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 WORDS = (
-    "Means run over the values that share a statistic. The table shows what each norm makes of the "
-    "formula: its c and r, and which of the two terms are in dx = r · (g + shift + stretch)."
+    "Means run over the values that share a statistic. Each norm has its own c and r, and "
+    "dx = r · (g + shift + stretch) has both terms, one, or neither: axes, statistic and source decide."
 )
 
 
