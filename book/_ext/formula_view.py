@@ -17,7 +17,7 @@ from sphinx.util.docutils import SphinxDirective
 
 WORDS = (
     "Means run over the values that share a statistic. Each norm has its own c and r, and "
-    "dx = r · (g + shift + stretch) has both terms, one, or neither: axes, statistic and source decide."
+    "dx = r · (g + shift + stretch) has both terms, one, or neither, as its three choices say."
 )
 
 
