@@ -91,7 +91,7 @@ def fold_batch_norm(w, b, weight, bias, running_mean, running_var, eps):
     return None  # your lines here
 
 
-# %% 05.2 Another size
+# %% 05.2 By the largest entry
 def max_norm_backward(grad_y, x):
     """Return the gradient of x, of x's shape."""
     return None  # your lines here

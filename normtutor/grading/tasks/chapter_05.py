@@ -260,7 +260,7 @@ def _half_ordinary(answer: Any, rng: Rng) -> None:
 TASKS = (
     Task("05.1", "predict", "A small token", "prediction_05_1", 1,
          (Check("prediction", _small_token),), numbers={"size": [k * 1e-4 for k in range(2, 31)]}),
-    Task("05.2", "implement", "Another size", "max_norm_backward", 3, (
+    Task("05.2", "implement", "By the largest entry", "max_norm_backward", 3, (
         Check("gradients", lambda answer, rng: _compare_largest(
             answer, _largest_negative(rng), rng, tolerance=EXACT), first=True),
         Check("numerics: one large input", _largest_huge, first=True),
