@@ -102,7 +102,7 @@ lowest newest:
 	@test -x $(VENV)-$@/bin/python || $(PYTHON) -m venv $(VENV)-$@
 	$(BIN)/uv pip install --quiet --python $(VENV)-$@ $(if $(filter lowest,$@),--resolution lowest-direct,--upgrade) \
 		--index-strategy unsafe-best-match --extra-index-url $(CPU_TORCH) ".[notebooks]" "pytest>=8" "pytest-xdist>=3" \
-		"hypothesis>=6.100" "beautifulsoup4>=4.12"
+		"hypothesis>=6.140" "beautifulsoup4>=4.12"
 	$(VENV)-$@/bin/python -m pytest -q -n $(JOBS) $(CORE_TESTS)
 
 # transformers and timm, JAX, Flax, Keras and ONNX beside the packages of the book, which this
