@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -29,9 +28,6 @@ EMBEDDED = re.compile(re.escape(OPENS) + "(.*?)" + re.escape(CLOSES), re.DOTALL)
 
 # The build of the site asks for two drawings; a reader's notebook shows one.
 BOTH = "NORMTUTOR_BOTH_DRAWINGS"
-
-# What the narrow drawings took so far, in seconds of this process.
-seconds = 0.0
 
 Undo = Callable[[], None]
 
@@ -125,14 +121,11 @@ def svg(figure: Figure) -> str:
 
 def shown(figure: Figure) -> str:
     """Draw a figure for a notebook; where the site is built, with the narrow drawing inside."""
-    global seconds
     wide = svg(figure)
     if not os.environ.get(BOTH) or figure.get_figwidth() <= NARROW:
         return wide
-    began = time.process_time()
     with narrowed(figure):
         narrow = svg(figure)
-    seconds += time.process_time() - began
     before, after = wide.rsplit("</svg>", 1)
     return f"{before}{OPENS}{narrow[narrow.index('<svg') :]}{CLOSES}</svg>{after}"
 
