@@ -1,8 +1,8 @@
 """Which norms a model has: their kind, their ε, and where they stand in its blocks.
 
 :func:`norms_of` runs a copy of the model once, on tensors that have a shape and no values, and
-reads what autograd has written down on the way: which results each operation took. A norm's *place*
-follows from that graph, its *kind* and its ε from what a copy of the module does to random numbers.
+writes down its operations: which results each of them took. A norm's *place* follows from that
+graph, its *kind* and its ε from what a copy of the module does to random numbers.
 The names of classes decide only what counts as a norm, and what a sublayer is called.
 """
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from normtutor.anatomy.computed import Computed, _computed, _over
 from normtutor.anatomy.graph import Graph, _steps, gates
 from normtutor.anatomy.parts import Block, Norm, Norms, Step
-from normtutor.anatomy.running import Call, _run, _tensors, _traced, model_of
+from normtutor.anatomy.running import Call, _run, _tensors, model_of
 from normtutor.swapping import _looks_like_a_norm
 
 __all__ = ["Block", "Norm", "Norms", "Step", "model_of", "norms_of"]
@@ -102,9 +102,10 @@ def norms_of(model: Any, inputs: Any = None) -> Norms:
         inputs = (inputs,) if isinstance(inputs, Tensor) else inputs
         shape = next(_tensors(inputs)).shape
         length = shape[1] if len(shape) > 1 else 0
-    output, calls = _run(model, inputs)
+    output, calls, record = _run(model, inputs)
     norms = [c for c in calls if _looks_like_a_norm(c.module, True)]
-    graph = Graph(_traced(output), [n for n in norms if n.stop > n.start])
+    _, result = record.traced(output)
+    graph = Graph(result, record.operations, [n for n in norms if n.stop > n.start])
     known: dict[str, Computed] = {}
     lists = _layers(calls, graph.norms)
     starts = (f"{re.escape(name)}\\." if name else "" for name in lists)
@@ -130,14 +131,14 @@ def norms_of(model: Any, inputs: Any = None) -> Norms:
         return Norm(short(call.name), place, branch, **read.known | over)
 
     blocks: dict[tuple[str, tuple[Step, ...]], list[int]] = {}
-    root = graph.node(_traced(output).grad_fn)
+    root = graph.node(result)
     streams_of: list[tuple[int, int, int]] = []  # of each list: where it begins, ends, and starts
     for where, members in lists.items():
         sinks = []
         for i, layer in enumerate(members):
-            entering, leaving = _traced((layer.args, layer.kwargs)), _traced(layer.output)
-            begin = graph.node(entering.grad_fn)
-            sinks.append((graph.node(leaving.grad_fn), begin))
+            entering, source = record.traced((layer.args, layer.kwargs))
+            begin = graph.node(source)
+            sinks.append((graph.node(record.traced(layer.output)[1]), begin))
             ways = graph.between(begin, sinks[-1][0], layer.start)
             entered = entering.numel()
             tokens = entering.shape[1] if entering.ndim == 3 else length

@@ -1,33 +1,22 @@
-"""Where a norm stands: the graph of operations that autograd has written down."""
+"""Where a norm stands: the graph of the operations that a run was made of."""
 
 import bisect
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
-
-from torch import Tensor, nn
 
 from normtutor.anatomy.parts import Norm, Step
-from normtutor.anatomy.running import Call
+from normtutor.anatomy.running import PARAMETER, Call, Operation
 
-MATMULS = re.compile(r"Mm|Addmm|Bmm|Baddbmm|Mv|Addmv|Linear|\w*Convolution|\w*GroupedMm")
-ATTENTIONS = re.compile(r"ScaledDotProduct|\w*FlashAttention|\w*EfficientAttention")
+MATMULS = re.compile(r"_?(mm|addmm|bmm|baddbmm|mv|addmv|linear)$|\w*convolution|\w*grouped_mm")
+ATTENTIONS = re.compile(r"_?scaled_dot_product|\w*flash_attention|\w*efficient_attention")
 # What computes a norm where no module does.
-FUNCTIONS = re.compile(r"Rsqrt|NativeLayerNorm|NativeGroupNorm|LinalgVectorNorm|FusedRmsNorm")
+FUNCTIONS = re.compile(r"rsqrt|native_layer_norm|native_group_norm|linalg_vector_norm|_fused_rms")
 # What mixes tokens; a hyper-connection around attention mixes streams.
 MIXERS = re.compile(r"att(?!n_h)|mamba|mixer|conv(?!1D)|recurr|lstm|rwkv|delta|ssm|retention", re.I)
 NO_MIXERS = re.compile(r"mlp|moe|ffn|feed", re.I)
 
 Ways = Mapping[int, Sequence[int]]
-
-
-def _name(operation: Any) -> str:
-    return operation.name().rpartition("::")[2]
-
-
-def _is_leaf(operation: Any) -> bool:
-    return _name(operation) == "AccumulateGrad"
 
 
 class Graph:
@@ -37,38 +26,34 @@ class Graph:
     its first one. Operations on parameters alone are left out.
     """
 
-    def __init__(self, result: Tensor, norms: Sequence[Call]) -> None:
+    def __init__(self, result: int, operations: Sequence[Operation], norms: Sequence[Call]) -> None:
         self.starts, self.norms = [norm.start for norm in norms], norms
-        above: dict[Any, list[Any]] = {}
-        waiting: list[Any] = [result.grad_fn]
+        used, waiting = {PARAMETER}, [result]
         while waiting:
-            operation = waiting.pop()
-            if operation not in above:
-                above[operation] = [p for p, _ in operation.next_functions if p is not None]
-                waiting += above[operation]
-        constant = {o for o in above if _is_leaf(o) and isinstance(o.variable, nn.Parameter)}
-        self.operation: dict[int, Any] = {}
+            if (number := waiting.pop()) not in used:
+                used.add(number)
+                waiting += [p for p in operations[number].parents if p is not None]
+        constant = {PARAMETER}
+        self.operation: dict[int, Operation] = {}
         self.parents: dict[int, list[int]] = {}
         self.weights: set[int] = set()  # products with a matrix of parameters
-        for operation in sorted(
-            (o for o in above if not _is_leaf(o)), key=lambda o: o._sequence_nr()
-        ):
-            parents = above[operation]
-            if parents and constant.issuperset(parents) and "Embedding" not in _name(operation):
-                constant.add(operation)
+        for number in sorted(used - {PARAMETER}):
+            operation = operations[number]
+            parents = [p for p in operation.parents if p is not None]
+            if parents and constant.issuperset(parents) and "embedding" not in operation.name:
+                constant.add(number)
                 continue
-            node = self.node(operation)
+            node = self.node(number)
             self.operation.setdefault(node, operation)
             known = self.parents.setdefault(node, [])
-            others = (self.node(p) for p in parents if p not in constant and not _is_leaf(p))
+            others = (self.node(p) for p in parents if p not in constant)
             known += [p for p in dict.fromkeys(others) if p != node and p not in known]
-            if MATMULS.match(_name(operation)) and not constant.isdisjoint(parents):
+            if MATMULS.match(operation.name) and not constant.isdisjoint(parents):
                 self.weights.add(node)
         self.weights -= {*self.starts}
 
-    def node(self, operation: Any) -> int:
+    def node(self, number: int) -> int:
         """Give the node of an operation: the norm that it belongs to, or itself."""
-        number = operation._sequence_nr()
         index = bisect.bisect_right(self.starts, number) - 1
         inside = index >= 0 and number < self.norms[index].stop
         return self.starts[index] if inside else number
@@ -153,17 +138,16 @@ class _Region:
 
     def mixes(self, node: int) -> bool:
         """Whether two results that depend on the stream are multiplied as matrices."""
-        name = _name(self.graph.operation[node])
+        name = self.graph.operation[node].name
         return not self.graph.norm(node) and bool(ATTENTIONS.match(name) or MATMULS.match(name))
 
     def attends(self, node: int) -> bool:
         """Whether attention weighs tokens here; a softmax over experts or streams does not."""
-        operation = self.graph.operation[node]
-        if ATTENTIONS.match(_name(operation)):
+        name, *_, shape = self.graph.operation[node]
+        if ATTENTIONS.match(name):
             return True
-        shape = operation._input_metadata[0].shape
         return (
-            _name(operation).startswith("Softmax")
+            name.endswith("softmax")
             and len(shape) > 2
             and shape[-2] == self.length
             and (len(shape) > 3 or shape[-1] == self.length)
@@ -172,8 +156,8 @@ class _Region:
     def weighs(self, node: int) -> bool:
         """Whether a router's weights are brought to sum 1 here, which is no norm of a result."""
         near = _reached(node, self.parents, stop=self.blocking) - self.blocking
-        names = (_name(self.graph.operation[n]) for n in near if n in self.graph.operation)
-        return any(re.match(r"Softmax|Sigmoid|Topk|Gather", name) for name in names)
+        names = (self.graph.operation[n].name for n in near if n in self.graph.operation)
+        return any(re.match(r"_?softmax|sigmoid|topk|gather", name) for name in names)
 
     def branches(self, classes: Mapping[str, str]) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
         names = [name for name in dict.fromkeys(self.owner.values()) if not re.search("norm", name)]
@@ -218,22 +202,20 @@ class _Region:
             return "out", sublayers(up), 0
         branch = sublayers(up) or sublayers(down)
         for product in sorted(down & self.blocking - {*self.owner}):
-            operation = self.graph.operation[product]
-            operands = [p for p, _ in operation.next_functions]
+            name, operands, shapes, _ = self.graph.operation[product]
             which = next((i for i, p in enumerate(operands) if self.comes_from(p, node)), 0)
-            if ATTENTIONS.match(_name(operation)):
-                return "qkv"[min(which, 2)], branch, operation._saved_query.shape[-1]
+            if ATTENTIONS.match(name):
+                return "qkv"[min(which, 2)], branch, shapes[0][-1]
             if _reached(product, self.children) & self.softmax:
-                saved = next(k for k in dir(operation) if k in ("_saved_self", "_saved_batch1"))
-                which -= _name(operation).startswith("Baddbmm")
-                return "qk"[which == 1], branch, getattr(operation, saved).shape[-1]
+                first = name == "baddbmm"  # what is added comes before the two matrices
+                return "qk"[which - first == 1], branch, shapes[first][-1]
             if _reached(product, self.parents) & self.softmax:
                 return "v", branch, 0
         latent = _reached(node, self.children) & self.softmax
         return ("latent" if latent else "inner"), branch, 0
 
-    def comes_from(self, operand: Any, node: int) -> bool:
-        if operand is None or _is_leaf(operand):
+    def comes_from(self, operand: int | None, node: int) -> bool:
+        if operand in (None, PARAMETER):
             return False
         number = self.graph.node(operand)
         return number == node or node in _reached(number, self.parents)
@@ -276,7 +258,7 @@ def _steps(
         for node in region.inside:
             if norm := graph.norm(node):
                 norms.append(make(norm, *region.place(node)))
-            elif FUNCTIONS.match(_name(graph.operation[node])) and not region.weighs(node):
+            elif FUNCTIONS.match(graph.operation[node].name) and not region.weighs(node):
                 place, branch, _ = region.place(node) if region.owner else ("stream", "", 0)
                 norms.append(Norm(f"{within(node)}()", place, branch, "function"))
         branches = region.branches(classes)

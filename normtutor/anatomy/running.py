@@ -1,11 +1,12 @@
-"""Run a model without values, and list the calls of its modules."""
+"""Run a model without values, and list its operations and the calls of its modules."""
 
 import contextlib
 import copy
 import importlib
 import json
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,8 +17,74 @@ from torch._subclasses.fake_tensor import (
     DynamicOutputShapeException,
     FakeTensorMode,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 
 MULTIMODAL = ("ForImageTextToText", "ForMultimodalLM")
+# Through these no gradient passes, so they lead nowhere.
+CUT = re.compile("detach|new_|zeros|ones|empty|full|rand")
+PARAMETER = -1
+
+
+class Operation(NamedTuple):
+    """One operation of torch: of each operand the number of what made it, and all shapes.
+
+    Of a parameter that number is ``PARAMETER``, of what depends on no parameter or input None.
+    """
+
+    name: str
+    parents: tuple[int | None, ...]
+    shapes: tuple[torch.Size, ...]
+    shape: torch.Size
+
+
+class Record(TorchDispatchMode):
+    """Writes down the operations on parameters and inputs, numbered in the order of running."""
+
+    def __init__(self, parameters: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.operations: list[Operation] = []
+        # By the tensor's id; the tensors are kept, so that no other one gets their id.
+        self._made = {id(p): (p, PARAMETER) for p in parameters}
+        self._views: dict[int, tuple[Tensor, Tensor]] = {}  # each with what it is a view of
+
+    def _base(self, tensor: Tensor) -> Tensor:
+        return self._views.get(id(tensor), (tensor, tensor))[1]
+
+    def maker(self, tensor: Tensor) -> int | None:
+        """The number of the operation that a tensor comes from, or that changed it last."""
+        both = {id(tensor), id(self._base(tensor))} & self._made.keys()
+        return max((self._made[one][1] for one in both), default=None)
+
+    def traced(self, values: Any) -> tuple[Tensor, int]:
+        """The first tensor that an operation made, and its number."""
+        for tensor in _tensors(values):
+            if (number := self.maker(tensor)) is not None and number != PARAMETER:
+                return tensor, number
+        raise ValueError("the model's output must depend on its parameters or on its input.")
+
+    def enter(self, tensor: Tensor) -> None:
+        """Take a tensor for an input."""
+        self._write("input", (), (), [tensor])
+
+    def _write(self, name: str, parents: Any, shapes: Any, results: Sequence[Tensor]) -> None:
+        number = len(self.operations)
+        self.operations.append(Operation(name, parents, shapes, results[0].shape))
+        for result in results:  # what is written into a view is in the whole, too
+            self._made |= {id(t): (t, number) for t in (result, self._base(result))}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        operands = [*_tensors((args, kwargs or {}))]
+        parents = tuple(self.maker(t) for t in operands)
+        result = func(*args, **kwargs or {})
+        name = func.__name__.partition(".")[0]
+        results = [t for t in _tensors(result) if t.is_floating_point() or t.is_complex()]
+        if not results or CUT.match(name):
+            return result
+        if parents.count(None) < len(parents):
+            self._write(name, parents, tuple(t.shape for t in operands), results)
+        if func.is_view:
+            self._views |= {id(t): (t, self._base(operands[0])) for t in results}
+        return result
 
 
 class Call(NamedTuple):
@@ -73,28 +140,24 @@ def _tensors(values: Any) -> Iterator[Tensor]:
             yield from _tensors(value)
 
 
-def _traced(values: Any) -> Tensor:
-    """Find the first tensor with a history."""
-    tensor = next((t for t in _tensors(values) if t.grad_fn is not None), None)
-    if tensor is None:
-        raise ValueError("the model's output must depend on its parameters or on its input.")
-    return tensor
-
-
-def _recorded(model: nn.Module, inputs: Any) -> tuple[Any, list[Call]]:
+def _recorded(model: nn.Module, inputs: Any) -> tuple[Any, list[Call], Record]:
     """Run the model once and list the calls of its modules, in the order of their starts."""
-    number = torch._C._autograd._get_sequence_nr
+    record = Record(model.parameters())
     calls: list[Call | None] = []
     running: list[tuple[int, int]] = []
+    for tensor in _tensors(inputs):
+        if tensor.is_floating_point():
+            record.enter(tensor)
 
     def begin(*_: Any) -> None:
-        running.append((len(calls), number()))
+        running.append((len(calls), len(record.operations)))
         calls.append(None)
 
     def end(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
             place, start = running.pop()
-            calls[place] = Call(name, module, start, number(), args, kwargs, output)
+            stop = len(record.operations)
+            calls[place] = Call(name, module, start, stop, args, kwargs, output)
 
         return hook
 
@@ -103,21 +166,21 @@ def _recorded(model: nn.Module, inputs: Any) -> tuple[Any, list[Call]]:
         handles.append(module.register_forward_pre_hook(begin))
         handles.append(module.register_forward_hook(end(name), with_kwargs=True))
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), record:
             warnings.simplefilter("ignore")
             output = model(**inputs) if isinstance(inputs, Mapping) else model(*inputs)
     finally:
         for handle in handles:
             handle.remove()
-    return output, [call for call in calls if call is not None]
+    return output, [call for call in calls if call is not None], record
 
 
-def _run(model: nn.Module, inputs: Any) -> tuple[Any, list[Call]]:
+def _run(model: nn.Module, inputs: Any) -> tuple[Any, list[Call], Record]:
     """Run a copy without values; where the model asks for values, the model itself."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
 
     def given(value: Any, fake: bool) -> Any:
-        """Give inputs a history, so that what depends on them can be told."""
+        """Copy inputs; some modules compute otherwise where nothing wants a gradient."""
         if isinstance(value, Tensor):
             value = mode.from_tensor(value.detach().cpu()) if fake else value.detach()
             return value.requires_grad_().clone() if value.is_floating_point() else value

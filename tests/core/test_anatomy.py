@@ -109,6 +109,51 @@ def test_norms_inside_attention():
     assert block.steps[0].branches[0][1] == "attention"
 
 
+class WrittenInParts(nn.Module):
+    """Attention that writes the two halves of its queries into a tensor that was empty before."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.a = nn.RMSNorm(WIDTH), nn.RMSNorm(8)
+        self.read, self.write = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        q, k, v = (
+            t.view(1, LENGTH, HEADS, 8).transpose(1, 2)
+            for t in self.read(self.before(x)).chunk(3, -1)
+        )
+        whole = x.new_empty(q.shape)
+        whole[..., :4], whole[..., 4:] = self.a(q)[..., 4:], q[..., :4]
+        y = (whole @ k.transpose(-1, -2)).softmax(-1) @ v
+        return x + self.write(y.transpose(1, 2).reshape(1, LENGTH, WIDTH))
+
+
+def test_what_is_written_into_a_part_is_in_the_whole():
+    found = anatomy.norms_of(Stack(WrittenInParts(), WrittenInParts()), X)
+    (block,) = found.blocks
+    read = {n.name: n.place for step in block.steps for n in step.norms}
+    assert read == {"before": "in", "a": "q"}
+
+
+class LedNowhere(nn.Module):
+    """Of one norm only the shape is used, of the other the numbers without their gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.before, self.shape, self.numbers = (nn.LayerNorm(WIDTH) for _ in range(3))
+        self.network = FeedForward(WIDTH, 24)
+
+    def forward(self, x):
+        others = torch.ones_like(self.shape(x)) + self.numbers(x).detach()
+        return x + self.network(self.before(x) * others)
+
+
+def test_a_norm_through_which_no_gradient_passes_stands_beside():
+    found = anatomy.norms_of(Stack(LedNowhere(), LedNowhere()), X)
+    read = {n.name: n.place for step in found.blocks[0].steps for n in step.norms}
+    assert read == {"before": "in", "shape": "beside", "numbers": "beside"}
+
+
 def test_with_torchs_attention_too():
     """scaled_dot_product_attention is one operation, in which no softmax is seen."""
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 24, batch_first=True)
