@@ -153,7 +153,8 @@ def record_statistics(
     if of not in ("input", "output"):
         raise ValueError(f'of must be "input" or "output"; got {of!r}.')
     chosen = _modules(model, modules)
-    _check_every(every)
+    if every < 1:
+        raise ValueError(f"every must be at least 1; got {every}.")
     seen = dict.fromkeys(chosen, 0)  # calls in training mode so far
     first = next(iter(chosen))
     measuring = False
@@ -217,11 +218,6 @@ def record_statistics(
 
 def _closed() -> None:
     raise ValueError("the probe is closed: call measure() inside the with block.")
-
-
-def _check_every(every: int) -> None:
-    if every < 1:
-        raise ValueError(f"every must be at least 1; got {every}.")
 
 
 def _modules(model: nn.Module, names: Sequence[str]) -> dict[str, nn.Module]:
