@@ -105,7 +105,9 @@ def norms_of(model: Any, inputs: Any = None) -> Norms:
     output, calls, record = _run(model, inputs)
     norms = [c for c in calls if _looks_like_a_norm(c.module, True)]
     _, result = record.traced(output)
-    graph = Graph(result, record.operations, [n for n in norms if n.stop > n.start])
+    graph = Graph(
+        result, record.operations, [n for n in norms if n.stop > n.start and not n.hidden]
+    )
     known: dict[str, Computed] = {}
     lists = _layers(calls, graph.norms)
     starts = (f"{re.escape(name)}\\." if name else "" for name in lists)

@@ -76,9 +76,10 @@ class Record(TorchDispatchMode):
         operands = [*_tensors((args, kwargs or {}))]
         parents = tuple(self.maker(t) for t in operands)
         result = func(*args, **kwargs or {})
-        name = func.__name__.partition(".")[0]
+        # Inside of a function with its own backward pass autograd sees nothing.
+        name = func.__name__.partition(".")[0] if torch.is_grad_enabled() else "hidden"
         results = [t for t in _tensors(result) if t.is_floating_point() or t.is_complex()]
-        if not results or CUT.match(name):
+        if not results or CUT.match(func.__name__):
             return result
         if parents.count(None) < len(parents):
             self._write(name, parents, tuple(t.shape for t in operands), results)
@@ -88,7 +89,10 @@ class Record(TorchDispatchMode):
 
 
 class Call(NamedTuple):
-    """One call of a module: the operations numbered from ``start`` up to ``stop`` are its own."""
+    """One call of a module: the operations numbered from ``start`` up to ``stop`` are its own.
+
+    It is ``hidden`` inside of a function with its own backward pass.
+    """
 
     name: str
     module: nn.Module
@@ -97,6 +101,7 @@ class Call(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     output: Any
+    hidden: bool = False
 
     def holds(self, other: "Call") -> bool:
         around = self.name.startswith(other.name)
@@ -144,20 +149,20 @@ def _recorded(model: nn.Module, inputs: Any) -> tuple[Any, list[Call], Record]:
     """Run the model once and list the calls of its modules, in the order of their starts."""
     record = Record(model.parameters())
     calls: list[Call | None] = []
-    running: list[tuple[int, int]] = []
+    running: list[tuple[int, int, bool]] = []
     for tensor in _tensors(inputs):
         if tensor.is_floating_point():
             record.enter(tensor)
 
     def begin(*_: Any) -> None:
-        running.append((len(calls), len(record.operations)))
+        running.append((len(calls), len(record.operations), not torch.is_grad_enabled()))
         calls.append(None)
 
     def end(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            place, start = running.pop()
+            place, start, hidden = running.pop()
             stop = len(record.operations)
-            calls[place] = Call(name, module, start, stop, args, kwargs, output)
+            calls[place] = Call(name, module, start, stop, args, kwargs, output, hidden)
 
         return hook
 
