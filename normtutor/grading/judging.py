@@ -185,8 +185,7 @@ class Known(NamedTuple):
     """A known mistake: what it says to the student, and what it puts out; None where that is right.
 
     ``handed_out`` marks the mistake that is to be repaired. Where several give the same, the one
-    of the lowest ``rank`` is named: 0 has words of its own, 1 is a frequent slip, 2 another one;
-    two slips at once have 3 and more.
+    of the lowest ``rank`` is named: 0 has words of its own, 1 is a frequent slip, 2 another one.
     """
 
     words: str
@@ -303,8 +302,6 @@ def cause(
     found: dict[str, int] = {}
     loose = max(tolerance, 1e-7)
     for mistake in every:
-        if mistake.rank >= 3 > min(found.values(), default=3):
-            break
         outputs = [
             w if o is None else np.reshape(o, w.shape) if np.size(o) == w.size else np.asarray(o)
             for o, w in zip(mistake.outputs, wanted, strict=True)

@@ -1,4 +1,4 @@
-"""Slips of the pen: what a formula gives with one place of it changed, or two.
+"""Slips of the pen: what a formula gives with one place of it changed.
 
 A :class:`Formula` is a right answer, written as a student may write it: assignments, one per line.
 Its slips are made from its syntax. A term or a factor is missing or has the wrong sign, a sum
@@ -83,12 +83,12 @@ class Formula:
         return names
 
     def slips(self, outputs: Callable[[Run], tuple[Any, ...]]) -> Iterator[Known]:
-        """What the slips put out, those of one place first.
+        """What the slips put out.
 
         ``outputs`` gets the formula as a function of its inputs by name, and returns what an answer
         would.
         """
-        for words, rank, code in (slip for found in (singles, pairs) for slip in found(self)):
+        for words, rank, code in singles(self):
             try:
                 put_out = outputs(functools.partial(self.run, code))
             except (ArithmeticError, ValueError, TypeError, IndexError, NameError):
@@ -123,19 +123,6 @@ def singles(formula: Formula) -> list[Slip]:
     """The slips of one place."""
     return _compiled(
         slip for text in forms(formula.text) for slip in _changes(formula, parsed(text))
-    )
-
-
-@functools.cache
-def pairs(formula: Formula) -> list[Slip]:
-    """The slips of two places, of those that are frequent."""
-    return _compiled(
-        (f"{one}; and {two}", 3 + first + second, changed)
-        for text in forms(formula.text)
-        for one, first, steps in _changes(formula, parsed(text))
-        if first < 2
-        for two, second, changed in _changes(formula, steps)
-        if second < 2 and one < two
     )
 
 
@@ -337,8 +324,6 @@ def around(
         return lambda x, weight=1, bias=0: run(x=x, weight=weight, bias=bias, eps=eps)["y"]
 
     for known in norm.slips(lambda run: (formula(norm=made(run), **given)[output],)):
-        if known.rank >= 3:
-            break
         words = known.words.removeprefix("in y: ")
         if words != "the sign of y is wrong":
             yield known._replace(words=f"in the norm: {words}")
@@ -361,6 +346,8 @@ NORM = Formula(
         "1 + γ multiplies; here γ itself does": "weight = 1 + weight",
         "it divides by the mean absolute value":
             "y = (x - mu) / (mean(abs(x - mu)) + eps) * weight + bias",
+        "the deviation divides by n − 1, and ε is added to it, outside the root":
+            "y = (x - mu) / (root(mean((x - mu) ** 2, less=1)) + eps) * weight + bias",
     },
 )  # fmt: skip
 #: RMSNorm.

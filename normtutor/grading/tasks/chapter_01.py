@@ -260,6 +260,8 @@ TRAINING = Formula(
             "through_mean = mean(g, (1,)); through_variance = x_hat * mean(g * x_hat, (1,))",
         "the means of the way back run over the whole array; each feature has its own":
             "through_mean = mean(g, (0, 1)); through_variance = x_hat * mean(g * x_hat, (0, 1))",
+        "sums stand where means belong":
+            "grad_x = inverse * (g - total(g) - x_hat * total(g * x_hat))",
         "the path through the variance counts half: the derivative of a square has a 2":
             "through_variance = x_hat * mean(g * x_hat) / 2",
         "both paths are added; both are subtracted":

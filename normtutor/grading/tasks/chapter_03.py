@@ -411,6 +411,8 @@ SYNCED = Formula(
         "the path through the mean is missing": "mean_g = 0",
         "the path through the variance is missing": "mean_g_x = 0",
         "mean and variance are taken as constants": "mean_g = 0; mean_g_x = 0",
+        "sums stand where means belong": "n = 1",
+        "the factor 1/√(σ² + ε) is missing, both times": "inverse = 1",
     },
 )  # fmt: skip
 

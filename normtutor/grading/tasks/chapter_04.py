@@ -58,6 +58,7 @@ FOLDED = Formula(
             "new_bias = b * factor - mean + beta",
         "β is scaled: the norm adds it at the end, as it is":
             "new_bias = (b - mean + beta) * factor",
+        "γ is missing in both": "factor = 1 / root(var + eps)",
         "γ is missing in the new weight": "new_weight = w * column(factor / gamma)",
         "γ is missing in the new bias": "new_bias = (b - mean) / root(var + eps) + beta",
         "the weights are not scaled": "new_weight = w",

@@ -209,6 +209,10 @@ BLOCK = Formula(
         "the skip carries the normalized x. In Pre-LN the stream itself passes untouched":
             "n = norm(x, weight_1, bias_1); h = n + attention(n); "
             "y = norm(h, weight_2, bias_2) + feed_forward(norm(h, weight_2, bias_2))",
+        "the skip of the first step carries the normalized x; the stream itself passes untouched":
+            "h = norm(x, weight_1, bias_1) + attention(norm(x, weight_1, bias_1))",
+        "the skip of the second step carries the normalized stream; it passes untouched":
+            "y = norm(h, weight_2, bias_2) + feed_forward(norm(h, weight_2, bias_2))",
         "both branches read the same x; the second must read what the first has left":
             "y = h + feed_forward(norm(x, weight_2, bias_2))",
         "that is a parallel block: both branches read the first norm. Here the second reads what "
