@@ -395,7 +395,7 @@ NOISE = above(
     met="the abstract of {cite:t}`ioffe2015`",
     place=Place("03_batch_norm_vs_layer_norm", "Small batches", in_depth=True),
     recorded="open",
-    answer="Its noise is real; whether the noise lowers the test loss is undecided.",
+    answer="Its noise is real; whether the noise lowers the test loss we have not measured.",
     condition="A lower test loss alone does not show that the noise is the reason.",
 )
 def batch_norm_regularizes() -> Evidence:

@@ -160,9 +160,10 @@ def whole_image() -> Evidence:
     met=sources.REVIEW,
     place=Place(CHAPTER, "Training and evaluation"),
     recorded="false",
-    answer="That is all in training; in evaluation BatchNorm uses running statistics.",
-    condition="In training, without γ and β, transposing the matrix turns one into the other. "
-    "Besides, BatchNorm's affine map can undo it ({prf:ref}`prop-norms-affine`).",
+    answer="Without γ and β that is all in training; in evaluation BatchNorm uses running "
+    "statistics.",
+    condition="In training transposing the matrix turns one into the other. On a given batch "
+    "BatchNorm's affine map can undo it ({prf:ref}`prop-norms-affine`).",
 )
 def axes_alone() -> Evidence:
     x = _tokens(12, 8)
@@ -186,7 +187,8 @@ def axes_alone() -> Evidence:
     met=f"{sources.TUTORIALS}, after a remark in {{cite:t}}`ioffe2015` about BatchNorm",
     place=Place(CHAPTER, "What γ and β can undo", in_depth=True),
     recorded="partly",
-    answer="True of BatchNorm; LayerNorm's γ and β cannot restore each token's mean and scale.",
+    answer="True of BatchNorm on a given batch; LayerNorm's γ and β cannot restore each token's "
+    "mean and scale.",
     condition="LayerNorm has a mean and a scale for each token, and γ and β for each feature "
     "({prf:ref}`prop-norms-affine`).",
 )

@@ -240,7 +240,7 @@ def no_mean_to_remove() -> Evidence:
     met=sources.REVIEW,
     place=Place(CHAPTER, "When the two are the same"),
     recorded="false",
-    answer="RMSNorm can take LayerNorm's place and compute the same.",
+    answer="In a Pre-LN model RMSNorm can take LayerNorm's place and compute the same.",
     condition="The weights that write to the stream are recentred, and β moves into the next "
     "matrix ({prf:ref}`thm-rms-convert`). For norms with statistics of a batch it is open.",
 )

@@ -113,7 +113,7 @@ def variable_lengths() -> Evidence:
     met=f"{sources.ASSISTANT}, and {sources.GUIDE}",
     place=Place(CHAPTER, "Two devices", in_depth=True),
     recorded="partly",
-    answer="True of local statistics; synchronized, they give the gradient of the whole batch.",
+    answer="Local statistics change the gradient; synchronized, they give that of the whole batch.",
     condition="Synchronizing costs an exchange in every layer. LayerNorm has nothing to exchange.",
 )
 def parallel_training() -> Evidence:
@@ -384,7 +384,7 @@ def larger_is_better() -> Evidence:
     met=sources.ASSISTANT,
     place=PARTED,
     recorded="partly",
-    answer="True of fine-tuning; in pre-training a batch holds up to millions of tokens.",
+    answer="Often true of fine-tuning; in pre-training a batch holds up to millions of tokens.",
     condition="The part that one device sees may be small, too. Rests on published settings.",
 )
 def small_batches_in_language() -> Evidence:
