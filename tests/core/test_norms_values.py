@@ -118,6 +118,9 @@ def test_rms_norm_may_round_before_it_multiplies():
     x_hat = wide / np.sqrt(np.square(wide).mean(-1, keepdims=True) + np.float32(1e-5))
     rounded = x_hat.astype(np.float16).astype(np.float32)
     assert_array_equal(y, (rounded * weight).astype(np.float16))
+    once = norms.rms_norm(x, weight, eps=1e-5)[0]  # by default it does not
+    assert_array_equal(once, (x_hat * weight).astype(np.float16))
+    assert (once != y).any()
     found = norms.rms_norm_backward(grad_y, cache).weight
     assert_array_equal(found, (grad_y.astype(np.float32) * rounded).sum(0))
 
