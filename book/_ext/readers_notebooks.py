@@ -74,11 +74,11 @@ if "google.colab" in sys.modules:
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)"""
 
 
-def introduction(docname: str, base: str) -> str:
+def introduction(page: str, base: str) -> str:
     """What a reader needs to know who has nothing but the notebook."""
     return (
         f"*This notebook is a page of the book [{BOOK}]({base}). "
-        f"[Read it on the site]({base}{docname}.html), where its figures are interactive. "
+        f"[Read it on the site]({page}), where its figures are interactive. "
         "Its code needs Python 3.11 or newer and "
         f"[normtutor]({base}{FOLDER}/{wheel_name()}) with the extra `notebooks`, and the "
         f"saved runs in [normtutor-studies]({base}{FOLDER}/{wheel_name('studies')}); "
@@ -174,19 +174,17 @@ def cells_of(blocks: Iterable[Block], source: NotebookNode, page: str) -> Iterat
 
 
 def readers_notebook(
-    blocks: list[Block], source: NotebookNode, docname: str, base: str
+    blocks: list[Block], source: NotebookNode, page: str, base: str
 ) -> NotebookNode:
     """Make the notebook of a page: its title, what it is, Colab's cell, and the page."""
     title, *rest = blocks
-    assert isinstance(title, Text) and title.heading, f"{docname} does not begin with its title"
-    first = new_markdown_cell(
-        f"{title.markdown}\n\n{introduction(docname, base)}", id="introduction"
-    )
+    assert isinstance(title, Text) and title.heading, f"{page} does not begin with its title"
+    first = new_markdown_cell(f"{title.markdown}\n\n{introduction(page, base)}", id="introduction")
     # Folded, so that a page still begins with its first sentence.
     folded = {"jupyter": {"source_hidden": True}, "cellView": "form"}
     ready = new_code_cell(setup_code(base), metadata=folded, id="setup")
     notebook = new_notebook(
-        cells=[first, ready, *cells_of(rest, source, f"{base}{docname}.html")],
+        cells=[first, ready, *cells_of(rest, source, page)],
         metadata={
             "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
             "language_info": {"name": "python"},
@@ -206,14 +204,14 @@ def write_notebook(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         return
     path = Path(app.env.doc2path(docname))
     source = execution.executed(get_cache(execution.folder_of(app)), path)
-    base = app.config.html_baseurl
+    page = f"{app.config.html_baseurl}{app.builder.get_target_uri(docname)}"
     in_myst = {
         place
         for place, cell in enumerate(source.cells)
         if any(MYST in output.get("data", {}) for output in cell.get("outputs", []))
     }
     writer = Writer(
-        f"{base}{docname}.html",
+        page,
         app.env.toc_fignumbers.get(docname, {}),
         app.config.numfig_format["figure"],
         in_myst,
@@ -223,7 +221,7 @@ def write_notebook(app: Sphinx, doctree: nodes.document, docname: str) -> None:
     except UnknownNode as error:
         logger.warning("no Markdown for %s", error, location=docname)
         return
-    notebook = readers_notebook(blocks, source, docname, base)
+    notebook = readers_notebook(blocks, source, page, app.config.html_baseurl)
     path = Path(app.outdir) / FOLDER / name_of(docname)
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, path)
@@ -239,6 +237,21 @@ def remove_old_notebooks(app: Sphinx, error: Exception | None) -> None:
         path.unlink()
 
 
+def colab(app: Sphinx, docname: str) -> str:
+    """Where Colab opens a page's notebook; empty where there is none."""
+    options = app.config.html_theme_options
+    place = options.get("launch_buttons", {}).get("colab_url")
+    if not place or not is_notebook(app, docname):
+        return ""
+    return f"{place}/github/{repository(app)}/blob/{BRANCH}/{name_of(docname)}"
+
+
+def repository(app: Sphinx) -> str:
+    """The owner and the name of the repository."""
+    address: str = app.config.html_theme_options["repository_url"]
+    return "/".join(address.rstrip("/").split("/")[-2:])
+
+
 def lead_buttons_to_notebooks(
     app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
 ) -> None:
@@ -251,13 +264,11 @@ def lead_buttons_to_notebooks(
         if button["text"] == ".ipynb":
             button["url"] = f"{context['pathto'](FOLDER, 1)}/{name}"
             button["tooltip"] = "Download this page as a notebook"
-    options = app.config.html_theme_options
-    launch = options.get("launch_buttons", {})
-    repository = "/".join(options["repository_url"].rstrip("/").split("/")[-2:])
+    binder = app.config.html_theme_options.get("launch_buttons", {}).get("binderhub_url")
     addresses = {
-        "Binder": f"{launch.get('binderhub_url')}/v2/gh/{repository}/{BRANCH}"
+        "Binder": f"{binder}/v2/gh/{repository(app)}/{BRANCH}"
         f"?urlpath={quote(f'lab/tree/{name}', safe='')}",
-        "Colab": f"{launch.get('colab_url')}/github/{repository}/blob/{BRANCH}/{name}",
+        "Colab": colab(app, pagename),
     }
     for button in groups.get("launch-buttons", {}).get("buttons", []):
         button["url"] = addresses[button["text"]]

@@ -6,13 +6,17 @@ import re
 import zlib
 from collections import Counter
 from contextlib import suppress
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import answers_pages
 import claims_page
+import readers_notebooks
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.config import Config
 from sphinx.ext import viewcode
 
@@ -23,6 +27,35 @@ INVENTORIES = {
     "numpy": "https://numpy.org/doc/stable/",
     "torch": "https://docs.pytorch.org/docs/stable/",
 }
+
+
+class FrontPageAtTheRoot(StandaloneHTMLBuilder):
+    """Sphinx's pages, but the first one is the root of the site, wherever its source lies."""
+
+    def get_target_uri(self, docname: str, typ: str | None = None) -> str:
+        return super().get_target_uri(self._address(docname), typ)
+
+    def get_outfilename(self, pagename: str) -> str:
+        return super().get_outfilename(self._address(pagename))
+
+    def _address(self, name: str) -> str:
+        return "index" if name == self.config.root_doc else name
+
+
+FORWARD = """<!doctype html>
+<html lang="en"><meta charset="utf-8"><title>{title}</title><link rel="canonical" href="{base}">
+<script>location.replace("../index.html" + location.search + location.hash)</script>
+<meta http-equiv="refresh" content="0; url=../index.html">
+<p>This page has moved: <a href="../index.html">{title}</a>.</p></html>
+"""
+
+
+def forward_the_first_page(app: Sphinx, error: Exception | None) -> None:
+    """Leave a page that forwards at the address that the first page had before."""
+    if not error and isinstance(app.builder, FrontPageAtTheRoot):
+        text = FORWARD.format(title=html.escape(app.config.project), base=app.config.html_baseurl)
+        Path(app.outdir, f"{app.config.root_doc}.html").write_text(text, encoding="utf-8")
+
 
 CHECK_MARKER = "# NBVAL_CHECK_OUTPUT\n"
 # What a formula returns beside its output.
@@ -68,28 +101,6 @@ def number_repeated_ids(app: Sphinx, doctree: nodes.document, docname: str) -> N
             times[name] += 1
             if times[name] > 1:
                 node["ids"][position] = f"{name}-{times[name]}"
-
-
-def describe_for_previews(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
-) -> None:
-    """Let previews show a page's own description.
-
-    sphinxext-opengraph takes the first words of the page instead, with their raw mathematics.
-    """
-    if not isinstance(doctree, nodes.document):
-        return
-    own = [meta["content"] for meta in doctree.findall(nodes.meta) if is_description(meta)]
-    if own:
-        context["metatags"] = re.sub(
-            r'(?<=<meta property="og:description" content=)"[^"]*"',
-            lambda match: f'"{html.escape(own[0])}"',
-            context.get("metatags", ""),
-        )
-
-
-def is_description(meta: nodes.meta) -> bool:
-    return meta.get("name") == "description"
 
 
 def hide_check_markers(app: Sphinx, doctree: nodes.document, docname: str) -> None:
@@ -164,8 +175,46 @@ def say_where(
             parts.append(f"{max(5, 5 * round(words / WORDS_PER_MINUTE / 5))} minutes")
     elif pagename.startswith("book/claim-"):
         parts.append("The claims ledger")
+    if notebook := readers_notebooks.colab(app, pagename):
+        parts.append(f'<a href="{notebook}">runs in Colab</a>')
     line = f'<p class="whereabouts">{" · ".join(parts)}</p>'
     context["body"] = re.sub(r"<h1\b", lambda _: f"{line}<h1", body, count=1)
+
+
+def mark_in_menu(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Let the menu of a page that it does not list mark the one to which the page belongs.
+
+    Both stand in one folder, so that the links of the menu are the same.
+    """
+    builder, owner = app.builder, claims_page.PAGE if pagename.startswith("book/claim-") else ""
+    for topic, answers in answers_pages.answers_of(app.env).items():
+        if pagename in (f"{answers_pages.FOLDER}{answer.slug}" for answer in answers):
+            owner = topic
+    if owner and isinstance(builder, StandaloneHTMLBuilder):
+        context["toctree"] = lambda **how: builder._get_local_toctree(owner, **how)
+
+
+# A caption ends in the command that makes its runs.
+COMMAND = re.compile(
+    r"\s*(?:Saved run: |Source: )?"
+    r'(<code[^>]*><span class="pre">python</span> <span class="pre">-m</span> '
+    r'<span class="pre">normtutor_studies</span>(?:(?!</?code).)*</code>)\.(</span>.*?</p>)'
+    r"(?=\s*</figcaption>)",
+    re.DOTALL,
+)
+REPRODUCE = (
+    r'\2<details class="reproduce"><summary><i class="fa-solid fa-rotate-right" '
+    r'aria-hidden="true"></i> Reproduce</summary>\1</details>'
+)
+
+
+def fold_commands(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Fold the command at the end of a caption behind a word: few readers run it."""
+    context["body"] = COMMAND.sub(REPRODUCE, context.get("body") or "")
 
 
 CODE_SWITCH = """
@@ -213,18 +262,25 @@ def name_all_pages(app: Sphinx, exception: Exception | None) -> None:
     """Let the sitemap name the pages of the book, whichever of them this build wrote.
 
     sphinx-sitemap names what is written in a build; one that follows a change writes some pages.
+    The date is that of the last commit, as sphinx-last-updated-by-git knows it.
     """
+    assert app.builder is not None
+    dates = getattr(app.env, "git_last_updated", {})
     links = app.sitemap_links  # type: ignore[attr-defined]
     with suppress(queue.Empty):
         while True:
             links.get_nowait()
-    for name in sorted({*app.env.found_docs, *claims_page.names(app)}):
-        links.put((f"{name}.html", None))
+    for name in sorted({*app.env.found_docs, *claims_page.names(app), *answers_pages.names(app)}):
+        seconds, _ = dates.get(name) or (None, True)
+        date = seconds and f"{datetime.fromtimestamp(int(seconds), UTC):%Y-%m-%d}"
+        address = app.builder.get_target_uri(name)
+        links.put(("" if name == app.config.root_doc else address, date))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     # It asks whether the page with a module's source is older than the module.
     viewcode.get_module_filename = file_of_module
+    app.add_builder(FrontPageAtTheRoot, override=True)
     app.setup_extension("sphinx.ext.intersphinx")
     # Before intersphinx reads its mapping.
     app.connect("config-inited", write_inventories, priority=100)
@@ -235,9 +291,10 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("html-page-context", mend_names_and_roles)
     app.connect("html-page-context", offer_code)
     app.connect("html-page-context", say_where)
+    app.connect("html-page-context", mark_in_menu)
+    app.connect("html-page-context", fold_commands)
     app.connect("html-page-context", mark_long_pages)
-    # After the extension that adds the previews.
-    app.connect("html-page-context", describe_for_previews, priority=900)
     # Before sphinx-sitemap writes.
     app.connect("build-finished", name_all_pages, priority=400)
+    app.connect("build-finished", forward_the_first_page)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

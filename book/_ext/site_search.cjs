@@ -10,9 +10,8 @@ new Function("window", read(words))(page);
 const { terms } = page;
 const input = read(0);
 if (made) {
-  const text = read(made);
-  const json = JSON.parse(text.slice(text.indexOf("(") + 1, text.lastIndexOf(")")));
-  const index = MiniSearch.loadJSON(json, terms.OPTIONS);
+  const load = new Function("searchIndex", `return ${read(made)}`);
+  const index = load((json) => MiniSearch.loadJSON(json, terms.OPTIONS));
   const questions = input.split("\n").filter(Boolean);
   const found = questions.map((question) => terms.search(index, question).slice(0, 10).map(({ address }) => address));
   process.stdout.write(JSON.stringify(found));

@@ -31,7 +31,7 @@ ASKED = Path(__file__).with_name("asked.tsv")
 SILENT = {"script", "style", "summary", "svg", "annotation"}
 SILENT_CLASSES = {
     *("headerlink", "code-switch", "katex-html", "caption-number", "claim"),
-    *("prev-next-area", "toggle-button", "viewcode-link", "whereabouts"),
+    *("prev-next-area", "reproduce", "toggle-button", "viewcode-link", "whereabouts"),
 }
 # The folder or the name of a page says what its sections are.
 KINDS = (
@@ -99,7 +99,7 @@ def first_sentence(text: str) -> str:
     return cut if cut == prose else f"{cut} …"
 
 
-def records_of(name: str, html: str) -> Iterator[dict[str, Any]]:
+def records_of(name: str, address: str, html: str) -> Iterator[dict[str, Any]]:
     """Yield a record for each section of a page: its address, its headings and its own text."""
     # Where a long heading may break is no space.
     soup = BeautifulSoup(html.replace("<wbr>", ""), "html.parser")
@@ -121,7 +121,7 @@ def records_of(name: str, html: str) -> Iterator[dict[str, Any]]:
         if title_of_page:
             page = "The claims ledger" if kind == "claim" else heading
         yield {
-            "address": f"{name}.html#{part['id']}" if part.get("id") else f"{name}.html",
+            "address": f"{address}#{part['id']}" if part.get("id") else address,
             "page": page,
             "title": heading,
             "heading": heading,
@@ -155,13 +155,18 @@ def own_text(part: Tag) -> tuple[str, str]:
     return words_of(part)[:90], words_of(part)
 
 
-def pages_of(app: Sphinx) -> dict[str, str]:
-    """Read the pages that were written, by name."""
+def pages_of(app: Sphinx) -> dict[str, tuple[str, str]]:
+    """Read the pages that were written, by name: the address of each, and what is in it."""
+    assert app.builder is not None
     topics = answers_pages.answers_of(app.env)  # their answers have pages of their own
     written = {*claims_page.names(app), *answers_pages.names(app)}
     names = sorted(written | {*app.env.found_docs} - {*topics})
-    paths = {name: Path(app.outdir) / f"{name}.html" for name in names}
-    return {name: path.read_text("utf-8") for name, path in paths.items() if path.exists()}
+    found = {}
+    for name in names:
+        address = app.builder.get_target_uri(name)
+        if (path := Path(app.outdir, address)).exists():
+            found[name] = address, path.read_text("utf-8")
+    return found
 
 
 def records_of_pages(app: Sphinx) -> list[list[dict[str, Any]]]:
@@ -169,10 +174,10 @@ def records_of_pages(app: Sphinx) -> list[list[dict[str, Any]]]:
     kept = Path(app.doctreedir) / "search.json"
     before = json.loads(kept.read_text("utf-8")) if kept.exists() else {}
     now, program = {}, Path(__file__).read_text("utf-8")
-    for name, html in pages_of(app).items():
+    for name, (address, html) in pages_of(app).items():
         digest = hashlib.sha256((program + html).encode()).hexdigest()
         known = before.get(name)
-        found = known[1] if known and known[0] == digest else list(records_of(name, html))
+        found = known[1] if known and known[0] == digest else list(records_of(name, address, html))
         now[name] = (digest, found)
     kept.write_text(json.dumps(now), encoding="utf-8")
     return [found for _, found in now.values()]
@@ -219,7 +224,8 @@ def write_index(app: Sphinx, error: Exception | None) -> None:
     script = (library / "umd" / "index.js").read_text("utf-8")
     (folder / "minisearch.js").write_text(script, encoding="utf-8")
     # Scripts, not data: they are found without a server, too.
-    (folder / "index.js").write_text(f"searchIndex({json.dumps(index)})", encoding="utf-8")
+    quoted = index.replace("\\", r"\\").replace("'", r"\'")
+    (folder / "index.js").write_text(f"searchIndex('{quoted}')", encoding="utf-8")
     texts = json.dumps([record["text"] for record in records], ensure_ascii=False)
     (folder / "texts.js").write_text(f"searchTexts({texts})", encoding="utf-8")
 

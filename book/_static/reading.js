@@ -290,8 +290,21 @@ function prepareSearch() {
   serve(field);
 }
 
-/* Paper is white. Fonts for equations that nobody has scrolled to would be missing there, so a desktop
-   computer fetches them when it has nothing else to do. */
+/* Paper is white. Fonts for equations that are folded away, or that nobody has scrolled to, would be missing
+   there, so a desktop computer fetches those that the page needs when it has nothing else to do. */
+const FACES = {
+  "AMS normal 400": ".amsrm, .mathbb",
+  "Caligraphic normal 400": ".mathcal",
+  "Main normal 400": ".katex",
+  "Main normal 700": ".mathbf, .textbf, strong .katex",
+  "Math italic 400": ".mathnormal",
+  "Math italic 700": ".boldsymbol",
+  "Size1 normal 400": ".small-op, .delimsizing.size1, .delim-size1",
+  "Size2 normal 400": ".large-op, .delimsizing.size2",
+  "Size3 normal 400": ".delimsizing.size3",
+  "Size4 normal 400": ".delimsizing.size4, .delim-size4",
+};
+
 function prepareForPaper() {
   const root = document.documentElement;
   let theme = root.dataset.theme;
@@ -299,7 +312,11 @@ function prepareForPaper() {
   window.addEventListener("afterprint", () => (root.dataset.theme = theme));
   if (!matchMedia("(hover: hover)").matches || !document.querySelector(".katex")) return;
   const fetchFonts = () =>
-    document.fonts.forEach((font) => /KaTeX_(AMS|Caligraphic|Main|Math|Size)/.test(font.family) && font.load());
+    document.fonts.forEach((font) => {
+      const weight = { normal: 400, bold: 700 }[font.weight] ?? font.weight;
+      const users = FACES[`${font.family.replace(/"|KaTeX_/g, "")} ${font.style} ${weight}`];
+      if (users && document.querySelector(users)) font.load();
+    });
   window.addEventListener("load", () => (window.requestIdleCallback ?? setTimeout)(fetchFonts));
 }
 

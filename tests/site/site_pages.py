@@ -17,29 +17,30 @@ CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
 BASE = CONFIG["html"]["baseurl"]  # the address of the site
 TOC = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
 ENTRIES = [entry for part in TOC["parts"] for entry in part["chapters"]]
-# What the audit measures: the first page and the chapters.
 NUMBERED = next(part for part in TOC["parts"] if part.get("numbered"))
-MEASURED = [TOC["root"], *(entry["file"] for entry in NUMBERED["chapters"])]
+MAIN_LINES = [entry["file"] for entry in NUMBERED["chapters"]]
+# What the audit measures: the first page, which is the root of the site, and the chapters.
+FIRST, SOURCE_OF_FIRST = "index", TOC["root"]
+MEASURED = [FIRST, *MAIN_LINES]
 SECTIONS = [section["file"] for entry in ENTRIES for section in entry.get("sections", [])]
 EXERCISES = [name for name in SECTIONS if name.startswith("book/exercises/")]
-CONTENT = [TOC["root"], *(entry["file"] for entry in ENTRIES), *SECTIONS]
-NOTEBOOKS = [name for name in CONTENT if (ROOT / f"{name}.ipynb").exists()]
+CONTENT = [FIRST, *(entry["file"] for entry in ENTRIES), *SECTIONS]
+
+
+def source_of(name: str) -> Path:
+    """The notebook behind a page, if there is one."""
+    return ROOT / f"{SOURCE_OF_FIRST if name == FIRST else name}.ipynb"
+
+
+NOTEBOOKS = [name for name in CONTENT if source_of(name).exists()]
 CHAPTERS = [name for name in NOTEBOOKS if name not in EXERCISES]
-# A chapter's depth page stands below it.
-DEPTH = {
-    entry["file"]: section["file"]
-    for entry in ENTRIES
-    for section in entry.get("sections", [])
-    if section["file"].startswith("book/in_depth/")
-}
-MAIN_LINES = list(DEPTH)
 
 # Which pages hold which interactive figures.
 FIGURES = {
     name: sorted(
         {
             next(filter(None, names))
-            for cell in json.loads((ROOT / f"{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+            for cell in json.loads(source_of(name).read_text(encoding="utf-8"))["cells"]
             for names in re.findall(
                 r'<nt-(\w+)>|InteractiveFigure\(\s*"(\w+)"|interactive\.show\(\s*"(\w+)"',
                 "".join(cell["source"]),

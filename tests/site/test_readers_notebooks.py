@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 from packaging.requirements import Requirement
-from site_pages import BASE, CONFIG, NOTEBOOKS, ROOT, chosen, leads_nowhere, parsed
+from site_pages import BASE, CONFIG, NOTEBOOKS, chosen, leads_nowhere, parsed, source_of
 
 SETUP = "setup"  # the id of the cell that only Colab needs
 
@@ -34,7 +34,7 @@ class Reader:
     def __init__(self, site: Path, page: str):
         self.page = page
         self.cells = nbformat.read(site / name_of(page), as_version=4).cells
-        self.source = nbformat.read(ROOT / f"{page}.ipynb", as_version=4)
+        self.source = nbformat.read(source_of(page), as_version=4)
         self.whole = parsed(site / f"{page}.html")
         self.article = self.whole.find("article", "bd-article")
         self.texts = [cell.source for cell in self.cells if cell.cell_type == "markdown"]

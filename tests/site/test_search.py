@@ -51,7 +51,7 @@ PAGES = {
 def test_a_section_is_a_record_with_its_own_text(name):
     html, expected = PAGES[name]
     page = f'<article class="bd-article">{html}</article>'
-    found = [*site_search.records_of(name, page)]
+    found = [*site_search.records_of(name, f"{name}.html", page)]
     assert [(one["kind"], one["title"], one["text"]) for one in found] == expected
     assert found[-1]["address"].startswith(f"{name}.html#")
 

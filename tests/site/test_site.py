@@ -11,15 +11,19 @@ import re
 from collections import Counter
 from pathlib import Path
 from urllib.parse import urljoin
+from xml.etree import ElementTree
 
 import pytest
 from bs4 import BeautifulSoup, Comment, Tag
 from fontTools.ttLib import TTFont
 from normtutor_studies import claims
+from PIL import Image
 from site_pages import (
     BASE,
     CONTENT,
+    FIRST,
     MAIN_LINES,
+    ROOT,
     SCRIPTED,
     chosen,
     elements_of,
@@ -35,7 +39,7 @@ def pages(site) -> dict[str, BeautifulSoup]:
     """Parse every page that a reader can reach, by its address on the site."""
     paths = [path for path in sorted(site.rglob("*.html")) if "_static" not in path.parts]
     found = {path.relative_to(site).as_posix(): parsed(path) for path in paths}
-    others = ("index", "404", "search", "genindex")
+    others = ("404", "search", "genindex")
     assert {f"{name}.html" for name in (*CONTENT, *others)} <= set(found)
     return found
 
@@ -139,7 +143,7 @@ def page_problems(page: BeautifulSoup):
 
 
 def test_every_page_is_in_order(pages):
-    redirect = "index.html"  # only sends the browser to the first page
+    redirect = "book/index.html"  # only sends the browser to the first page
     in_order({name: page for name, page in pages.items() if name != redirect}, page_problems)
 
 
@@ -177,7 +181,7 @@ def test_every_page_says_of_which_book_it_is(pages):
     assert [name for name, line in lines.items() if not line or not line.find("a")] == []
     for chapter in MAIN_LINES:
         text = lines[f"{chapter}.html"].get_text()
-        assert re.search(r" · Chapter \d · \d+ minutes$", text), chapter
+        assert re.search(r" · Chapter \d · \d+ minutes · runs in Colab$", text), chapter
 
 
 def test_every_icon_is_in_the_fonts_that_are_left(site, book):
@@ -255,6 +259,75 @@ def test_the_reference_says_what_every_public_name_does(book):
 
 
 def test_the_sitemap_names_every_page(site):
-    named = re.findall(r"<loc>(.*?)</loc>", Path(site / "sitemap.xml").read_text("utf-8"))
+    sitemap = (site / "sitemap.xml").read_text("utf-8")
+    named = re.findall(r"<loc>(.*?)</loc>", sitemap)
     cards = [f"book/claim-{claim.name}" for claim in claims.CLAIMS]
-    assert sorted(named) == sorted(f"{BASE}{name}.html" for name in [*CONTENT, *cards])
+    answers = {f"book/answers/{path.stem}" for path in (site / "book" / "answers").glob("*.html")}
+    pages = {*CONTENT, *cards, *answers} - {FIRST}
+    assert sorted(named) == sorted([BASE, *(f"{BASE}{name}.html" for name in pages)])
+    if (ROOT / ".git").exists():  # a page's date is that of its last commit
+        address = f"{BASE}{MAIN_LINES[0]}.html"
+        assert re.search(rf"{address}</loc><lastmod>\d{{4}}-\d\d-\d\d</lastmod>", sitemap)
+
+
+# --- what others show of the site -----------------------------------------------------------------
+
+
+def test_the_first_page_is_the_root_of_the_site(site, pages):
+    page = pages["index.html"]
+    assert page.find("link", rel="canonical")["href"] == BASE
+    assert page.find("meta", property="og:url")["content"] == BASE
+    home = pages[f"{MAIN_LINES[0]}.html"].find("a", class_="navbar-brand")
+    assert home["href"] == "../index.html"
+    before = (site / "book" / "index.html").read_text("utf-8")
+    assert "../index.html" in before and "location.hash" in before
+
+
+def size_of(path: Path) -> tuple[int, int]:
+    with Image.open(path) as picture:
+        picture.load()
+        return picture.size
+
+
+def test_each_chapter_has_a_card_of_its_own_and_the_site_an_icon(site, pages):
+    cards = [pages[f"{name}.html"].find("meta", property="og:image") for name in MAIN_LINES]
+    paths = {site / card["content"].removeprefix(BASE) for card in cards}
+    assert len(paths) == len(MAIN_LINES)
+    assert {size_of(path) for path in paths} == {(1200, 630)}
+    icons = {
+        (site / name).parent / page.find("link", rel="apple-touch-icon")["href"]
+        for name, page in pages.items()
+        if name.startswith("book/0")
+    }
+    assert {path.resolve() for path in icons} == {site / "_static" / "icon.png"}
+    assert size_of(site / "_static" / "icon.png") == (180, 180)
+
+
+def test_the_feed_has_the_releases_of_the_changelog(site):
+    atom = "{http://www.w3.org/2005/Atom}"
+    feed = ElementTree.parse(site / "feed.xml").getroot()
+    dated = re.findall(r"^## (\S+) \((\d.*)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    entries = feed.findall(f"{atom}entry")
+    told = [(e.findtext(f"{atom}title"), e.findtext(f"{atom}updated")) for e in entries]
+    assert told == [(f"Version {version}", f"{date}T00:00:00Z") for version, date in dated]
+    assert told and all("<li>" in entry.findtext(f"{atom}content") for entry in entries)
+
+
+def test_the_command_behind_a_caption_is_folded_and_there_without_scripts(book):
+    folded = [one for page in book.values() for one in page.find_all("details", "reproduce")]
+    assert len(folded) > 30
+    for one in folded:
+        assert one.find_parent("figcaption")
+        assert re.match(r"python -m normtutor_studies run \w+$", one.find("code").get_text())
+    captions = [c for page in book.values() for c in page.find_all("span", "caption-text")]
+    assert not [c.get_text() for c in captions if "normtutor_studies" in c.get_text()]
+
+
+def test_claims_and_answers_mark_their_entry_of_the_menu(pages):
+    for name, entry in (
+        (f"book/claim-{claims.CLAIMS[0].name}.html", "claims.html"),
+        ("book/answers/freeze-batchnorm.html", "evaluation.html"),
+    ):
+        menu = pages[name].find("nav", class_="bd-links")
+        marked = menu.find_all("li", class_="current")
+        assert marked and marked[-1].find("a")["href"].endswith(entry), name

@@ -269,7 +269,7 @@ def test_very_long_contents_show_their_groups_and_open_the_one_that_is_read(visi
 
 
 def test_the_first_screen_of_a_phone_has_all_ways_into_the_book_and_one_out_of_trouble(visit):
-    page = visit("book/index", **PHONE)
+    page = visit("index", **PHONE)
     ways = page.locator(".ways a")
     expect(ways).to_have_count(5)
     for way in ways.all():

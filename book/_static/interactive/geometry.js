@@ -70,7 +70,6 @@ class Geometry extends InteractiveFigure {
     this.turn = START.turn;
     this.tilt = 15;
     this.gamma = [1, 1, 1];
-    this.moved = false;
     const number = (label, array, k, from, to) => slider(label, {
       min: from, max: to, step: 0.1, value: array[k], show: (v) => say(v, 1),
       change: (v) => { array[k] = v; this.update(); },
@@ -100,7 +99,6 @@ class Geometry extends InteractiveFigure {
       this.gammas.forEach((one) => one.show(1));
       this.turn = START.turn;
       view.show(this.turn);
-      this.moved = false;
       this.#put(START.x);
     });
     return [
@@ -162,7 +160,6 @@ class Geometry extends InteractiveFigure {
 
   #grab(event) {
     const tip = this.#near(event);
-    if (tip) this.moved = true;
     const box = this.picture.getBoundingClientRect();
     const unit = Math.max(380 / box.width, 350 / box.height);
     let last = [event.clientX, event.clientY];
@@ -223,7 +220,7 @@ class Geometry extends InteractiveFigure {
       this.#label(onCircle(50, 72), "circle: entries sum to 0", "", -70, 18),
       ...(layer ? [this.#label(layer, "LayerNorm", "layer-label", lx < 0 ? -88 : 9, close ? 32 : 2)] : []),
       ...(rms ? [this.#label(rms, "RMSNorm", "rms-label", 9, 17)] : []),
-      this.#label(this.x, this.moved ? "x" : "x: drag me", "label", 12, -8),
+      this.#label(this.x, "x", "label", 12, -8),
     ];
   }
 
