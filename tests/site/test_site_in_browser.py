@@ -1,12 +1,17 @@
 """The built site as a reader uses it in a browser, on a desk and on a phone."""
 
+import gzip
 import re
 from pathlib import Path
 
-from browser import DARK, LIGHT, PHONE, eventually, needs_chromium
+import pytest
+from browser import DARK, LIGHT, PHONE, Heard, eventually, needs_chromium
 from playwright.sync_api import expect
+from site_pages import MAIN_LINES
 
 pytestmark = needs_chromium
+
+HEAVIEST = 250_000  # bytes of a chapter
 
 CHAPTER = "book/03_batch_norm_vs_layer_norm"
 # Its solutions, and most of its code, stand on the depth page.
@@ -83,6 +88,17 @@ def test_the_name_and_the_search_stay_beside_the_page(visit):
         expect(column.locator(part).last).to_be_in_viewport(ratio=1)
 
 
+# Of the head of each table: how it and what is around it are printed.
+PRINTED = """(heads) => heads.map((head) => {
+  const said = [];
+  for (let box = head; box.localName !== "article"; box = box.parentElement) {
+    const { display, overflowX } = getComputedStyle(box);
+    if (box === head) said.push(`${display} ${overflowX}`);
+    else if (overflowX !== "visible") said.push(`${box.className}: ${overflowX}`);
+  }
+  return said;
+})"""
+
 # --- themes, print, no scripts --------------------------------------------------------------------
 
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
@@ -150,6 +166,65 @@ def test_a_phone_shows_each_term_of_the_formulas_table(visit):
     assert cells.count() == 9 * 5
     frames = cells.evaluate_all("all => all.map(one => one.getBoundingClientRect())")
     assert all(0 <= one["left"] and one["right"] <= 390 for one in frames)
+
+
+def test_tables_on_paper_repeat_their_columns_and_pages_carry_the_title(visit):
+    """A box that scrolls is printed in one piece: Chromium cuts it, and names no column again."""
+    page = visit("book/where_layers_run")
+    page.emulate_media(media="print")
+    heads = page.locator("article thead")
+    assert heads.count()
+    heads = heads.evaluate_all(PRINTED)
+    assert [box for one in heads for box in one if box != "table-header-group visible"] == []
+    assert "Normalization in deep networks" in page.locator("style[media=print]").inner_html()
+
+
+def test_a_command_behind_a_caption_opens_by_keyboard(visit):
+    page = visit("book/01_internal_covariate_shift")
+    folded = page.locator("details.reproduce").first
+    expect(folded.locator("code")).to_be_hidden()
+    folded.locator("summary").press("Enter")
+    expect(folded.locator("code")).to_be_visible()
+
+
+# What is read has 720 pixels, what is looked at has the page; headings of three sizes.
+MEASURES = """() => {
+  const sizes = (chosen, measure) => [...new Set([...document.querySelectorAll(
+    `article.bd-article ${chosen}`)].filter((one) => one.checkVisibility()).map(measure))];
+  const letters = (one) => parseFloat(getComputedStyle(one).fontSize);
+  const width = (one) => Math.round(one.getBoundingClientRect().width);
+  const [column] = sizes("> section", width);
+  return {
+    heads: ["h1", "h2", "h3"].flatMap((head) => sizes(head, letters)),
+    code: sizes(".cell_input pre", letters),
+    read: sizes("section > :is(h1, h2, h3, p, ul, ol, div.admonition)", width),
+    seen: sizes(":is(.cell, .cell_output > figure)", (one) => column - width(one)),
+  };
+}"""
+
+
+def test_all_chapters_have_one_set_of_measures(visit):
+    page = visit(MAIN_LINES[0], viewport={"width": 1440, "height": 900})
+    for name in MAIN_LINES:
+        page.goto(re.sub(r"book/\w+", name, page.url))
+        found = page.evaluate(MEASURES)
+        assert found["heads"] in ([32, 24, 19], [32, 24]) and found["code"] == [14], name
+        # Lists are indented; no text is wider than the column.
+        assert max(found["read"]) == 720 and found["seen"] == [0], (name, found)
+
+
+@pytest.mark.slow
+def test_a_chapter_takes_at_most_250_kilobytes(open_page, address):
+    """As a server sends it, compressed, to a desk: all faces of equations once came, for paper."""
+    sizes = {}
+    for name in MAIN_LINES:
+        page, answers = open_page(), {}
+        heard = Heard(page)
+        page.on("response", lambda answer, into=answers: into.setdefault(answer.url, answer))
+        page.goto(f"{address}{name}.html")
+        heard.until_all_is_there()
+        sizes[name] = sum(len(gzip.compress(answer.body())) for answer in answers.values())
+    assert {name: size for name, size in sizes.items() if size > HEAVIEST} == {}
 
 
 def test_a_page_opened_as_a_file_says_how_to_see_its_figures(open_page, site):
