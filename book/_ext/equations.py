@@ -7,7 +7,6 @@ a busy machine lets that server wait between its first two steps; it brings no f
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from sphinx.util.math import get_node_equation_number
 from sphinx.writers.html5 import HTML5Translator
 
 STYLES = "katex/katex.min.css"
+# Of the three formats of a font, the one that fontTools writes by itself.
+SOURCES = re.compile(r'src:[^;}]*?(url\([^)]*\.woff\) format\("woff"\))[^;}]*')
 # What belongs to the word before it.
 PUNCTUATION = re.compile(r"[.,;:!?)\]’”]+|-\w+")
 
@@ -98,11 +99,13 @@ def choose_katex(app: Sphinx, config: Config) -> None:
 
 
 def serve_styles(app: Sphinx) -> None:
-    """Put the style sheet and the fonts beside the pages, in the one format that browsers take."""
-    made, folder = from_npm.package("katex") / "dist", Path(app.outdir) / "_static" / "katex"
-    (folder / "fonts").mkdir(parents=True, exist_ok=True)
-    for path in (made / "katex.min.css", *made.glob("fonts/*.woff2")):
-        shutil.copy(path, folder / path.relative_to(made))
+    """Put the style sheet beside the pages; the fonts follow when all letters are known."""
+    sheet, folder = (
+        from_npm.package("katex") / "dist" / "katex.min.css",
+        Path(app.outdir, "_static"),
+    )
+    (folder / "katex" / "fonts").mkdir(parents=True, exist_ok=True)
+    (folder / STYLES).write_text(SOURCES.sub(r"src:\1", sheet.read_text("utf-8")), encoding="utf-8")
     app.add_css_file(STYLES)
 
 

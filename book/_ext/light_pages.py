@@ -3,7 +3,8 @@
 The theme and its extensions have sixteen style sheets, of which a page uses a tenth, and three
 fonts with 4000 icons, of which it shows some twenty. A page links to ``site.css`` alone (see
 layout.html). After the build the style sheets are put together there: PurgeCSS drops the rules that
-no page and no script can use, and fontTools cuts the icons' fonts down to the icons that are left.
+no page and no script can use, and fontTools cuts the fonts of icons and equations down to what is
+shown.
 Scripts run after the page is there; pictures come when the reader does.
 """
 
@@ -128,18 +129,23 @@ def icon_faces(style: str, fonts: Path) -> str:
     icons |= {ord(letter) for letter in style if "\ue000" <= letter <= "\uf8ff"}
     faces = []
     for name, family, weight in ICON_FONTS:
-        font, written = TTFont(fonts / name, recalcTimestamp=False), io.BytesIO()
-        subsetter = Subsetter(Options(layout_features=[], name_IDs=[]))
-        subsetter.populate(unicodes=icons)
-        subsetter.subset(font)
-        font.flavor = "woff"
-        font.save(written)
+        font = base64.b64encode(cut_down(fonts / name, icons)).decode()
         faces.append(
             f'@font-face {{ font-family: "{family}"; font-weight: {weight}; src: '
-            f'url("data:font/woff;base64,{base64.b64encode(written.getvalue()).decode()}") '
-            'format("woff"); }\n'
+            f'url("data:font/woff;base64,{font}") format("woff"); }}\n'
         )
     return "".join(faces)
+
+
+def cut_down(path: Path, letters: Iterable[int]) -> bytes:
+    """Leave in a font what is shown."""
+    font, written = TTFont(path, recalcTimestamp=False), io.BytesIO()
+    subsetter = Subsetter(Options(layout_features=[], name_IDs=[]))
+    subsetter.populate(unicodes=letters)
+    subsetter.subset(font)
+    font.flavor = "woff"
+    font.save(written)
+    return written.getvalue()
 
 
 def write_style(site: Path, sheets: Iterable[str], kept: Path) -> None:
@@ -153,13 +159,19 @@ def write_style(site: Path, sheets: Iterable[str], kept: Path) -> None:
     whole = "\n".join(style_of(path, static) for path in paths)
     read_by = [path for path in site.rglob("*.html") if static not in path.parents]
     texts = (path.read_text(encoding="utf-8") for path in (*read_by, *static.rglob("*.js")))
-    known = set(WORD.findall(whole))
-    names = sorted({word for text in texts for word in known & set(WORD.findall(text))})
-    digest = hashlib.sha256("\0".join([whole, *names]).encode()).hexdigest()
+    known, found, letters = set(WORD.findall(whole)), set[str](), set[str]()
+    for text in texts:
+        found |= known & set(WORD.findall(text))
+        letters |= set(text)
+    names = sorted(found)
+    digest = hashlib.sha256("\0".join([whole, *names, *sorted(letters)]).encode()).hexdigest()
     if not (static / SHEET).exists() or not kept.exists() or kept.read_text() != digest:
         style = purged(whole, names)
         sheet = icon_faces(style, icons.parents[1] / "webfonts") + style
         (static / SHEET).write_text(sheet, encoding="utf-8")
+        for font in (from_npm.package("katex") / "dist" / "fonts").glob("*.ttf"):
+            cut = static / "katex" / "fonts" / f"{font.stem}.woff"
+            cut.write_bytes(cut_down(font, map(ord, letters)))
         kept.write_text(digest)
 
 
@@ -187,7 +199,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    logging.getLogger("fontTools").setLevel(logging.WARNING)
+    logging.getLogger("fontTools").setLevel(logging.ERROR)
     # After the extensions that add scripts.
     app.connect("html-page-context", lighten, priority=900)
     # After the extensions that add style sheets and scripts.

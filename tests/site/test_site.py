@@ -208,8 +208,11 @@ def test_equations_are_set(site, book):
     assert [(name, one.text[:80]) for name, one in equations if not one.find("annotation")] == []
     fonts = site / "_static" / "katex"
     text = (fonts / "katex.min.css").read_text(encoding="utf-8")
-    needed = set(re.findall(r"fonts/[\w-]+\.woff2", text))
-    assert needed and all((fonts / name).exists() for name in needed)
+    needed = set(re.findall(r"fonts/[\w-]+\.\w+", text))
+    assert len(needed) == 20 and all((fonts / name).exists() for name in needed)
+    shown = {letter for _, one in equations for letter in one.find(class_="katex-html").text}
+    left = {code for name in needed for code in TTFont(fonts / name).getBestCmap()}
+    assert {letter for letter in shown if ord(letter) not in left} <= {" ", "\u200b"}
 
 
 def without_colours(drawing: str) -> str:
