@@ -99,10 +99,10 @@ def card(entry: re.Match[str], address: str) -> str:
     )
 
 
-def fitted(text: str, points: int, height: int) -> tuple[int, str]:
-    """The largest size up to ``points`` at which a text fits a height, and the text in lines."""
+def fitted(text: str, points: int, height: int, width: int = 1060) -> tuple[int, str]:
+    """The largest size up to ``points`` at which a text fits a place, and the text in lines."""
     for size in range(points, 16, -2):
-        lines = textwrap.fill(text, int(1060 / (0.56 * size)))
+        lines = textwrap.fill(text, int(width / (0.56 * size)), break_long_words=False)
         # A line takes 7/6 of its size, and a third of it stands between two lines.
         if (lines.count("\n") + 1) * 1.5 * size <= height:
             break

@@ -18,7 +18,7 @@ from sphinx.application import Sphinx
 
 CHAPTER = re.compile(r"^book/\d\d_")
 FIGURE = re.compile(r'<img alt="(?P<alt>[^"]*)"[^>]*src="[^"]*_images/(?P<name>[^"]+\.svg)"')
-PANEL = (1060, 400)  # of a card: where its figure stands
+PANEL = (470, 40, 1160, 590)  # of a card: where its figure stands, beside its title
 RELEASE = re.compile(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -75,17 +75,18 @@ def draw_card(title: str, figure: bytes, path: Path) -> None:
     fonts = Path(matplotlib.get_data_path(), "fonts", "ttf")
     image = Image.new("RGB", claims_page.SIZE, claims_page.NAVY)
     canvas = ImageDraw.Draw(image)
+    left, top, right, bottom = PANEL
     for text, place, points, height in (
-        (title, 40, 54, 90),
-        ("Normalization in deep networks", 574, 26, 40),
+        (title, top + 10, 50, 400),
+        ("Normalization in deep networks", bottom - 70, 26, 80),
     ):
-        size, lines = claims_page.fitted(text, points, height)
+        size, lines = claims_page.fitted(text, points, height, width=left - 80)
         font = ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), size)
-        canvas.text((70, place), lines, claims_page.CREAM, font, spacing=size // 3)
-    canvas.rounded_rectangle((70, 150, 1130, 550), 12, "white")
+        canvas.text((40, place), lines, claims_page.CREAM, font, spacing=size // 3)
+    canvas.rounded_rectangle(PANEL, 12, "white")
     drawn = Image.open(io.BytesIO(figure)).convert("RGBA")
-    drawn.thumbnail((PANEL[0] - 40, PANEL[1] - 30), Image.Resampling.LANCZOS)
-    corner = 70 + (PANEL[0] - drawn.width) // 2, 150 + (PANEL[1] - drawn.height) // 2
+    drawn.thumbnail((right - left - 30, bottom - top - 20), Image.Resampling.LANCZOS)
+    corner = (left + right - drawn.width) // 2, (top + bottom - drawn.height) // 2
     image.paste(drawn, corner, drawn)
     image.quantize(128).save(path, optimize=True)
 

@@ -318,7 +318,7 @@ def test_the_feed_has_the_releases_of_the_changelog(site):
 
 def test_the_command_behind_a_caption_is_folded_and_there_without_scripts(book):
     folded = [one for page in book.values() for one in page.find_all("details", "reproduce")]
-    assert len(folded) > 30
+    assert len(folded) > 25
     for one in folded:
         assert one.find_parent("figcaption")
         assert re.match(r"python -m normtutor_studies run \w+$", one.find("code").get_text())
