@@ -193,7 +193,10 @@ def mark_in_menu(
         if pagename in (f"{answers_pages.FOLDER}{answer.slug}" for answer in answers):
             owner = topic
     if owner and isinstance(builder, StandaloneHTMLBuilder):
-        context["toctree"] = lambda **how: builder._get_local_toctree(owner, **how)
+        address = f'href="{context["pathto"](owner)}"'
+        context["toctree"] = lambda **how: builder._get_local_toctree(owner, **how).replace(
+            'href="#"', address
+        )
 
 
 # A caption ends in the command that makes its runs.
