@@ -1,4 +1,4 @@
-"""What npm has for the site: KaTeX, MiniSearch and PurgeCSS, as ``package-lock.json`` pins them.
+"""From npm: KaTeX, MiniSearch, PurgeCSS and resvg, as ``package-lock.json`` pins them.
 
 Node.js comes from PyPI. The first build fetches the packages into ``node_modules``, beside this
 file.
@@ -22,7 +22,7 @@ def package(name: str) -> Path:
     """Find the folder of a package; what is pinned anew is fetched anew."""
     installed = FOLDER / "node_modules" / ".package-lock.json"
     if not installed.exists() or installed.stat().st_mtime < PINS.stat().st_mtime:
-        logger.info("Fetching KaTeX, MiniSearch and PurgeCSS from npm")
+        logger.info("Fetching KaTeX, MiniSearch, PurgeCSS and resvg from npm")
         quiet = ("--omit=dev", "--no-audit", "--no-fund", "--loglevel=error")
         if npm(["ci", *quiet], cwd=FOLDER, stdout=subprocess.DEVNULL):
             raise ExtensionError(f"npm could not fetch what {PINS} names.")
