@@ -57,6 +57,7 @@ def read(text: str) -> dict[str, list[Section]]:
 
 
 QUERIES = read(Path(__file__).with_name("queries.tsv").read_text(encoding="utf-8"))
+CHINESE = read(Path(__file__).with_name("chinese.tsv").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def test_every_section_that_should_be_found_exists(page):
     sections = page.evaluate(SECTIONS)
     gone = [
         f"{query}: {section}"
-        for query, answers in QUERIES.items()
+        for query, answers in (QUERIES | CHINESE).items()
         for section in answers
         if not any(section.is_at(*one) for one in sections)
     ]
@@ -139,3 +140,15 @@ def test_how_many_questions_land_is_printed(page, capsys):
         share = f"{sum(landed)} of {len(landed)}"
         print(f"\nquestions whose section is among the first three: {share}")
     assert any(landed)
+
+
+@needs_chromium
+def test_a_question_in_chinese_finds_its_section(page):
+    """The words are the book's own: each leads to its section, alone and in a sentence."""
+    found = zip(CHINESE.items(), page.evaluate(ASK, list(CHINESE)), strict=True)
+    lost = [
+        f"{query}: {results}"
+        for (query, sections), results in found
+        if not any(section.is_at(*result) for section in sections for result in results)
+    ]
+    assert lost == []

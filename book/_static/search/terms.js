@@ -72,6 +72,84 @@
     ["initialization", "initialisation", "init", "initial"],
   ];
 
+  // Chinese words, each line with the English word first: the table of the page "Notation" is made from these.
+  const CHINESE = [
+    ["normalization", "归一化", "规范化"],
+    ["batch normalization", "批归一化", "批量归一化", "批规范化", "批量规范化", "批标准化", "批次归一化"],
+    ["layer normalization", "层归一化", "层规范化", "层标准化"],
+    ["RMSNorm", "均方根归一化", "均方根层归一化", "均方根规范化"],
+    ["instance normalization", "实例归一化", "实例规范化"],
+    ["group normalization", "组归一化", "分组归一化"],
+    ["weight normalization", "权重归一化"],
+    ["spectral normalization", "谱归一化"],
+    ["synchronized batch normalization", "同步批归一化", "同步批量归一化"],
+    ["adaptive layer normalization", "自适应层归一化"],
+    ["Pre-LN", "前置归一化", "前置层归一化", "前归一化"],
+    ["Post-LN", "后置归一化", "后置层归一化", "后归一化"],
+    ["internal covariate shift", "内部协变量偏移", "内部协变量漂移"],
+    ["residual connection", "残差连接", "跳跃连接"],
+    ["residual network", "残差网络"],
+    ["standardization", "标准化"],
+    ["whitening", "白化"],
+    ["mean", "均值", "平均值"],
+    ["variance", "方差"],
+    ["standard deviation", "标准差"],
+    ["root mean square", "均方根"],
+    ["running average", "移动平均", "滑动平均"],
+    ["batch", "批量", "批次"],
+    ["batch size", "批量大小", "批次大小", "批大小"],
+    ["mini-batch", "小批量"],
+    ["padding", "填充"],
+    ["mask", "掩码"],
+    ["token", "词元"],
+    ["sequence", "序列"],
+    ["channel", "通道"],
+    ["feature", "特征"],
+    ["image", "图像", "图片"],
+    ["attention", "注意力", "注意力机制"],
+    ["embedding", "嵌入", "词嵌入"],
+    ["gradient", "梯度"],
+    ["backward pass", "反向传播"],
+    ["vanishing gradient", "梯度消失"],
+    ["exploding gradient", "梯度爆炸"],
+    ["gradient accumulation", "梯度累积", "梯度累加"],
+    ["learning rate", "学习率"],
+    ["warm-up", "预热", "学习率预热"],
+    ["weight decay", "权重衰减"],
+    ["initialization", "初始化"],
+    ["loss", "损失", "损失函数"],
+    ["invariance", "不变性"],
+    ["affine map", "仿射变换"],
+    ["bias", "偏置"],
+    ["regularization", "正则化"],
+    ["overfitting", "过拟合"],
+    ["dropout", "暂退法", "丢弃法"],
+    ["activation function", "激活函数"],
+    ["training", "训练"],
+    ["inference", "推理", "推断"],
+    ["fine-tuning", "微调"],
+    ["freeze", "冻结"],
+    ["mixed precision", "混合精度"],
+    ["quantization", "量化"],
+    ["convolutional network", "卷积神经网络", "卷积网络"],
+    ["recurrent network", "循环神经网络", "循环网络"],
+    ["reinforcement learning", "强化学习"],
+    ["style transfer", "风格迁移"],
+  ];
+  // What a question in Chinese has besides; the last line says nothing.
+  const ASKING = [
+    ["why", "为什么", "为何"],
+    ["what is", "什么是", "是什么"],
+    ["how", "怎么", "怎样", "如何"],
+    ["difference", "区别", "差别"],
+    ["formula", "公式"],
+    ["before", "之前"],
+    ["after", "之后"],
+    ["remove", "去掉"],
+    ["from scratch", "从零实现"],
+    ["", "用", "使用", "的", "了", "吗", "呢", "和", "与", "而", "不", "是", "在", "要", "有", "中", "里", "时", "需要", "可以", "为", "会"],
+  ];
+
   const IGNORED = new Set(
     ("a about an and any are as at be been but by can could did do does for from get gets give gives had has have how i if in " +
       "into is it its just like made make me mine my of on one or our should so some such than that the their them then there " +
@@ -139,6 +217,15 @@
     boostDocument: (id, term, { kind }) => WEIGHTS[kind] ?? 1,
   };
 
+  /* A question in Chinese, word by word in English. Chinese has no spaces: at each place stands the longest word
+     that is known. */
+  const english = new Map([...CHINESE, ...ASKING].flatMap(([name, ...chinese]) => chinese.map((one) => [one, name])));
+  const KNOWN = new RegExp([...english.keys()].sort((one, other) => other.length - one.length).join("|"), "g");
+  function inEnglish(question) {
+    if (!/\p{Script=Han}/u.test(question)) return question;
+    return question.replace(KNOWN, (word) => ` ${english.get(word)} `).replace(/[\s，。？！、]+/g, " ").trim();
+  }
+
   /* What one slip of the finger makes of a word: two letters that changed places; then one that is
      missing, one too many, one that is wrong. */
   function slips(word) {
@@ -157,7 +244,7 @@
   function mended(index, question) {
     const count = (word) => (SPELLED.has(word) ? 1e9 : index.search(word).length);
     const best = (words) => words.filter(count).sort((one, other) => count(other) - count(one))[0];
-    return question.toLowerCase().replace(/(?<![a-z\d])[a-z]{4,}(?![a-z\d])/g, (word, at) => {
+    return inEnglish(question).toLowerCase().replace(/(?<![a-z\d])[a-z]{4,}(?![a-z\d])/g, (word, at) => {
       const begun = at + word.length === question.length && index.search(word, { prefix: true }).length;
       if (begun || count(word)) return word;
       const [swapped, others] = slips(word);
