@@ -169,7 +169,7 @@ def as_good() -> Evidence:
     met=sources.TUTORIALS,
     place=Place(CHAPTER, "Nine norms in numbers", in_depth=True),
     recorded="open",
-    answer="Normalized activations were not enough in our models; why is undecided.",
+    answer="With normalized activations alone our models learned more slowly; why is undecided.",
     condition="{cite:t}`xu2019` conclude from larger models that the gradients of the statistics "
     "matter more than the forward pass.",
 )
