@@ -329,7 +329,7 @@ def test_the_command_behind_a_caption_is_folded_and_there_without_scripts(book):
 def test_claims_and_answers_mark_their_entry_of_the_menu(pages):
     for name, entry in (
         (f"book/claim-{claims.CLAIMS[0].name}.html", "claims.html"),
-        ("book/answers/freeze-batchnorm.html", "evaluation.html"),
+        ("book/answers/freeze-batchnorm.html", "fine-tuning.html"),
     ):
         menu = pages[name].find("nav", class_="bd-links")
         marked = menu.find_all("li", class_="current")
