@@ -59,18 +59,18 @@ def shift_between_batches() -> Evidence:
         way = np.abs(mean[-10:].mean(axis=0) - mean[:10].mean(axis=0))
         return float(np.median(way / np.sqrt(training[last].variance[0])))
 
-    why = "less than a tenth of a standard deviation is what sampling moves a mean of ten batches."
     return [
         Finding(
             "distance that a unit's mean moves in 100 training steps, seen on *one fixed batch*, "
             "in standard deviations",
             travelled(training[last].mean),
-            below(0.1, f"If shift came from the batches, one batch would show none; {why}"),
+            below(
+                0.1, "If shift came from the batches, one batch would show none; a tenth is little."
+            ),
         ),
         Finding(
-            "the same over 100 *new batches*, parameters frozen",
+            "the same over 100 *new batches*, ten averaged at either end, parameters frozen",
             travelled(frozen[last].mean),
-            above(0.1, f"If shift came from the batches, it would not need learning; {why}"),
         ),
     ]
 
