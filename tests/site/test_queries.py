@@ -1,9 +1,11 @@
 """What readers ask of the search, in their words, and where it must lead them.
 
-Each line of ``queries.tsv`` has a query and, after a tab, the sections that answer it, separated by
-bars: the page, a colon, and some words of the section's title or its page's; no words mean any
-section of the page, and the page "claims" means the card of the claim that has the words. A result
-that is about the subject, and no answer, does not count.
+Each line of ``queries.tsv`` has a question from a forum or a tracker, the address of its thread,
+and the sections that answer it, separated by bars: the page, a colon, and some words of the
+section's title or its page's; no words mean any section of the page, and the page "claims" means
+the card of the claim that has the words. A bare "-" says that the book has no answer: such a
+question does not land. A result that is about the subject, and no answer, does not count. The
+lines of ``chinese.tsv`` are the book's own, and have no thread.
 """
 
 import re
@@ -47,11 +49,13 @@ def read(text: str) -> dict[str, list[Section]]:
     """Read the queries: what is asked, and the sections that answer it."""
     queries = {}
     for line in text.splitlines():
-        query, answers = line.split("\t")
+        query, *thread, answers = line.split("\t")
         assert query not in queries, f"{query!r} stands there twice"
+        assert all(address.startswith("http") for address in thread), thread
         queries[query] = [
             Section(page.strip(), words.strip().lower())
             for page, _, words in (answer.partition(":") for answer in answers.split("|"))
+            if page != "-"
         ]
     return queries
 
