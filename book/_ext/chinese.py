@@ -20,7 +20,7 @@ TERMS = Path(__file__).resolve().parents[1] / "_static" / "search" / "terms.js"
 
 
 def chinese_words() -> dict[str, list[str]]:
-    """The Chinese words for each English one, the most usual first."""
+    """The Chinese words for each English one."""
     found = re.search(r"const CHINESE = (\[.*?\n  \]);", TERMS.read_text("utf-8"), re.DOTALL)
     assert found, "terms.js has the Chinese words"
     lines = json.loads(re.sub(r",(\s*\])", r"\1", found[1]))

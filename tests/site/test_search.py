@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 import site_search
+from chinese import chinese_words
 from from_npm import NODE, package
 from site_pages import ROOT
 
@@ -99,6 +100,21 @@ def test_a_name_with_a_digit_is_read_as_it_is_written():
     """bfloat16 was once read as float16: "bfloat" stands nowhere, and "float" is a word."""
     names = ["bfloat16", "batchnorm1d", "conv3d bfloat16 float"]
     assert [read for read, _ in searched(["float", "A float"], names)] == names
+
+
+def test_a_chinese_word_is_read_as_its_english_one():
+    """The longest word that is known is read, so that no name is cut into its parts."""
+    meant = {word: name for name, words in chinese_words().items() for word in words}
+    assert len(meant) > 50
+    answers = searched(list(chinese_words()), list(meant))
+    read = {word: english for word, (english, _) in zip(meant, answers, strict=True)}
+    assert read == {word: name.lower() for word, name in meant.items()}
+
+
+def test_a_question_in_chinese_is_read_word_by_word():
+    question = "为什么 Transformer用层归一化，而不用批归一化？"
+    [(read, _)] = searched(["Transformer", "layer batch"], [question])
+    assert read == "why transformer layer normalization batch normalization"
 
 
 def test_a_first_sentence_comes_with_the_index():
