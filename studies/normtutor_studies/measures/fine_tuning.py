@@ -109,7 +109,7 @@ WORLD = World(
         "steps": 180,
         "images": 60,
         "epochs": 5,
-        "learning_rates": [0.0001, 0.0003, 0.001, 0.003, 0.01],
+        "learning_rates": [0.000003, 0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01],
         "noise": 0.3,
     },
     title="Digits of another look",

@@ -89,6 +89,5 @@ Study(
     "with the recomputed statistics, so that what fine-tuning adds can be told from what new "
     "statistics add. All ways of a seed share the network, the images and the order. The learning "
     "rate is chosen for each way, size and seed on 240 other images of the new look. Training mode "
-    "in batches of 16, and recomputed statistics in batches of 2, mostly took the smallest of the "
-    "five, so a smaller one could suit them better.",
+    "in batches of 16 mostly took the smallest of the eight.",
 )
