@@ -16,7 +16,7 @@ import normtutor
 from normtutor.grading import answers
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/fonts")
-SCRATCH = "/scratch"  # in there: a file system of its own; not /tmp, where the interpreter may lie
+SCRATCH = "/normtutor-scratch"  # in there: a file system of its own, where no interpreter lies
 CODE = "/grader"  # in there: the two files that a submission's process runs
 PYTHON = os.path.abspath(sys.executable)
 MEGABYTES_ON_DISK = 200
