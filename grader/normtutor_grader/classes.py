@@ -75,8 +75,8 @@ def chosen(student: Student, chapter: str) -> Path:
         If there is none, or more than one.
     """
     paths = student.notebooks
-    named = [path for path in paths if path.name.startswith(chapter) or path.stem.endswith(chapter)]
-    paths = named or paths
+    begin = [path for path in paths if path.name.startswith(chapter)]
+    paths = begin or [path for path in paths if path.stem.endswith(chapter)] or paths
     if len(paths) > 1:
         names = ", ".join(printable(path.name) for path in paths)
         words = f"there are {len(paths)} notebooks, and it is not clear which one counts: {names}"

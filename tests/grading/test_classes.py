@@ -273,6 +273,16 @@ def test_one_notebook_of_a_student_counts_and_none_is_chosen_from_two(collected,
 LONG = "a" * 255  # what a file system takes, and "a" * 255 + ".json" is more
 
 
+def test_an_identifier_that_ends_in_the_chapters_number_makes_no_second_notebook(tmp_path):
+    """Of 02_s1005 and 05_s1005 neither counted for chapter 5: both names have a 05 at an end."""
+    notebooks = tuple(tmp_path / name for name in ("02_s1005.ipynb", "05_s1005.ipynb"))
+    for path in notebooks:
+        hand_in(path, RIGHT)
+    student = roster.Student("s1005", entries=notebooks)
+    assert classes.chosen(student, "02").name == "02_s1005.ipynb"
+    assert classes.chosen(student, "05").name == "05_s1005.ipynb"
+
+
 def test_no_name_of_a_folder_ends_the_run_or_meets_another(tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
     names = [LONG, "ann", "class", "grades", "summary", "a:b", "=1+1", "é" * 120]
