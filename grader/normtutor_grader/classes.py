@@ -210,7 +210,7 @@ def grade_class(
     NoWall
         If there is no wall here.
     """
-    students = collected(folder, read(roster) if roster else ())
+    students = collected(folder, read(roster) if roster else (), settings.chapter)
     if not students:
         raise ValueError(f"there is no notebook in {folder}")
     settings = settings._replace(chapter=settings.chapter or only_chapter(students))

@@ -168,15 +168,16 @@ def place_of(student: Student, entry: Path) -> int:
     return f"_{plainly(entry.stem)}_".find(f"_{identifier}_")
 
 
-def collected(folder: Path, listed: Sequence[Student] = ()) -> list[Student]:
+def collected(folder: Path, listed: Sequence[Student] = (), chapter: str = "") -> list[Student]:
     """Everybody on the list and everybody who handed something in, with what they handed in.
 
     Of a student's files those count in whose names the identifier stands first: what a classmate
-    has put behind it takes nobody's place.
+    has put behind it takes nobody's place. What begins with the number of another chapter counts
+    where there is nothing else.
     """
     found = {s.identifier: [folder / e for e in s.entries] for s in listed}
     named = {folder / e.parts[0] for s in listed for e in s.entries}
-    placed: dict[str, list[tuple[int, Path]]] = {s.identifier: [] for s in listed}
+    placed: dict[str, list[tuple[tuple[bool, int], Path]]] = {s.identifier: [] for s in listed}
     others: dict[str, Student] = {}
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith((".", "__MACOSX")) or entry in named:
@@ -186,7 +187,8 @@ def collected(folder: Path, listed: Sequence[Student] = ()) -> list[Student]:
         if candidates:
             student = min(candidates, key=lambda s: (places[s], -len(s.identifier)))
             if not student.entries:  # otherwise the list says which file counts
-                placed[student.identifier].append((places[student], entry))
+                elsewhere = chapter and re.match(rf"(?!{chapter})0\d[ _-]", entry.name) is not None
+                placed[student.identifier].append(((bool(elsewhere), places[student]), entry))
         elif entry.is_dir() or entry.suffix in (".ipynb", ".py"):
             raw = entry.name if entry.is_dir() else entry.stem
             identifier = printable(raw)
@@ -195,7 +197,7 @@ def collected(folder: Path, listed: Sequence[Student] = ()) -> list[Student]:
             before = others.get(identifier, Student(identifier))
             others[identifier] = replace(before, entries=(*before.entries, entry))
     for identifier, entries in placed.items():
-        first = min((place for place, _ in entries), default=0)
+        first = min((place for place, _ in entries), default=None)
         found[identifier] += [entry for place, entry in entries if place == first]
     there = {i: tuple(e for e in es if e.exists() or e.is_symlink()) for i, es in found.items()}
     return [replace(s, entries=there[s.identifier]) for s in listed] + list(others.values())

@@ -283,6 +283,18 @@ def test_an_identifier_that_ends_in_the_chapters_number_makes_no_second_notebook
     assert classes.chosen(student, "05").name == "05_s1005.ipynb"
 
 
+def test_a_notebook_of_another_chapter_takes_no_earlier_ones_place(tmp_path):
+    """05_s1009 stood beside a folder whose name ends in s1009, and chapter 2 was lost."""
+    (tmp_path / "Eva_s1009_").mkdir()
+    for name in ("Eva_s1009_/family.ipynb", "05_s1009.ipynb", "02_s1010.ipynb"):
+        hand_in(tmp_path / name, RIGHT)
+    listed = [roster.Student("s1009"), roster.Student("s1010")]
+    for chapter, name in (("02", "Eva_s1009_"), ("05", "05_s1009.ipynb")):
+        eva, other = roster.collected(tmp_path, listed, chapter)
+        assert [entry.name for entry in eva.entries] == [name]
+        assert [entry.name for entry in other.entries] == ["02_s1010.ipynb"]
+
+
 def test_no_name_of_a_folder_ends_the_run_or_meets_another(tmp_path):
     folder, out = tmp_path / "in", tmp_path / "out"
     names = [LONG, "ann", "class", "grades", "summary", "a:b", "=1+1", "é" * 120]
