@@ -106,6 +106,16 @@ def test_what_an_exercise_needs_works_behind_the_wall():
         ("open('a', 'wb').write(bytes(300 * 2**20))", "No space left"),
         ("open('/dev/shm/a', 'wb').write(bytes(2**20))", "No space left|Permission"),
         ("kept = bytes(400 * 2**20)", "MemoryError"),
+        ("os.write(os.memfd_create('a'), bytes(2**20))", "PermissionError"),
+        (
+            "import ctypes\nassert ctypes.CDLL(None).shmget(0, 2**20, 0o1600) == -1, 'got'\n1 / 0",
+            "Zero",
+        ),
+        (
+            "import ctypes\nc = ctypes.CDLL(None)\nc.unshare(0x10020000)\n"
+            "assert c.mount(b'none', b'/scratch', b'tmpfs', 0, b'size=2g') == -1, 'got'\n1 / 0",
+            "Zero",
+        ),
     ],
 )
 def test_what_all_need_is_not_used_up_by_one(cell, words):
