@@ -243,7 +243,7 @@ def _compare_choices(answer: Any, rng: Rng, dtype: str = "float64") -> None:
     """Ask about every norm there is, in an order of its own."""
     for axes, centred in (CHOICES[i] for i in rng.permutation(len(CHOICES))):
         x = normal(rng, *sizes(rng, (3, 4), (5, 6), (7, 8))).astype(dtype)
-        y = normalize(x.astype(np.float64), axes, centred=centred)[0].astype(dtype)
+        y = normalize(x, axes, centred=centred)[0].astype(dtype, copy=False)
         (got,) = outputs_of(answer(x, y), ("the answer",))
         right = [*(float(axis in axes) for axis in range(3)), float(centred)]
         if got.values.shape != (4,) or not np.isin(got.values, (0, 1)).all():

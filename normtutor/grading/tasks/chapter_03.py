@@ -412,6 +412,9 @@ SYNCED = Formula(
         "the path through the variance is missing": "mean_g_x = 0",
         "mean and variance are taken as constants": "mean_g = 0; mean_g_x = 0",
         "sums stand where means belong": "n = 1",
+        "the sums of both devices are divided by the number of examples on one":
+            "dx_1 = inverse * (g_1 - (mean_g + x_1 * mean_g_x) * n / n_1); "
+            "dx_2 = inverse * (g_2 - (mean_g + x_2 * mean_g_x) * n / n_2)",
         "the factor 1/√(σ² + ε) is missing, both times": "inverse = 1",
     },
 )  # fmt: skip

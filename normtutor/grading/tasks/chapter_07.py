@@ -65,6 +65,7 @@ def _streams(x: np.ndarray, matrices: np.ndarray, slip: str = "") -> tuple[np.nd
         deviation = np.sqrt((total**2).mean(-1) if slip == "rms" else total.var(-1))
         deviation = total.std() if slip == "pooled" else deviation
         factor = deviation if slip == "grows" else 1 / deviation
+        factor = factor.mean() if slip == "means first" else factor
         left = factor.mean() if slip == "one step" else left * factor
         factors.append(np.mean(left))
         post = total if slip == "no norm" else norm(total, eps=0.0)
@@ -81,6 +82,7 @@ STREAMS = {
     "std": "that is the deviation of the stream; its root mean square is asked for",
     "pooled": "all tokens share a deviation; LayerNorm gives each its own",
     "rms": "that is with RMSNorm: LayerNorm subtracts the mean",
+    "means first": "means are multiplied; multiply each token's factors, and then take the mean",
     "one step": "the factors are those of single steps; what is left is their product",
     "grows": "the norm divides by the deviation, so the factor is one over it",
     "no norm": "the stream of Post-LN goes on as the sum; it should go on normalized",
