@@ -13,7 +13,7 @@ PREVIEWS = {
     "book/04_invariance": {
         "bibliography.html#": "arXiv",
         "#thm-inv-gradient": "The gradient before a norm",
-        "#fig-inv-rate": "a hundred times smaller",
+        "#fig-inv-slow": "Ten times the weights",
     },
     "book/in_depth/04_invariance": {"#equation-eq-inv-blind": "(13.2)"},
     "book/in_depth/01_internal_covariate_shift": {  # a long one
