@@ -102,7 +102,7 @@ def standard_normal() -> Evidence:
     met=f"{sources.REVIEW}, and {sources.TUTORIALS} since {{cite:t}}`santurkar2018`",
     place=Place(CHAPTER, "Third explanation: a smoother loss"),
     recorded="open",
-    answer="It does smooth the loss; whether that is why networks learn faster is undecided.",
+    answer="In our network it does; whether that is why networks learn faster is undecided.",
     condition="At the same learning rate the largest curvature is much smaller with "
     "BatchNorm, whether or not one allows for the weights' scale. But {cite:t}`yao2020` report "
     "networks that BatchNorm does not smooth.",
@@ -404,7 +404,7 @@ def batch_norm_regularizes() -> Evidence:
             NOISE,
         ),
         Unsettled(
-            "A smaller batch has more noise, and more steps besides.",
+            "That there is noise does not say what it does to the test loss.",
             "Train with statistics of few and of all examples to the same training loss, each at "
             "its own best rate, on several data sets, and compare the test losses.",
         ),
