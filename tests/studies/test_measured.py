@@ -45,7 +45,11 @@ def built(text: str, folder: Path) -> tuple[str, str]:
     with docutils_namespace():
         app = Sphinx(
             source, None, folder / "out", folder / "trees", "text",
-            confoverrides={"extensions": ["myst_parser", "measured", "verdicts"]},
+            confoverrides={
+                "extensions": ["myst_parser", "measured", "verdicts"],
+                # Else an extension of another test's application is asked to read the page.
+                "source_suffix": {".md": "markdown"},
+            },
             status=None, warning=warnings,
         )  # fmt: skip
         app.build()
