@@ -187,8 +187,8 @@ def collected(folder: Path, listed: Sequence[Student] = (), chapter: str = "") -
         if candidates:
             student = min(candidates, key=lambda s: (places[s], -len(s.identifier)))
             if not student.entries:  # otherwise the list says which file counts
-                elsewhere = chapter and re.match(rf"(?!{chapter})0\d[ _-]", entry.name) is not None
-                placed[student.identifier].append(((bool(elsewhere), places[student]), entry))
+                elsewhere = bool(chapter and re.match(rf"(?!{chapter})0\d[ _-]", entry.name))
+                placed[student.identifier].append(((elsewhere, places[student]), entry))
         elif entry.is_dir() or entry.suffix in (".ipynb", ".py"):
             raw = entry.name if entry.is_dir() else entry.stem
             identifier = printable(raw)
