@@ -141,7 +141,8 @@ def test_a_grade_and_a_students_own_check_agree():
             assert result.score == TASKS[id].points, (id, style, result.findings)
         for i, wrong in enumerate(wrongs):
             result = judge(TASKS[wrong.task], sandbox.answer(f"wrong_{i}"), rng)
-            said = next(finding for finding in result.findings if not finding.passed)
+            said = next((finding for finding in result.findings if not finding.passed), None)
+            assert said, f"{wrong.task}: judged right: {wrong.source}"
             named = any(words in said.words for words in wrong.words.split("|"))
             assert named or (wrong.words == "-" and not said.known), (wrong, said)
         assert sandbox.starts == 1 and sandbox.errors == []

@@ -219,9 +219,11 @@ BOUND = Formula(
 
 
 def _compare_bound(answer: Any, rng: Rng, features: int) -> None:
-    weight_q, weight_k = rng.normal(size=(2, features))
-    place = int(np.abs(weight_q * weight_k).argmax())
-    weight_q[place] *= -np.sign(weight_q[place] * weight_k[place])  # where the product is negative
+    # The largest product is negative, and neither of its factors is the largest of its kind.
+    weight_q, weight_k = rng.uniform(0.2, 1.0, (2, features)) * rng.choice((-1, 1), (2, features))
+    place, of_q, of_k = (*rng.permutation(features), 0, 0)[:3]
+    weight_q[of_q], weight_k[of_k] = rng.choice((-4.0, 4.0), 2)
+    weight_q[place], weight_k[place] = rng.choice(((2.2, -2.2), (-2.2, 2.2)))
     query = rms_norm(np.eye(features)[place], weight_q, eps=0.0)
     key = rms_norm(np.eye(features)[place], weight_k, eps=0.0)
     slips = BOUND.known(
