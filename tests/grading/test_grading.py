@@ -5,8 +5,9 @@ import pytest
 from coursework_mistakes import MISTAKES
 from coursework_solutions import PREDICTIONS, SOLUTIONS
 
-from normtutor.grading import TASKS
+from normtutor.grading import TASKS, Local, Mistake
 from normtutor.grading.notebook import examined
+from normtutor.grading.tasks import chapter_05
 
 pytestmark = pytest.mark.slow
 
@@ -100,6 +101,18 @@ def test_central_differences_earn_nothing(id, forward, step):
 
 
 # --- wrong answers --------------------------------------------------------------------------------
+
+
+def test_no_mistake_is_judged_by_luck():
+    """In one draw of thirty a wrong bound was right; in one of 200 all largest were negative."""
+    (wrong,) = (w for w in MISTAKES if w.task == "08.5" and "abs(weight_k).max()" in w.edit)
+    (first, *_) = TASKS["08.5"].checks
+    for rng in map(np.random.default_rng, range(200)):
+        with pytest.raises(Mistake, match=wrong.words):
+            first.run(Local(wrong.answer), rng)
+        x = chapter_05._largest_of_both_signs(rng)
+        largest = np.take_along_axis(x, np.abs(x).argmax(-1, keepdims=True), -1)
+        assert largest.min() < 0 < largest.max()
 
 
 @pytest.mark.parametrize("wrong", MISTAKES, ids=lambda w: f"{w.task} {w.edit[:60]}")
