@@ -1,6 +1,13 @@
-"""The style of the book's figures, for the tests that draw."""
+"""The same random numbers for each test, and the style of the book's figures."""
 
 import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """What a test draws does not depend on the tests before it."""
+    torch.manual_seed(0)
 
 
 @pytest.fixture

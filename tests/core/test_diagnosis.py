@@ -61,11 +61,8 @@ def with_odd_last_batch():
 
 HEALTHY = {
     "BatchNorm": trained,
-    "ours": fitted(network, layers.BatchNorm),
     "PowerNorm": fitted(network, power_norm),
     "GroupNorm": fitted(network, GroupNorm4),
-    "LayerNorm": fitted(perceptron, nn.LayerNorm),
-    "perceptron": fitted(perceptron),
     "dropout at the end": fitted(network, nn.BatchNorm2d, 0.5),
     "one norm, two uses alike": fitted(Siamese),
     "frozen rightly": frozen_rightly,
@@ -76,7 +73,6 @@ HEALTHY = {
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_model_raises_no_alarm(name):
-    torch.manual_seed(0)
     found = normtutor.diagnose(*case(HEALTHY[name]()))
     assert found.causes == [], found
     assert "no cause found" in str(found)
@@ -115,10 +111,9 @@ def small_variances():
     return model
 
 
-@planted("not converged", nn.BatchNorm2d)
-@planted("not converged", layers.BatchNorm)
-def never_updated(norm):
-    model = fit(network(norm), loader())
+@planted("not converged")
+def never_updated():
+    model = fit(network(layers.BatchNorm), loader())
     for module in batch_norms(model):
         module.reset_running_stats()
     return model
@@ -162,11 +157,10 @@ def last_batch_of_one(make, trained_on):
     return model, loader(training_set(count=IMAGES - 31)), held_out()
 
 
-@planted("no running statistics", nn.BatchNorm2d, 100)
-@planted("no running statistics", layers.BatchNorm, 100)
-@planted("no running statistics", nn.BatchNorm2d, 2)
-def no_statistics(norm, batch_size):
-    model = fit(network(lambda c: norm(c, track_running_stats=False)), loader())
+@planted("no running statistics", 100)
+@planted("no running statistics", 2)
+def no_statistics(batch_size):
+    model = fit(network(lambda c: nn.BatchNorm2d(c, track_running_stats=False)), loader())
     return model, loader(), DataLoader(held_out().dataset, batch_size)
 
 
@@ -271,7 +265,6 @@ def features_last(*between):
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_named_and_nothing_else(name):
-    torch.manual_seed(0)
     cause, plant = PLANTED[name]
     found = diagnose(*plant())
     assert found.causes == [cause], found
@@ -288,9 +281,8 @@ def test_every_cause_has_a_planted_bug():
 # --- remedies -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("plant", [few_steps, lambda: momentum(0.001), other_weights])
+@pytest.mark.parametrize("plant", [lambda: momentum(0.001), other_weights])
 def test_recomputing_is_a_remedy(plant):
-    torch.manual_seed(0)
     model, train, evaluation = case(plant())
     before = diagnose(model, train, evaluation).losses
     torch.optim.swa_utils.update_bn(train, model)
@@ -307,7 +299,6 @@ def test_recomputing_is_a_remedy(plant):
 
 def test_statistics_that_do_better_than_recomputed_ones_are_kept():
     """The labels are what the model says with its running statistics."""
-    torch.manual_seed(0)
     model, (images, _) = other_weights(), training_set().tensors
     train = loader(TensorDataset(images, model.eval()(images).argmax(1).detach()))
     found = diagnose(model.train(), train, train)
@@ -317,7 +308,6 @@ def test_statistics_that_do_better_than_recomputed_ones_are_kept():
 
 def test_statistics_with_which_a_model_was_trained_are_kept():
     """Norms in evaluation mode all along: 0 and 1 are right, although no batch made them."""
-    torch.manual_seed(0)
     found = diagnose(*case(fit(network(), loader(), steps=160, training=False)))
     assert found.causes == ["not converged"]
     assert "Keep the running statistics" in found.findings[0].remedy
@@ -325,7 +315,6 @@ def test_statistics_with_which_a_model_was_trained_are_kept():
 
 
 def test_the_right_epsilon_is_named_and_is_a_remedy():
-    torch.manual_seed(0)
     model, train, evaluation = case(another_epsilon())
     (finding,) = diagnose(model, train, evaluation).findings
     assert "with ε = 1 instead of 1e-05" in finding.evidence and not math.isinf(finding.effect)
@@ -335,7 +324,6 @@ def test_the_right_epsilon_is_named_and_is_a_remedy():
 
 
 def test_axes_that_cannot_be_told_apart_are_a_note():
-    torch.manual_seed(0)
     found = diagnose(*features_last(nn.Conv1d(8, 8, 1)))
     assert found.causes == [] and "axes 1 and 2 of the input of 2 are equally long" in str(found)
 
@@ -366,7 +354,6 @@ def test_tokens_masks_and_outputs_of_other_kinds():
         def forward(self, tokens):
             return SimpleNamespace(logits=self.tags(self.norm(self.embed(tokens), tokens > 0)))
 
-    torch.manual_seed(0)
     tokens = torch.randint(0, 20, (256, 7))
     batches = DataLoader(TensorDataset(tokens, tokens % 5), batch_size=32)
     found = diagnose(Tagger(), batches, batches)
@@ -378,7 +365,6 @@ def test_tokens_masks_and_outputs_of_other_kinds():
 
 
 def test_a_forward_function_and_a_loss_of_ones_own():
-    torch.manual_seed(0)
     own = {
         "forward": lambda m, x: m["body"](x),
         "loss": lambda y, target: (y.argmax(1) != target).float().mean(),
@@ -399,7 +385,6 @@ def test_wrong_arguments_are_explained():
 
 
 def test_a_model_in_evaluation_mode_says_what_cannot_be_seen():
-    torch.manual_seed(0)
     found = diagnose(*case(trained().eval()))
     assert found.causes == [] and "evaluation mode" in str(found)
 
@@ -418,7 +403,6 @@ def test_what_was_not_looked_at_is_said_and_a_last_batch_of_one_found_all_the_sa
 
 
 def test_one_domain_is_one_in_small_batches_too():
-    torch.manual_seed(0)
     x = torch.randn(512, 8)
     data = TensorDataset(x, (x[:, 0] > 0).long())
     train, evaluation = (loader(Subset(data, range(*e)), 4) for e in ((0, 256), (256, 512)))
