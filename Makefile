@@ -65,7 +65,7 @@ serve: book  ## Build the site and serve it on http://localhost:8000 (PORT=...)
 	@$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
 check: lint types  ## Check in some minutes: style, types, the tests that are not slow
-	$(PYTEST) -m "not slow" tests --ignore tests/site
+	$(PYTEST) -m "not slow" tests --ignore tests/site --ignore tests/libraries
 
 # The site is built anew from the cache of executed chapters.
 test: lint types  ## Check everything: style, types, chapters, tests, site
@@ -81,7 +81,7 @@ types: $(INSTALLED)  ## Check the types
 	$(BIN)/mypy
 
 TESTS ?= normtutor studies grader tests
-UNITS = $(PYTEST) --durations=15 --durations-min=3 $(TESTS) --ignore tests/site
+UNITS = $(PYTEST) --durations=15 --durations-min=3 $(TESTS) --ignore tests/site --ignore tests/libraries
 
 units: $(INSTALLED)  ## Run the tests of the package and of the book's sources (TESTS=...)
 	$(UNITS)

@@ -1,7 +1,5 @@
 """torch's kernels, the formulas, the backward pass of the book: one cannot tell which one ran."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -32,28 +30,17 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "LayerNorm": lambda: layers.LayerNorm(4),
     "LayerNorm of two axes, no β": lambda: layers.LayerNorm((6, 4), bias=False),
     "LayerNorm over channels": lambda: layers.LayerNorm(6, feature_axis=1),
-    "LayerNorm, no affine": lambda: layers.LayerNorm(4, elementwise_affine=False),
-    "RMSNorm": lambda: layers.RMSNorm(4, eps=1e-3),
     "RMSNorm, as in Gemma": lambda: layers.RMSNorm(4, add_unit_offset=True),
     "ScaleNorm": lambda: layers.ScaleNorm(4),
     "PartialRMSNorm": lambda: layers.PartialRMSNorm(4, 0.5),
     "AdaLN": lambda: Conditioned(layers.AdaptiveLayerNorm(4, 2)),
     "GroupNorm": lambda: layers.GroupNorm(2, 6),
-    "GroupNorm, features last": lambda: layers.GroupNorm(2, 4, feature_axis=-1),
     "InstanceNorm": lambda: layers.InstanceNorm(6, affine=True),
-    "BatchNorm": lambda: layers.BatchNorm(6, track_running_stats=False),
     "BatchNorm, features last": lambda: layers.BatchNorm(
         4, track_running_stats=False, feature_axis=-1
     ),
 }
 EVERY = pytest.mark.parametrize("name", LAYERS)
-BY_HAND: dict[str, Callable[[], nn.Module]] = {
-    "RMSNorm": lambda: layers.RMSNorm(1024),
-    "RMSNorm, as in Gemma": lambda: layers.RMSNorm(1024, add_unit_offset=True),
-    "ScaleNorm": lambda: layers.ScaleNorm(1024),
-    "PartialRMSNorm": lambda: layers.PartialRMSNorm(1024, 0.5),
-}
-PARTS = pytest.mark.parametrize("part", [common.PART, 10], ids=["one part", "many parts"])
 # Ways to lay numbers out in memory.
 LAYOUTS: list[Callable[[Tensor], Tensor]] = [
     lambda x: x,
@@ -93,14 +80,15 @@ def called(monkeypatch):
     return found
 
 
-@PARTS
 @EVERY
-def test_it_is_the_formula_with_all_its_derivatives(name, part, monkeypatch):
-    monkeypatch.setattr(common, "PART", part)
+def test_it_is_the_formula_with_all_its_derivatives(name, monkeypatch):
     layer = build(name)
     for layout in LAYOUTS:
         x = layout(randn(3, 6, 4))
-        assert_same(results(layer, x), by_formula(lambda x=x: results(layer, x)))
+        expected = by_formula(lambda x=x: results(layer, x))
+        for part in (common.PART, 10):  # at once, and part by part
+            monkeypatch.setattr(common, "PART", part)
+            assert_same(results(layer, x), expected)
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["all tokens", "masked"])
@@ -198,8 +186,6 @@ def test_every_transform_gives_what_it_gives_of_the_formula(name):
     """In forward-mode differentiation the formula itself runs: of torch 2.13's LayerNorm, BatchNorm
     and InstanceNorm the gradient of a forward derivative is wrong, without an error."""
     layer, x = build(name), randn(2, 6, 4)
-    if name == "LayerNorm, no affine":  # something must have a parameter
-        layer = nn.Sequential(layer, nn.Linear(4, 4).double())
     for way, work in ways(layer, x).items():
         found, expected = (_pytree.tree_leaves(result) for result in (work(), by_formula(work)))
         for ours, theirs in zip(found, expected, strict=True):
@@ -275,10 +261,9 @@ def test_the_context_ends_with_its_block_and_after_an_error():
     assert not common.only_formula()
 
 
-@pytest.mark.parametrize("name", BY_HAND)
-def test_the_backward_pass_of_the_book_holds_little(name):
+def test_the_backward_pass_of_the_book_holds_little():
     """Of RMSNorm at most four times the memory of x, in a step; autograd's gradient takes six."""
-    layer = BY_HAND[name]()
+    layer = layers.RMSNorm(1024)
     x, grad_y = torch.randn(2, 16, 256, 1024)
     step = benchmark.training_step(layer, layer.parameters(), x, grad_y)
     step()
@@ -307,11 +292,8 @@ def test_numbers_whose_squares_overflow_give_0_and_no_gradient_in_the_formulas()
 @pytest.mark.parametrize(
     "make, strict",
     [
-        (lambda: layers.LayerNorm(4), False),
         (lambda: layers.BatchNorm(6, momentum=None), False),
-        (lambda: layers.InstanceNorm(6, track_running_stats=True), False),
         (lambda: layers.PowerNorm(4), True),
-        (lambda: layers.PowerNorm(4, variant="pn-v"), False),
         (lambda: layers.PowerNorm(4, variant="authors-code", warmup_steps=2), False),
     ],
 )
@@ -324,20 +306,3 @@ def test_a_training_layer_is_exported_for_batches_of_any_size(make, strict):
         torch.testing.assert_close(exported(x), layer(x))
     for name, buffer in exported.named_buffers():
         torch.testing.assert_close(buffer, layer.get_buffer(name))
-
-
-def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_without_torch_the_error_says_what_to_install():
-    out = run("""
-import sys
-sys.modules['torch'] = None
-try:
-    from normtutor import layers
-except ModuleNotFoundError as error:
-    print(error)""")
-    assert 'pip install "normtutor[torch]"' in out

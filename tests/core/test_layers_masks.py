@@ -6,8 +6,6 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from layer_checks import assert_equal, assert_same, buffers, randn, random_mask, randomize, results
 from torch import Tensor, nn
 
@@ -62,16 +60,12 @@ class Gathered:
 
 
 @EVERY
-@settings(max_examples=12)
-@given(data=st.data())
-def test_the_masked_layer_is_the_layer_on_the_real_tokens(name, data):
-    batch, length = data.draw(st.integers(1, 3)), data.draw(st.integers(2, 5))
+@pytest.mark.parametrize("batch, length", [(3, 5), (1, 4)])
+def test_the_masked_layer_is_the_layer_on_the_real_tokens(name, batch, length):
     layer = build(name)
     plain = Gathered(copy.deepcopy(layer))
     for step in range(3):
-        bits = data.draw(st.lists(st.booleans(), min_size=batch * length, max_size=batch * length))
-        mask = torch.tensor(bits).reshape(batch, length)
-        mask[:, :2] = True
+        mask = random_mask(batch, length, seed=step)
         x = 2 * randn(batch, length, 4, seed=step) + step
         # Statistics of two tokens are sensitive: compare at a tolerance that allows for it.
         second = has_second_gradient(layer)
