@@ -46,6 +46,10 @@ class Answer(NamedTuple):
     kind: str  # what it rests on: one of KINDS
 
 
+# The answers of the topic pages that were written in this build: heading, text and topic.
+taken: list[tuple[Answer, str, str, str]] = []
+
+
 def topic_of(docname: str) -> str:
     """The topic of a page of answers; empty for another page."""
     return docname.removeprefix(FOLDER) if docname.startswith(FOLDER) else ""
@@ -169,45 +173,28 @@ def take_answers(
         answer = answers.get(link[1])
         return f'href="{answer.slug}.html"' if answer else link[0]
 
-    taken = written(app)
     context["body"] = SECTION.sub(shorter, context["body"])
-
-
-def written(app: Sphinx) -> list[tuple[Answer, str, str, str]]:
-    """The answers of the topic pages that were written in this build."""
-    if not hasattr(app, "answers_taken"):
-        app.answers_taken = []  # type: ignore[attr-defined]
-    return app.answers_taken  # type: ignore[attr-defined]
 
 
 def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     """The pages of the answers whose topic page was written in this build."""
-    base, kinds = app.config.html_baseurl, Counter[str]()
-    for answer, head, body, topic in written(app):
-        kinds[answer.kind] += 1
-        name, title = f"{FOLDER}{answer.slug}", app.env.titles[topic].astext()
+    kinds = Counter(answer.kind for answer, *_ in taken)
+    for answer, head, body, topic in taken:
+        title, answers = app.env.titles[topic].astext(), answers_of(app.env)[topic]
         heading = re.sub(r'<a class="headerlink".*?</a>', "", head)
-        around = [a for a in answers_of(app.env)[topic] if a.slug != answer.slug]
-        place = next(i for i, a in enumerate(answers_of(app.env)[topic]) if a.slug == answer.slug)
-        related = around[max(0, place - 2) : place + 2]
+        place = answers.index(answer)
+        related = [a for a in answers if a != answer][max(0, place - 2) : place + 2]
         links = "".join(f'<li><a href="{a.slug}.html">{escape(a.title)}</a></li>' for a in related)
-        tags = {"og:type": "article", "og:title": answer.title, "og:description": answer.sentence}
-        tags |= {"og:url": f"{base}{name}.html", "og:image": f"{base}_static/social.png"}
-        tags |= {"og:site_name": "Normalization in deep networks"}
-        named = [f'<meta property="{key}" content="{escape(t)}">' for key, t in tags.items()]
-        named.append(f'<meta name="description" content="{escape(answer.sentence)}">')
-        yield (
-            name,
-            {
-                "title": escape(answer.title),
-                "body": f'<section id="answer"><h1 class="question">{heading}</h1>{body}'
-                f"<h2>Related questions</h2><ul>{links}</ul>"
-                f'<p><a href="{topic_of(topic)}.html">{escape(title)}</a> · '
-                '<a href="../questions.html">All questions</a></p></section>',
-                "metatags": "\n".join(named),
-            },
-            "page.html",
-        )
+        context = {
+            "title": escape(answer.title),
+            "body": f'<section id="answer"><h1 class="question">{heading}</h1>{body}'
+            f"<h2>Related questions</h2><ul>{links}</ul>"
+            f'<p><a href="{topic_of(topic)}.html">{escape(title)}</a> · '
+            '<a href="../questions.html">All questions</a></p></section>',
+            "part_of": topic,
+            "meta": {"og:description": escape(answer.sentence)},
+        }
+        yield f"{FOLDER}{answer.slug}", context, "page.html"
     if kinds:
         told = ", ".join(f"{kinds[kind]} {words}" for kind, words in KINDS.items())
         logger.info("answers: %s", told)

@@ -6,13 +6,14 @@ a line with the verdict. Pages link to a card as to a heading: ``[words](#claim-
 """
 
 import re
-import textwrap
 from collections.abc import Iterator
-from html import escape, unescape
+from html import unescape
 from pathlib import Path
 from typing import Any, cast
 
+import verdicts
 from docutils import nodes
+from sharing import Words, card
 from sphinx.application import Sphinx
 from sphinx.domains.std import StandardDomain
 
@@ -25,8 +26,6 @@ ENTRY = re.compile(
     r"(?P<body>.*?)</details><!-- end of a claim -->",
     re.DOTALL,
 )
-# A card's picture: the ground and letters of social.png, and each verdict's sign and colour.
-NAVY, CREAM, SIZE = "#10324f", "#f5f1e8", (1200, 630)
 SIGNS = {
     "true": ("✓", "#3fc9c1"),
     "false": ("✗", "#fa8f8b"),
@@ -34,6 +33,9 @@ SIGNS = {
     "open": ("?", "#d0d0d0"),
 }
 MARK = "<!-- tally of the claims -->"
+
+# The entries of the ledger, where it was written in this build.
+entries: list[re.Match[str]] = []
 
 
 def tally_in_words() -> str:
@@ -48,10 +50,7 @@ def tally_in_words() -> str:
 def put_tally(app: Sphinx, docname: str, source: list[str]) -> None:
     """Write the tally where a page asks for it."""
     if MARK in source[0]:
-        for path in sorted(
-            (Path(app.srcdir) / "studies" / "normtutor_studies" / "claims").glob("*.py")
-        ):
-            app.env.note_dependency(str(path))
+        verdicts.depend(app.env)
         source[0] = source[0].replace(MARK, tally_in_words())
 
 
@@ -86,7 +85,7 @@ def line(entry: re.Match[str]) -> str:
     )
 
 
-def card(entry: re.Match[str], address: str) -> str:
+def page_of(entry: re.Match[str], address: str) -> str:
     """The page of a claim: the sentence, the verdict, what to believe; then how one knows."""
     said = f"“{entry['words']}” {verdict_of(entry).capitalize()}: {entry['answer']}"
     return (
@@ -99,58 +98,15 @@ def card(entry: re.Match[str], address: str) -> str:
     )
 
 
-def fitted(text: str, points: int, height: int, width: int = 1060) -> tuple[int, str]:
-    """The largest size up to ``points`` at which a text fits a place, and the text in lines."""
-    for size in range(points, 16, -2):
-        lines = textwrap.fill(text, int(width / (0.56 * size)), break_long_words=False)
-        # A line takes 7/6 of its size, and a third of it stands between two lines.
-        if (lines.count("\n") + 1) * 1.5 * size <= height:
-            break
-    return size, lines
-
-
-def draw(entry: re.Match[str], path: Path) -> None:
-    """Draw the picture that a link to a claim shows: the sentence, the verdict.
-
-    A long sentence becomes smaller: each text has a part of the picture, and leaves it to nobody.
-    """
-    import matplotlib
-    from PIL import Image, ImageDraw, ImageFont
-
-    fonts = Path(matplotlib.get_data_path(), "fonts", "ttf")
-    image = Image.new("RGB", SIZE, NAVY)
-    canvas = ImageDraw.Draw(image)
-    sign, colour = SIGNS[entry["verdict"]]
-    words = f"“{unescape(entry['words'])}”"
-    for text, place, points, height, ink in (
-        (words, 50, 64, 290, CREAM),
-        (f"{sign}  {verdict_of(entry)}", 345, 56, 84, colour),
-        (unescape(entry["answer"]), 435, 36, 120, CREAM),
-        ("Normalization in deep networks: the claims ledger", 570, 26, 40, CREAM),
-    ):
-        size, lines = fitted(text, points, height)
-        font = ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), size)
-        canvas.text((70, place), lines, ink, font, spacing=size // 3)
-    image.quantize(32).save(path, optimize=True)
-
-
-def previews(entry: re.Match[str], base: str, description: str) -> str:
-    """What a link to a card shows."""
-    tags = {
-        "og:type": "article",
-        "og:title": f"“{unescape(entry['words'])}”",
-        "og:description": description,
-        "og:url": f"{base}book/claim-{entry['name']}.html",
-        "og:image": f"{base}_static/claims/{entry['name']}.png",
-        "og:image:alt": f"The sentence, and its verdict: {verdict_of(entry)}",
-        "og:site_name": "Normalization in deep networks",
-    }
-    named = [f'<meta property="{name}" content="{escape(text)}">' for name, text in tags.items()]
-    named += [
-        '<meta name="twitter:card" content="summary_large_image">',
-        f'<meta name="description" content="{escape(description)}">',
+def words_of(claim: str, verdict: str, label: str, answer: str) -> list[Words]:
+    """What stands in the picture that a link to a claim shows: the sentence, the verdict."""
+    sign, colour = SIGNS[verdict]
+    return [
+        Words(f"“{claim}”", 50, 64, 290),
+        Words(f"{sign}  {label}", 345, 56, 84, colour),
+        Words(answer, 435, 36, 120),
+        Words("Normalization in deep networks: the claims ledger", 570, 26, 40),
     ]
-    return "\n".join(named)
 
 
 def take_cards(
@@ -159,25 +115,31 @@ def take_cards(
     """Take the entries out of the ledger for pages of their own; no other page needs the filter."""
     if pagename == PAGE:
         app.add_js_file("claims.js")
-        app.claim_entries = list(ENTRY.finditer(context["body"]))  # type: ignore[attr-defined]
+        entries[:] = ENTRY.finditer(context["body"])
         context["body"] = ENTRY.sub(line, context["body"])
 
 
 def cards(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     """The pages of the claims, where the ledger was written in this build."""
-    entries, base = getattr(app, "claim_entries", []), app.config.html_baseurl
-    pictures = Path(app.outdir) / "_static" / "claims"
+    base, pictures = app.config.html_baseurl, Path(app.outdir) / "_static" / "claims"
     pictures.mkdir(parents=True, exist_ok=True)
     for old in Path(app.outdir, "book").glob("claim-*.html") if entries else ():
         old.unlink()
     for entry in entries:
-        name = f"book/claim-{entry['name']}"
-        draw(entry, pictures / f"{entry['name']}.png")
-        description = f"{verdict_of(entry).capitalize()}: {unescape(entry['answer'])}"
+        name, verdict = f"book/claim-{entry['name']}", verdict_of(entry)
+        claim, answer = unescape(entry["words"]), unescape(entry["answer"])
+        picture = f"{entry['name']}.png"
+        drawn = card(words_of(claim, entry["verdict"], verdict, answer))
+        drawn.quantize(32).save(pictures / picture, optimize=True)
         context = {
             "title": f"“{entry['words']}”",
-            "body": card(entry, f"{base}{name}.html"),
-            "metatags": previews(entry, base, description),
+            "body": page_of(entry, f"{base}{name}.html"),
+            "part_of": PAGE,
+            "meta": {
+                "og:description": f"{verdict.capitalize()}: {entry['answer']}",
+                "og:image": f"{base}_static/claims/{picture}",
+                "og:image:alt": f"The sentence, and its verdict: {verdict}",
+            },
         }
         yield name, context, "page.html"
 

@@ -5,28 +5,33 @@ import html
 import io
 import json
 import re
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-import claims_page
 import drawings
 import from_npm
 from docutils import nodes
+from docutils.utils import new_document
 from markdown_it import MarkdownIt
 from sphinx.application import Sphinx
+from sphinxext import opengraph
 
 CHAPTER = re.compile(r"^book/\d\d_")
 FIGURE = re.compile(r'<img alt="(?P<alt>[^"]*)"[^>]*src="[^"]*_images/(?P<name>[^"]+\.svg)"')
-PANEL = (470, 40, 1160, 590)  # of a card: where its figure stands, beside its title
 RELEASE = re.compile(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 
+# Of a card: the ground and letters of social.png, and where a chapter's figure stands.
+NAVY, CREAM, SIZE = "#10324f", "#f5f1e8", (1200, 630)
+PANEL = (470, 40, 1160, 590)
 
-def preview(context: dict[str, Any], name: str, content: str) -> None:
-    """Change what previews of a page show."""
-    pattern = rf'(?<=<meta property="{name}" content=)"[^"]*"'
-    text = f'"{html.escape(content)}"'
-    context["metatags"] = re.sub(pattern, lambda _: text, context.get("metatags", ""))
+# The cards of the chapters that were written in this build: title and figure.
+cards: dict[str, tuple[str, str]] = {}
+
+
+# --- previews -------------------------------------------------------------------------------------
 
 
 def describe(
@@ -34,30 +39,82 @@ def describe(
 ) -> None:
     """Let previews show a page's own description, a chapter's figure, and the site's own address.
 
-    sphinxext-opengraph takes the first words of the page instead, with their raw mathematics.
+    sphinxext-opengraph would take the first words of the page, with their raw mathematics. It
+    leaves pages alone that have no source; one of these is described if it brings a description.
     """
-    if not isinstance(doctree, nodes.document):
-        return
-    for meta in doctree.findall(nodes.meta):
-        if meta.get("name") == "description":
-            preview(context, "og:description", meta["content"])
-    if pagename == app.config.root_doc:
-        context["pageurl"] = app.config.html_baseurl
-        preview(context, "og:url", app.config.html_baseurl)
-    figure = FIGURE.search(context.get("body") or "")
-    if CHAPTER.match(pagename) and figure:
-        title = re.sub(r"<[^>]+>", "", context["title"])
-        wanted(app)[pagename.rpartition("/")[2]] = html.unescape(title), figure["name"]
-        address = f"{app.config.html_baseurl}_static/cards/{pagename.rpartition('/')[2]}.png"
-        preview(context, "og:image", address)
-        preview(context, "og:image:alt", html.unescape(figure["alt"]))
+    fields = dict(context.get("meta") or {})
+    context["meta"] = fields
+    if isinstance(doctree, nodes.document):
+        for meta in doctree.findall(nodes.meta):
+            if meta.get("name") == "description":
+                fields["og:description"] = html.escape(meta["content"])
+        if pagename == app.config.root_doc:
+            context["pageurl"] = fields["og:url"] = app.config.html_baseurl
+        figure = FIGURE.search(context.get("body") or "")
+        if CHAPTER.match(pagename) and figure:
+            name = pagename.rpartition("/")[2]
+            cards[name] = html.unescape(re.sub(r"<[^>]+>", "", context["title"])), figure["name"]
+            fields["og:image"] = f"{app.config.html_baseurl}_static/cards/{name}.png"
+            fields["og:image:alt"] = figure["alt"]
+    elif words := fields.get("og:description"):
+        fields["og:type"] = "article"
+        nothing = new_document("")
+        where = {"srcdir": app.srcdir, "outdir": app.outdir, "config": app.config}
+        tags = opengraph.get_tags(context, nothing, builder=app.builder, env=app.env, **where)
+        context["metatags"] = f'{tags}<meta name="description" content="{words}">'
 
 
-def wanted(app: Sphinx) -> dict[str, tuple[str, str]]:
-    """The cards of the chapters that were written in this build: title and figure."""
-    if not hasattr(app, "cards"):
-        app.cards = {}  # type: ignore[attr-defined]
-    return app.cards  # type: ignore[attr-defined]
+# --- cards ----------------------------------------------------------------------------------------
+
+
+class Words(NamedTuple):
+    """A text of a card: where it begins, its largest size, and the height that it may take."""
+
+    text: str
+    top: int
+    points: int
+    height: int
+    ink: str = CREAM
+
+
+def fitted(text: str, points: int, height: int, width: int) -> tuple[int, str]:
+    """The largest size up to ``points`` at which a text fits a place, and the text in lines."""
+    for size in range(points, 16, -2):
+        lines = textwrap.fill(text, int(width / (0.56 * size)), break_long_words=False)
+        # A line takes 7/6 of its size, and a third of it stands between two lines.
+        if (lines.count("\n") + 1) * 1.5 * size <= height:
+            break
+    return size, lines
+
+
+def card(texts: Iterable[Words], left: int = 70, width: int = 1060) -> Any:
+    """A picture with texts: a long one becomes smaller, and leaves its part to nobody."""
+    import matplotlib
+    from PIL import Image, ImageDraw, ImageFont
+
+    letters = Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
+    image = Image.new("RGB", SIZE, NAVY)
+    canvas = ImageDraw.Draw(image)
+    for text, top, points, height, ink in texts:
+        size, lines = fitted(text, points, height, width)
+        font = ImageFont.truetype(str(letters), size)
+        canvas.text((left, top), lines, ink, font, spacing=size // 3)
+    return image
+
+
+def card_of_chapter(title: str, figure: bytes, book: str) -> Any:
+    """What a link to a chapter shows: its title, and a figure on a light panel."""
+    from PIL import Image, ImageDraw
+
+    left, top, right, bottom = PANEL
+    words = (Words(title, top + 10, 50, 400), Words(book, bottom - 70, 26, 80))
+    image = card(words, left=40, width=left - 80)
+    ImageDraw.Draw(image).rounded_rectangle(PANEL, 12, "white")
+    drawn = Image.open(io.BytesIO(figure)).convert("RGBA")
+    drawn.thumbnail((right - left - 30, bottom - top - 20), Image.Resampling.LANCZOS)
+    corner = (left + right - drawn.width) // 2, (top + bottom - drawn.height) // 2
+    image.paste(drawn, corner, drawn)
+    return image.quantize(128)
 
 
 def as_pictures(svgs: list[tuple[str, int]]) -> list[bytes]:
@@ -67,42 +124,21 @@ def as_pictures(svgs: list[tuple[str, int]]) -> list[bytes]:
     return [base64.b64decode(one) for one in json.loads(written)]
 
 
-def draw_card(title: str, figure: bytes, path: Path) -> None:
-    """Draw what a link to a chapter shows: its title, and a figure on a light panel."""
-    import matplotlib
-    from PIL import Image, ImageDraw, ImageFont
-
-    fonts = Path(matplotlib.get_data_path(), "fonts", "ttf")
-    image = Image.new("RGB", claims_page.SIZE, claims_page.NAVY)
-    canvas = ImageDraw.Draw(image)
-    left, top, right, bottom = PANEL
-    for text, place, points, height in (
-        (title, top + 10, 50, 400),
-        ("Normalization in deep networks", bottom - 70, 26, 80),
-    ):
-        size, lines = claims_page.fitted(text, points, height, width=left - 80)
-        font = ImageFont.truetype(str(fonts / "DejaVuSans.ttf"), size)
-        canvas.text((40, place), lines, claims_page.CREAM, font, spacing=size // 3)
-    canvas.rounded_rectangle(PANEL, 12, "white")
-    drawn = Image.open(io.BytesIO(figure)).convert("RGBA")
-    drawn.thumbnail((right - left - 30, bottom - top - 20), Image.Resampling.LANCZOS)
-    corner = (left + right - drawn.width) // 2, (top + bottom - drawn.height) // 2
-    image.paste(drawn, corner, drawn)
-    image.quantize(128).save(path, optimize=True)
-
-
 def draw(app: Sphinx, error: Exception | None) -> None:
     """Draw the cards and the icon that telephones put on their first screen."""
     if error or app.builder.name != "html":
         return
     static, pictures = Path(app.outdir, "_static"), drawings.pictures_of(app)
     (static / "cards").mkdir(exist_ok=True)
-    cards = wanted(app)
     svgs = [(drawings.drawings_of(pictures[name])[".svg"], 1600) for _, name in cards.values()]
     icon, *figures = as_pictures([((static / "favicon.svg").read_text("utf-8"), 180), *svgs])
     (static / "icon.png").write_bytes(icon)
     for (name, (title, _)), figure in zip(cards.items(), figures, strict=True):
-        draw_card(title, figure, static / "cards" / f"{name}.png")
+        drawn = card_of_chapter(title, figure, app.config.project)
+        drawn.save(static / "cards" / f"{name}.png", optimize=True)
+
+
+# --- feed -----------------------------------------------------------------------------------------
 
 
 def write_feed(app: Sphinx, error: Exception | None) -> None:
@@ -135,8 +171,8 @@ def write_feed(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    # After the extension that adds the previews, before the drawings of a page are parted.
-    app.connect("html-page-context", describe, priority=890)
+    # Before the extension that writes the previews.
+    app.connect("html-page-context", describe, priority=400)
     app.connect("build-finished", draw)
     app.connect("build-finished", write_feed)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

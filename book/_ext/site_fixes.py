@@ -7,7 +7,6 @@ import zlib
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +57,6 @@ def forward_the_first_page(app: Sphinx, error: Exception | None) -> None:
 
 
 CHECK_MARKER = "# NBVAL_CHECK_OUTPUT\n"
-# What a formula returns beside its output.
-RESULT = re.compile(r"(Cache|Grads|Gradients|Normalized|Stats)$")
 
 
 def inventory(name: str, listing: str) -> bytes:
@@ -113,25 +110,7 @@ def hide_check_markers(app: Sphinx, doctree: nodes.document, docname: str) -> No
             block.rawsource = block.astext()
 
 
-def list_functions(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Describe the functions that a page has not named: ``<!-- other functions of MODULE -->``."""
-
-    def functions(mark: re.Match[str]) -> str:
-        public = import_module(mark[1]).__all__
-        names = [name for name in public if not re.search(rf":: (\w+\.)*{name}\b", source[0])]
-        blocks = [f".. autofunction:: {name}" for name in names]
-        return "\n".join(["```{eval-rst}", f".. py:currentmodule:: {mark[1]}", *blocks, "```"])
-
-    source[0] = re.sub(r"<!-- other functions of ([a-z._]+) -->", functions, source[0])
-
-
-def load_interactive_figures(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
-) -> None:
-    """Load the scripts of the interactive figures that a page has, such as ``<nt-cells>``."""
-    for name in sorted(set(re.findall(r"<nt-([a-z]+)[ >]", context.get("body") or ""))):
-        app.add_js_file(f"interactive/{name}.js", type="module")
-
+# --- what stands on a page ------------------------------------------------------------------------
 
 # What docutils and myst-nb write -> what screen readers can use: a folded cell is called what the
 # page calls it, and the entry of a list is an entry.
@@ -139,66 +118,10 @@ NAMES_AND_ROLES = {
     '<summary aria-label="Toggle hidden content">': "<summary>",
     'role="doc-biblioentry"': 'role="listitem"',
 }
-
-
 # The corner of a table is no head: it names nothing.
 EMPTY_HEAD = re.compile(r"<th( [^>]*)?>(?:&nbsp;|<p></p>|\s*)</th>")
-
-
-def mend_names_and_roles(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
-) -> None:
-    """Correct the names and roles that would mislead a screen reader."""
-    if body := context.get("body"):
-        for written, mended in NAMES_AND_ROLES.items():
-            body = body.replace(written, mended)
-        context["body"] = EMPTY_HEAD.sub(r"<td\1></td>", body)
-
-
-CHAPTER = re.compile(r"book/(?:in_depth/)?(\d\d)_")
-WORDS_PER_MINUTE = 150  # of text with formulas and figures
-NOT_READ = re.compile(r"<(pre|script|style|svg|table|math)\b.*?</\1>|<[^>]+>", re.DOTALL)
-
-
-def say_where(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
-) -> None:
-    """Say above the title of a page which book it is of, which chapter, and how long it takes."""
-    body = context.get("body") or ""
-    if not pagename.startswith("book/") or pagename == app.config.root_doc:
-        return
-    parts = [f'<a href="{context["pathto"](app.config.root_doc)}">{app.config.project}</a>']
-    if chapter := CHAPTER.match(pagename):
-        parts.append(f"Chapter {int(chapter[1])}{', in depth' * ('in_depth' in pagename)}")
-        if "in_depth" not in pagename:
-            words = len(NOT_READ.sub(" ", body).split())
-            parts.append(f"{max(5, 5 * round(words / WORDS_PER_MINUTE / 5))} minutes")
-    elif pagename.startswith("book/claim-"):
-        parts.append("The claims ledger")
-    if notebook := readers_notebooks.colab(app, pagename):
-        parts.append(f'<a href="{notebook}">runs in Colab</a>')
-    line = f'<p class="whereabouts">{" · ".join(parts)}</p>'
-    context["body"] = re.sub(r"<h1\b", lambda _: f"{line}<h1", body, count=1)
-
-
-def mark_in_menu(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
-) -> None:
-    """Let the menu of a page that it does not list mark the one to which the page belongs.
-
-    Both stand in one folder, so that the links of the menu are the same.
-    """
-    builder, owner = app.builder, claims_page.PAGE if pagename.startswith("book/claim-") else ""
-    for topic, answers in answers_pages.answers_of(app.env).items():
-        if pagename in (f"{answers_pages.FOLDER}{answer.slug}" for answer in answers):
-            owner = topic
-    if owner and isinstance(builder, StandaloneHTMLBuilder):
-        address = f'href="{context["pathto"](owner)}"'
-        context["toctree"] = lambda **how: builder._get_local_toctree(owner, **how).replace(
-            'href="#"', address
-        )
-
-
+CODE_SWITCH = """
+<p class="code-switch"><button type="button" aria-pressed="false">Show all code</button></p>"""
 # A caption ends in the command that makes its runs.
 COMMAND = re.compile(
     r"\s*(?:Saved run: |Source: )?"
@@ -211,47 +134,84 @@ REPRODUCE = (
     r'\2<details class="reproduce"><summary><i class="fa-solid fa-rotate-right" '
     r'aria-hidden="true"></i> Reproduce</summary>\1</details>'
 )
-
-
-def fold_commands(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
-) -> None:
-    """Fold the command at the end of a caption behind a word: few readers run it."""
-    context["body"] = COMMAND.sub(REPRODUCE, context.get("body") or "")
-
-
-CODE_SWITCH = """
-<p class="code-switch"><button type="button" aria-pressed="false">Show all code</button></p>"""
-
-
-def offer_code(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
-) -> None:
-    """Put a switch under the title of a page on which code is folded; ``reading.js`` serves it."""
-    body = context.get("body") or ""
-    if re.search(r'<details class="[^"]*\bhide\b', body):
-        context["body"] = body.replace("</h1>", "</h1>" + CODE_SWITCH, 1)
-
-
 LONG = 400_000  # characters: some ten thousand elements
+CHAPTER = re.compile(r"book/(?:in_depth/)?(\d\d)_")
+WORDS_PER_MINUTE = 150  # of text with formulas and figures
+NOT_READ = re.compile(r"<(pre|script|style|svg|table|math)\b.*?</\1>|<[^>]+>", re.DOTALL)
 
 
-def mark_long_pages(
-    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
-) -> None:
+def mended(body: str) -> str:
+    """Correct the names and roles that would mislead a screen reader."""
+    for written, right in NAMES_AND_ROLES.items():
+        body = body.replace(written, right)
+    return EMPTY_HEAD.sub(r"<td\1></td>", body)
+
+
+def with_code_switch(body: str) -> str:
+    """Put a switch under the title of a page on which code is folded; ``reading.js`` serves it."""
+    folded = re.search(r'<details class="[^"]*\bhide\b', body)
+    return body.replace("</h1>", "</h1>" + CODE_SWITCH, 1) if folded else body
+
+
+def whereabouts(app: Sphinx, name: str, context: dict[str, Any]) -> str:
+    """Say of which book a page is, of which chapter, and how long it takes."""
+    parts = [f'<a href="{context["pathto"](app.config.root_doc)}">{app.config.project}</a>']
+    if chapter := CHAPTER.match(name):
+        parts.append(f"Chapter {int(chapter[1])}{', in depth' * ('in_depth' in name)}")
+        if "in_depth" not in name:
+            words = len(NOT_READ.sub(" ", context["body"]).split())
+            parts.append(f"{max(5, 5 * round(words / WORDS_PER_MINUTE / 5))} minutes")
+    elif name.startswith("book/claim-"):
+        parts.append("The claims ledger")
+    if notebook := readers_notebooks.colab(app, name):
+        parts.append(f'<a href="{notebook}">runs in Colab</a>')
+    return f'<p class="whereabouts">{" · ".join(parts)}</p>'
+
+
+def marked_if_long(body: str) -> str:
     """Let the style sheet lay out the sections of a long page when they come near the screen.
 
     Until then a section has a height that was guessed, so a page on which it pays little is laid
     out at once: its height, and with it the scroll bar, stays as it is.
     """
-    body = context.get("body") or ""
-    if len(body) > LONG and (found := re.search(r"<section[^>]*>", body)):
-        tag = found[0]
-        names = re.search(r'class="([^"]*)"', tag)
-        plain = tag.replace(names[0], "") if names else tag
-        classes = f"long {names[1]}" if names else "long"
-        long = plain.replace("<section", f'<section class="{classes}"')
-        context["body"] = body.replace(tag, long, 1)
+    if len(body) <= LONG:
+        return body
+    return re.sub(r'<section(?: class="([^"]*)")?', r'<section class="long \1"', body, count=1)
+
+
+def change_page(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Change what the theme and the extensions have written."""
+    if not context.get("body"):
+        return
+    # The scripts of the interactive figures that a page has, such as ``<nt-cells>``.
+    for name in sorted(set(re.findall(r"<nt-([a-z]+)[ >]", context["body"]))):
+        app.add_js_file(f"interactive/{name}.js", type="module")
+    context["body"] = with_code_switch(mended(context["body"]))
+    if pagename.startswith("book/") and pagename != app.config.root_doc:
+        line = whereabouts(app, pagename, context)
+        context["body"] = re.sub(r"<h1\b", lambda _: f"{line}<h1", context["body"], count=1)
+    # Few readers run the command at the end of a caption.
+    context["body"] = marked_if_long(COMMAND.sub(REPRODUCE, context["body"]))
+
+
+def mark_in_menu(
+    app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: object
+) -> None:
+    """Let the menu of a page that it does not list mark the one to which the page belongs.
+
+    Both stand in one folder, so that the links of the menu are the same.
+    """
+    builder, owner = app.builder, context.get("part_of")
+    if owner and isinstance(builder, StandaloneHTMLBuilder):
+        address = f'href="{context["pathto"](owner)}"'
+        context["toctree"] = lambda **how: builder._get_local_toctree(owner, **how).replace(
+            'href="#"', address
+        )
+
+
+# --- modules, sitemap -----------------------------------------------------------------------------
 
 
 def file_of_module(app: Sphinx, modname: str) -> str | None:
@@ -287,16 +247,10 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.setup_extension("sphinx.ext.intersphinx")
     # Before intersphinx reads its mapping.
     app.connect("config-inited", write_inventories, priority=100)
-    app.connect("source-read", list_functions)
     app.connect("doctree-resolved", hide_check_markers)
     app.connect("doctree-resolved", number_repeated_ids)
-    app.connect("html-page-context", load_interactive_figures)
-    app.connect("html-page-context", mend_names_and_roles)
-    app.connect("html-page-context", offer_code)
-    app.connect("html-page-context", say_where)
+    app.connect("html-page-context", change_page)
     app.connect("html-page-context", mark_in_menu)
-    app.connect("html-page-context", fold_commands)
-    app.connect("html-page-context", mark_long_pages)
     # Before sphinx-sitemap writes.
     app.connect("build-finished", name_all_pages, priority=400)
     app.connect("build-finished", forward_the_first_page)
