@@ -2,5 +2,3 @@
 
 Each notebook runs in a process of its own behind a wall; checks and points are in another process.
 """
-
-__version__ = "0.4.0"

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ("numpy", "array-api-compat")
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
 
 
 def run(*command: object, cwd: Path | None = None) -> str:
@@ -63,7 +64,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     assert modules <= names
     assert "normtutor/py.typed" in names
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"normtutor", "normtutor-0.4.0.dist-info"}
+    assert tops == {"normtutor", f"normtutor-{VERSION}.dist-info"}
     assert wheel.stat().st_size < 400_000
 
 
@@ -90,7 +91,7 @@ except ModuleNotFoundError as error:
     assert 'pip install "normtutor[torch]"' in str(error)
 print(normtutor.__version__)
 """
-    assert run(bare_python, "-I", "-W", "error", "-c", code, cwd=tmp_path) == "0.4.0\n"
+    assert run(bare_python, "-I", "-W", "error", "-c", code, cwd=tmp_path) == f"{VERSION}\n"
 
 
 def test_the_version_is_stated_once_and_the_same():
