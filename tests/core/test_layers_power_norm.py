@@ -120,7 +120,6 @@ def compare(layer: layers.PowerNorm, reference: Any, steps: int, mask: bool, see
 SETTINGS: list[dict[str, Any]] = [
     {},
     {"alpha_forward": 0.5, "alpha_backward": 0.8, "eps": 0.1},
-    {"warmup_steps": 1},
     {"warmup_steps": 3, "alpha_backward": 0.7},
     {"warmup_steps": 20},
     {"affine": False},
@@ -135,10 +134,9 @@ def test_pn_is_algorithm_2_step_by_step(options, mask):
 
 
 @MASK
-@pytest.mark.parametrize("groups", [1, 2, 4])
-@pytest.mark.parametrize("options", SETTINGS, ids=str)
-def test_the_authors_code_step_by_step(options, groups, mask):
-    layer = layers.PowerNorm(4, variant="authors-code", groups=groups, **options).double()
+@pytest.mark.parametrize("options", [{"groups": 1}, {"groups": 4}, *SETTINGS], ids=str)
+def test_the_authors_code_step_by_step(options, mask):
+    layer = layers.PowerNorm(4, variant="authors-code", **{"groups": 2} | options).double()
     compare(layer, AuthorsCode(layer), 6, mask)
 
 
@@ -195,14 +193,13 @@ def test_nu_moves_in_the_backward_pass_only_and_after_use(variant):
 
 
 @APPROXIMATE
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_does_not_enter_nu(variant, bad):
+def test_a_gradient_that_is_not_finite_does_not_enter_nu(variant):
     layer = layers.PowerNorm(4, variant=variant).double()
     layer.nu.copy_(torch.tensor([0.125, 0.25, 0.375, 0.5]))
     twin = copy.deepcopy(layer)
     x, c = randn(3, 5, 4), randn(3, 5, 4, seed=1)
     twin(x).backward(c)
-    c[1, 2, 0] = bad
+    c[1, 2, 0] = torch.inf
     layer(x).backward(c)
     assert layer.nu[0] == 0.125  # the feature that it hit stays, the others move as they would
     assert layer.nu[1:].equal(twin.nu[1:])
@@ -223,10 +220,9 @@ def test_the_state_dict_round_trips_exactly(variant):
         assert_equal(results(restored, x, second=False), results(layer, x, second=False))
 
 
-@pytest.mark.parametrize("affine", [True, False])
-def test_initial_values_and_repr(affine):
-    layer = layers.PowerNorm(3, affine=affine)
-    start = {"weight": [1.0] * 3, "bias": [0.0] * 3} if affine else {}
+def test_initial_values_and_repr():
+    layer = layers.PowerNorm(3)
+    start = {"weight": [1.0] * 3, "bias": [0.0] * 3}
     start |= {"running_mean_square": [1.0] * 3, "nu": [0.0] * 3, "num_batches_tracked": 0}
     for _ in range(2):
         assert {name: value.tolist() for name, value in layer.state_dict().items()} == start
@@ -247,9 +243,8 @@ PATHS = {
 }
 
 
-@pytest.mark.parametrize("warmup_steps", [0, 9], ids=["after the warm-up", "in the warm-up"])
 @pytest.mark.parametrize("path", PATHS)
-@APPROXIMATE
+@pytest.mark.parametrize("variant, warmup_steps", [("pn", 0), ("authors-code", 9)])
 def test_a_second_derivative_of_the_approximate_gradient_raises_on_every_path(
     variant, path, warmup_steps
 ):
@@ -300,23 +295,11 @@ def test_half_precision_input_and_float32_statistics(variant, dtype):
     assert results(whole, x, second=False)["buffer nu"].dtype == dtype
 
 
-def test_frozen_parameters_and_constant_inputs():
-    layer = layers.PowerNorm(4)
-    layer.weight.requires_grad_(False)
-    x = randn(3, 4).float().requires_grad_()
-    layer(x).sum().backward()
-    assert x.grad is not None and layer.bias.grad is not None and layer.weight.grad is None
-    layer.weight.requires_grad_(True)
-    layer(x.detach()).sum().backward()
-    assert layer.weight.grad is not None
-
-
-@APPROXIMATE
-def test_nu_is_in_units_of_the_loss_and_follows_a_scaler_only_if_it_is_told(variant):
+def test_nu_is_in_units_of_the_loss_and_follows_a_scaler_only_if_it_is_told():
     """A scaler that doubles its scale puts the gradient off; ν times two puts it right."""
     found = {}
     for how in ("without a scaler", "a constant scale", "a scale that doubles", "ν told"):
-        layer = layers.PowerNorm(4, variant=variant).double()
+        layer = layers.PowerNorm(4).double()
         scale = 1.0 if how == "without a scaler" else 2.0**10
         for step in range(40):
             if step == 39 and how in ("a scale that doubles", "ν told"):

@@ -2,8 +2,6 @@
 
 import numpy as np
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from normtutor.moments import count, mean, mean_square, moments, unbiased, widen
@@ -21,17 +19,7 @@ def test_against_numpy():
     mask = np.asarray([True, False, True]).reshape(3, 1, 1)  # it counts for every value
     assert_array_equal(count(x, (0, 1, 2), mask), 2 * 4 * 5)
     assert_allclose(mean(x, (0, 1, 2), mask)[0, 0, 0], x[[0, 2]].mean())
-
-
-@settings(max_examples=40)
-@given(st.lists(st.booleans(), min_size=12, max_size=12))
-def test_masked_statistics_are_those_of_the_chosen(flags):
-    mask = np.asarray(flags).reshape(3, 4, 1)
-    chosen = x[mask[..., 0]] if any(flags) else np.zeros((1, 5))
-    mu, variance = moments(x, (0, 1), mask)
-    assert_array_equal(count(x, (0, 1), mask), mask.sum())
-    assert_allclose(mu[0, 0], chosen.mean(0))
-    assert_allclose(variance[0, 0], chosen.var(0), atol=1e-15)
+    assert_allclose(moments(x, (0, 1, 2), mask).variance[0, 0, 0], x[[0, 2]].var())
 
 
 def test_half_precision_would_overflow_without_widening():

@@ -1,10 +1,9 @@
-"""Numbers that are hard for a formula, any shape, and no copies."""
+"""Numbers that are hard for a formula, and what one bad number reaches."""
 
-import array_api_compat.numpy
 import numpy as np
 import pytest
 import torch
-from norm_cases import EVERY, MASK, SHAPE, draw
+from norm_cases import EVERY, SHAPE, draw
 from numpy.testing import assert_allclose, assert_array_equal
 
 from normtutor import norms
@@ -46,12 +45,11 @@ def test_squares_that_overflow_give_zero_not_nan():
 
 
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("case", [c for c in EVERY if c.reaches != "batch"], ids=str)
-def test_a_bad_number_reaches_nothing_with_a_statistic_of_its_own(case, bad):
+def test_a_bad_number_reaches_nothing_with_a_statistic_of_its_own(case):
     x, *parameters, grad_y = draw(case)
     spoilt = x.copy()
-    spoilt[0, 0, 0] = bad
+    spoilt[0, 0, 0] = np.inf
     others = np.ones(SHAPE[:2], dtype=bool)
     others[0, 0 if case.reaches == "token" else slice(None)] = False
     results = []
@@ -59,22 +57,3 @@ def test_a_bad_number_reaches_nothing_with_a_statistic_of_its_own(case, bad):
         y, cache, *_ = case.forward(given_x, *parameters)
         results.append((y[others], case.backward(grad_y, cache)[0][others]))
     assert_array_equal(results[1], results[0])
-
-
-@every_case
-def test_what_has_its_dtype_already_is_not_copied(case, monkeypatch):
-    """A copy of the activations would change no number, only the memory that a formula needs."""
-    original, asked = array_api_compat.numpy.astype, []
-
-    def watched(x, dtype, /, *, copy=True):
-        result = original(x, dtype, copy=copy)
-        assert result is x or x.dtype != dtype
-        assert isinstance(copy, bool)  # the standard has no other, and torch refuses None
-        asked.append(dtype)
-        return result
-
-    monkeypatch.setattr(array_api_compat.numpy, "astype", watched)
-    *arrays, grad_y = draw(case)
-    _, cache, *_ = case.forward(*arrays, **({"mask": MASK} if case.takes_mask else {}))
-    case.backward(grad_y, cache)
-    assert len(asked) > 2
