@@ -54,9 +54,8 @@ def test_layer_norm_of_images_a_factory_and_an_unknown_name():
 
 
 @pytest.mark.parametrize("norm", ["none", "layer", "rms", "batch", "instance", "power", "power-v"])
-@pytest.mark.parametrize("wiring", ["post", "pre"])
-def test_language_model_learns_with_every_norm(norm, wiring):
-    model = language_model(norm, wiring=wiring)
+def test_language_model_learns_with_every_norm(norm):
+    model = language_model(norm, wiring="pre")
     batch = data.pad(SENTENCES)
     scores = model(batch.inputs, batch.mask)
     assert scores.shape == (3, 5, 12)
@@ -122,7 +121,6 @@ def test_impossible_language_models_are_refused():
 
 @pytest.mark.parametrize("norm", ["batch", "group", "layer", "none"])
 def test_resnet(norm):
-    torch.manual_seed(0)
     model = models.ResNet(norm=norm, widths=(8, 16))
     images = torch.randn(4, 1, 8, 8)
     scores = model(images)
@@ -141,7 +139,6 @@ def test_mlp(norm):
 
 
 def test_gru_without_norm_is_torchs_gru():
-    torch.manual_seed(0)
     ours, theirs = models.GRU(3, 5), nn.GRU(3, 5, batch_first=True)
     # torch orders the gates the same way and has one bias more, here zero.
     with torch.no_grad():

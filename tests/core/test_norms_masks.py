@@ -36,13 +36,12 @@ def test_the_masked_formula_is_the_formula_on_the_real_tokens(case):
 
 
 @every_case
-@pytest.mark.parametrize("junk", [1e30, np.nan])
 @pytest.mark.parametrize("library", [np, torch], ids=lambda library: library.__name__)
-def test_what_stands_at_masked_positions_never_matters(case, junk, library):
+def test_what_stands_at_masked_positions_never_matters(case, library):
     x, weight, bias, grad_y = draw(case)
     y, cache, *_ = case.forward(x, weight, bias, mask=MASK)
     expected = (y, *case.backward(grad_y, cache))
-    x[~MASK] = grad_y[~MASK] = junk
+    x[~MASK] = grad_y[~MASK] = np.nan
     *arrays, mask, grad_y = (library.asarray(a) for a in (x, weight, bias, MASK, grad_y))
     y, cache, *_ = case.forward(*arrays, mask=mask)
     found = (y, *case.backward(grad_y, cache))

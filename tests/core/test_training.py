@@ -37,7 +37,6 @@ def test_warmup_cosine():
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_loop_equals_the_optimizer_by_hand(optimizer):
-    torch.manual_seed(0)
     model = nn.Linear(3, 1).double()
     by_hand = copy.deepcopy(model)
     batches = [(torch.randn(4, 3).double(), torch.randn(4, 1).double()) for _ in range(5)]
@@ -98,7 +97,6 @@ def test_evaluations_come_when_due_and_a_diverged_run_stops(value, evaluated, st
 
 
 def test_token_losses_ignore_padding():
-    torch.manual_seed(0)
     model = language_model("layer").eval()
     tight, wide = data.pad(SENTENCES), data.pad(SENTENCES, length=12)
     a, b = training.token_losses(model, tight), training.token_losses(model, wide)
@@ -111,7 +109,6 @@ def test_token_losses_ignore_padding():
 
 
 def test_evaluation_mode_changes_nothing_and_restores_everything():
-    torch.manual_seed(0)
     model, batch = language_model("batch").train(), data.pad(SENTENCES)
     model(batch.inputs, batch.mask)
     before = copy.deepcopy(model.state_dict())
