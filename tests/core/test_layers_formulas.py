@@ -115,23 +115,6 @@ def test_values_gradients_and_dtypes_are_those_of_the_formula_with_and_without_a
             assert not any(row[hidden].any() for row in rows)
 
 
-@pytest.mark.parametrize(
-    "dtype, wide",
-    [(torch.float16, True), (torch.bfloat16, False)],
-    ids=["float16 beside float32", "bfloat16 alone"],
-)
-@EVERY
-def test_half_precision_is_as_good_as_the_formulas(name, wide, dtype):
-    x, c = randn(3, 6, 4).to(dtype), randn(3, 6, 4, seed=1).to(dtype)
-    layer = build(name, torch.float32 if wide and name != "AdaLN" else dtype)
-    measure = partial(results, layer, x, second=False, cotangent=c)
-    found, expected = measure(), by_formula(measure)
-    for key, value in expected.items():
-        assert found[key].dtype == value.dtype, key
-        limit = 9 * torch.finfo(dtype).eps * value.double().abs().max()
-        assert (found[key].double() - value.double()).abs().max() <= limit, key
-
-
 def ways(layer: nn.Module, x: Tensor) -> dict[str, Callable[[], Any]]:
     """Ways to differentiate and to map a layer, by torch.func and by autograd."""
     v, xs = randn(*x.shape, seed=5), torch.stack([x, 2 * x, x + 1])

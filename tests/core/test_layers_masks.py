@@ -108,18 +108,6 @@ def test_a_batch_without_a_real_token_counts_and_changes_nothing_else(name):
                 assert value.equal(before.get(key, torch.zeros_like(value))), key
 
 
-@EVERY
-@pytest.mark.parametrize("shape", [(3, 5, 4), (2, 3, 5, 4)], ids=["sequences", "images"])
-def test_the_feature_axis_is_a_transposition(name, shape):
-    last, first = build(name), build(name, feature_axis=1)
-    x, mask, c = randn(*shape), random_mask(*shape[:-1]), randn(*shape, seed=50)
-    found = results(first, x.movedim(-1, 1), mask, second=False, cotangent=c.movedim(-1, 1))
-    expected = results(last, x, mask, second=False, cotangent=c)
-    for key in ("y", "grad of x"):
-        found[key] = found[key].movedim(1, -1)
-    assert_same(found, expected)
-
-
 def test_two_axes_are_tokens_for_batch_norm_and_positions_for_instance_norm():
     x, mask = randn(6, 4), torch.tensor([True, True, False, True, False, True])
     batch, instance = build("BatchNorm"), build("InstanceNorm")

@@ -1,4 +1,4 @@
-"""What a mask promises of a formula: padding never matters, whatever it holds."""
+"""What a mask promises of a formula; test_layers_masks.py has more, with torch and its buffers."""
 
 from dataclasses import replace
 
@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 import torch
 from norm_cases import MASK, MASKED, SHAPE, draw
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
 from normtutor import norms
 
 # As published, the authors' ν averages over padding too.
 WITHOUT = {"nu_counts_padding": False}
 CASES = [replace(c, options=c.options | WITHOUT) if "authors" in c.formula else c for c in MASKED]
-every_case = pytest.mark.parametrize("case", CASES, ids=str)
 CLOSE = {"rtol": 1e-10, "atol": 1e-11}
 
 
-@every_case
+@pytest.mark.parametrize("case", CASES, ids=str)
 def test_the_masked_formula_is_the_formula_on_the_real_tokens(case):
     x, weight, bias, grad_y = draw(case)
     y, cache, *_ = case.forward(x, weight, bias, mask=MASK)
@@ -33,42 +32,6 @@ def test_the_masked_formula_is_the_formula_on_the_real_tokens(case):
         assert_allclose(grads.x[part], alone_grads.x, **CLOSE)
         sums += (alone_grads.weight, alone_grads.bias)
     assert_allclose((grads.weight, grads.bias), sums, **CLOSE)
-
-
-@every_case
-@pytest.mark.parametrize("library", [np, torch], ids=lambda library: library.__name__)
-def test_what_stands_at_masked_positions_never_matters(case, library):
-    x, weight, bias, grad_y = draw(case)
-    y, cache, *_ = case.forward(x, weight, bias, mask=MASK)
-    expected = (y, *case.backward(grad_y, cache))
-    x[~MASK] = grad_y[~MASK] = np.nan
-    *arrays, mask, grad_y = (library.asarray(a) for a in (x, weight, bias, MASK, grad_y))
-    y, cache, *_ = case.forward(*arrays, mask=mask)
-    found = (y, *case.backward(grad_y, cache))
-    for mine, theirs in zip(found, expected, strict=True):
-        assert_allclose(np.asarray(mine), theirs, **CLOSE)
-    for mine in found[:2]:
-        assert_array_equal(np.asarray(mine)[~MASK], 0)
-    if library is torch and case.expected:
-        leaves = [a.requires_grad_() for a in arrays]
-        by_autograd = torch.autograd.grad(case.forward(*leaves, mask=mask)[0], leaves, grad_y)
-        for mine, theirs in zip(by_autograd, expected[1:], strict=True):
-            assert_allclose(mine.numpy(), theirs, **CLOSE)
-
-
-@every_case
-@pytest.mark.parametrize("examples", [0, 3], ids=["no example", "only padding"])
-def test_a_batch_without_a_real_token(case, examples):
-    """It gives zeros, and leaves the running statistics alone."""
-    x, weight, bias, grad_y = (a[:examples] if a.ndim == 3 else a for a in draw(case))
-    mask = np.zeros(x.shape[:2], dtype=bool)
-    y, cache, *running = case.forward(x, weight, bias, mask=mask)
-    for found in (y, *case.backward(grad_y, cache)):
-        assert_array_equal(found, 0)
-    assert y.shape == x.shape
-    if running and case.running:
-        before = list(case.running.values())
-        assert_array_equal(running, before if len(before) == 1 else [before])
 
 
 @pytest.mark.filterwarnings("ignore:the mask hides:UserWarning")

@@ -115,31 +115,6 @@ def test_sphere_figure_draws_its_points():
     assert_allclose(np.linalg.norm(points, axis=1), np.sqrt(3))
 
 
-def test_figures_of_points_draw_their_points():
-    keys = np.array([[0.0, 0.0], [2.0, 0.0], [2.0, 2.0], [0.0, 2.0], [1.0, 1.2]])
-    selectable = np.array([True, True, True, True, False])
-    (ax,) = plotting.keys_figure({"raw": (keys, selectable)}).axes
-    drawn = {c.get_label(): np.asarray(c.get_offsets()) for c in ax.collections}
-    assert_array_equal(drawn["selectable"], keys[:4])
-    assert_array_equal(drawn["not selectable"], keys[4:])
-    mean, deviation = np.array([-1.0, 0.5, 3.0]), np.array([1.0, 2.0, 4.0])
-    (ax,) = plotting.half_plane_figure(mean, deviation).axes
-    drawn = {c.get_label(): np.asarray(c.get_offsets()) for c in ax.collections}
-    assert_allclose(drawn["token"], np.stack([mean, deviation], axis=1))
-    assert_allclose(np.linalg.norm(drawn["after RMSNorm"], axis=1), 1)
-    assert_allclose(drawn["after LayerNorm"], [[0, 1]])
-
-
-def test_dots_show_every_seed_and_the_interval_of_their_mean():
-    values = np.array([1.0, 2.0, 4.0])
-    ax = plotting.dots({"a": values, "b": values + 1}, xlabel="x", reference=1)
-    seeds, bar, mean = ax.lines[:3]
-    assert_allclose(seeds.get_xdata(), values)
-    centre, half = plotting.t_interval(values)
-    assert_allclose(bar.get_xdata(), [centre - half, centre + half])
-    assert_allclose(mean.get_xdata(), [centre])
-
-
 def test_a_full_dot_stands_for_yes_and_wears_the_norm_s_colour():
     table = {"LayerNorm, late": {"a": True, "b": False}, "own": {"a": False, "b": True}}
     (ax,) = plotting.verdicts_figure(table).axes
