@@ -7,8 +7,6 @@ and imports nothing of normtutor.
 
 import ast
 import builtins
-import ctypes
-import errno
 import importlib
 import importlib.machinery
 import importlib.util
@@ -16,7 +14,6 @@ import json
 import linecache
 import os
 import re
-import struct
 import sys
 import types
 from collections.abc import Sequence
@@ -29,12 +26,6 @@ import answers  # type: ignore[import-not-found]
 NOT_PYTHON = re.compile(r"%%(bash|sh|script|html|HTML|javascript|js|latex|markdown|perl|ruby|svg"
                         r"|system|sx|writefile|file|cmd|cython|R)\b")  # fmt: skip
 OPEN_FILES = 256
-# Memory that belongs to no process would escape the limit, and so would a new file system: the
-# kernel's number of the machine, then memfd_secret, memfd_create, shmget, unshare, mount, fsopen.
-REFUSED = {
-    "x86_64": (0xC000003E, 447, 319, 29, 272, 165, 430),
-    "aarch64": (0xC00000B7, 447, 279, 194, 97, 40, 430),
-}
 
 
 def limit(megabytes: int) -> None:
@@ -49,28 +40,6 @@ def limit(megabytes: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     except (ImportError, OSError, ValueError):
         return
-    if hasattr(os, "uname") and os.uname().machine in REFUSED:
-        forbid(*REFUSED[os.uname().machine])
-
-
-def forbid(machine: int, *calls: int) -> None:
-    """Let these system calls fail from here on, by a filter of the kernel's (seccomp).
-
-    So do all calls by the numbers of another machine (32 bits, x32).
-    """
-    load, equal, at_least, end = 0x20, 0x15, 0x35, 0x06
-    allowed, refused = 0x7FFF0000, 0x00050000 | errno.EPERM
-    program = [(load, 0, 0, 4), (equal, 0, len(calls) + 3, machine), (load, 0, 0, 0)]
-    program += [(at_least, len(calls) + 1, 0, 0x40000000)]
-    program += [(equal, len(calls) - n, 0, call) for n, call in enumerate(calls)]
-    program += [(end, 0, 0, allowed), (end, 0, 0, refused)]
-    code = b"".join(struct.pack("HBBI", *step) for step in program)
-    held = ctypes.create_string_buffer(code)
-    given = ctypes.create_string_buffer(struct.pack("HP", len(program), ctypes.addressof(held)))
-    no_new_privileges, seccomp, by_filter = 38, 22, 2
-    prctl = ctypes.CDLL(None).prctl
-    prctl(no_new_privileges, 1, 0, 0, 0)
-    prctl(seccomp, by_filter, given, 0, 0)
 
 
 # --- cells ----------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ import secrets
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -34,6 +33,7 @@ MOST_PARTS = 100_000  # lists, dictionaries and commas in one reply
 MOST_STRAY = 1000  # lines that answer no question
 GRACE = 2.0  # seconds in which a process may stop a slow call by itself
 WATCH = 0.1  # seconds between two looks at what a submission takes
+MOST_FILES = 20_000  # each takes the kernel a kilobyte, whatever is in it
 PREPARED = ("torch", "scipy", "matplotlib.pyplot")  # imported before the memory is limited
 
 
@@ -67,7 +67,7 @@ class Sandbox:
         self.starts = 0
         self._calls = self.limits.total_seconds  # what is left for calls
         self._process: subprocess.Popen | None = None
-        self._memory = 0  # bytes of the process before its first cell
+        self._ended = "the process ended"  # what is said once it has
         if walled:
             wall.tried()
 
@@ -140,24 +140,18 @@ class Sandbox:
         program = [wall.PYTHON, "-I", f"{wall.CODE}/{CHILD.name}", str(theirs)]
         files = {CHILD.name: CHILD, "answers.py": Path(answers.__file__)}
         self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        if self.walled:
-            command, environment = wall.command(program, files), None
-        else:
-            for name, path in files.items():
-                Path(self._folder.name, name).write_bytes(path.read_bytes())
-            program[2] = str(Path(self._folder.name, CHILD.name))
-            command, environment = program, wall.environment(self._folder.name)
+        how: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        how |= {"stderr": subprocess.STDOUT, "pass_fds": (theirs,), "start_new_session": True}
         try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                pass_fds=(theirs,),
-                cwd=self._folder.name,
-                env=environment,
-                start_new_session=True,
-            )
+            if self.walled:
+                self._process = wall.started(program, files, **how)
+            else:
+                folder = Path(self._folder.name)
+                for name, path in files.items():
+                    (folder / name).write_bytes(path.read_bytes())
+                program[2] = str(folder / CHILD.name)
+                how |= {"cwd": folder, "env": wall.environment(str(folder))}
+                self._process = subprocess.Popen(program, **how)
         except BaseException:
             os.close(replies)
             self._folder.cleanup()
@@ -170,20 +164,17 @@ class Sandbox:
         os.set_blocking(self._questions, False)
         os.set_blocking(self._replies, False)
         prepare = [name for name in PREPARED if name.split(".")[0] in source]
-        self._memory = sys.maxsize
         self._reply({"prepare": prepare, **self.limits._asdict()}, self.limits.start_seconds)
-        self._memory = self._used()
+        self._ended = "the submission ended its process"
+        threading.Thread(
+            target=self._watch, args=(self._process, used(self._process)), daemon=True
+        ).start()
 
     def _stop(self) -> None:
         """End the process and all that it has started; behind the wall nothing can be left."""
         if self._process is None:
             return
-        for one in self._family():
-            with contextlib.suppress(psutil.Error):
-                one.kill()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
+        self._kill(self._process)
         self._process.wait()
         os.close(self._replies)
         with contextlib.suppress(OSError):
@@ -191,22 +182,27 @@ class Sandbox:
         self._process = None
         self._folder.cleanup()
 
-    def _family(self) -> list[psutil.Process]:
-        """The process and all that it has started."""
-        assert self._process is not None
-        with contextlib.suppress(psutil.Error):
-            first = psutil.Process(self._process.pid)
-            return [first, *first.children(recursive=True)]
-        return []
+    def _kill(self, process: subprocess.Popen) -> None:
+        for one in family(process):
+            with contextlib.suppress(psutil.Error):
+                one.kill()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.kill()
 
-    def _used(self) -> int:
-        """Bytes of memory of all its processes; what several share counts once."""
-        used = 0
-        for one in self._family():
-            with contextlib.suppress(psutil.Error, OSError):
-                more = one.memory_full_info()
-                used += getattr(more, "pss", more.rss)
-        return used
+    def _watch(self, process: subprocess.Popen, before: int) -> None:
+        """End a process that takes too much, also while nobody asks it anything."""
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(WATCH)
+                return
+            if used(process) - before > self.limits.megabytes * 2**20:
+                self._ended = f"the submission took more than {self.limits.megabytes} MB"
+            elif self.walled and files_of(process) > MOST_FILES:
+                self._ended = f"the submission made more than {MOST_FILES} files"
+            else:
+                continue
+            self._kill(process)
 
     def _drain(self, stream: Any) -> None:
         """Read what a submission prints, keep the beginning."""
@@ -222,16 +218,12 @@ class Sandbox:
         # A reply must repeat this, so that nothing written in advance is taken for one.
         question = secrets.token_hex(8)
         unsent = json.dumps({**content, "question": question}).encode() + b"\n"
-        end, looked, stray = time.monotonic() + seconds, time.monotonic(), 0
+        end, stray = time.monotonic() + seconds, 0
         with selectors.DefaultSelector() as ready:
             ready.register(self._replies, selectors.EVENT_READ)
             ready.register(self._questions, selectors.EVENT_WRITE)
-            while (now := time.monotonic()) < end:
-                if now - looked > WATCH:
-                    looked = now
-                    if self._used() - self._memory > self.limits.megabytes * 2**20:
-                        raise Silent(f"the submission took more than {self.limits.megabytes} MB")
-                for key, _ in ready.select(WATCH):
+            while (left := end - time.monotonic()) > 0:
+                for key, _ in ready.select(left):
                     if key.fd == self._questions:
                         with contextlib.suppress(BlockingIOError):
                             unsent = unsent[self._write(unsent) :]
@@ -251,16 +243,44 @@ class Sandbox:
         try:
             return os.write(self._questions, data)
         except BrokenPipeError as error:
-            raise Silent("the submission ended its process") from error
+            raise Silent(self._ended) from error
 
     def _lines(self) -> list[bytes]:
         data = os.read(self._replies, 1 << 20)
         if not data:
-            raise Silent("the submission ended its process")
+            raise Silent(self._ended)
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > answers.MOST_BYTES + 1000:
             raise Silent("the submission's answer is too large")
         return lines
+
+
+def family(process: subprocess.Popen) -> list[psutil.Process]:
+    """A process and all that it has started."""
+    with contextlib.suppress(psutil.Error):
+        first = psutil.Process(process.pid)
+        return [first, *first.children(recursive=True)]
+    return []
+
+
+def used(process: subprocess.Popen) -> int:
+    """Bytes of memory of a process and all that it has started; what several share counts once."""
+    found = 0
+    for one in family(process):
+        with contextlib.suppress(psutil.Error, OSError):
+            more = one.memory_full_info()
+            found += getattr(more, "pss", more.rss) + getattr(more, "swap", 0)
+    return found
+
+
+def files_of(process: subprocess.Popen) -> int:
+    """How many files stand in the folders that a submission may write to."""
+    found = 0
+    for place in (wall.SCRATCH, "/dev/shm"):
+        with contextlib.suppress(OSError, IndexError):
+            status = os.statvfs(f"/proc/{family(process)[-1].pid}/root{place}")
+            found += status.f_files - status.f_ffree
+    return found
 
 
 class Remote:

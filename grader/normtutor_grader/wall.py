@@ -11,20 +11,22 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import normtutor
 from normtutor.grading import answers
+from normtutor_grader import system_calls
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/fonts")
 SCRATCH = "/normtutor-scratch"  # in there: a file system of its own, where no interpreter lies
 CODE = "/grader"  # in there: the two files that a submission's process runs
 PYTHON = os.path.abspath(sys.executable)
 MEGABYTES_ON_DISK = 200
-PROCESSES = 64  # and threads: a fork bomb ends here
+PROCESSES = 16  # and threads; for each the kernel can hold 20 MB that nobody counts
 NOBODY = 60_000  # for a grader that is root: one user of so many for each submission
 REMEDY = """Submissions are run inside bubblewrap, and it does not work here: {why}
-  Debian, Ubuntu: sudo apt install bubblewrap
-  Fedora:         sudo dnf install bubblewrap
+  Debian, Ubuntu: sudo apt install bubblewrap libseccomp2
+  Fedora:         sudo dnf install bubblewrap libseccomp
   Ubuntu 24.04 and newer forbid it to users:
                   sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0
   macOS, Windows: use the container of the page on teaching, or WSL 2.
@@ -74,35 +76,49 @@ def view() -> list[str]:
     return found
 
 
-def command(
-    program: Sequence[str], files: dict[str, Path], megabytes: int = MEGABYTES_ON_DISK
-) -> list[str]:
-    """What runs a program behind the wall.
+def started(
+    program: Sequence[str], files: dict[str, Path], pass_fds: Sequence[int] = (), **how: Any
+) -> subprocess.Popen:
+    """Start a program behind the wall.
 
     Parameters
     ----------
     program : sequence of str
     files : mapping of str to Path
         Files to show under ``CODE``, by their name there.
-    megabytes : int
-        The size of the temporary folder.
+    pass_fds, **how
+        As for ``subprocess.Popen``.
     """
+    reads, writes = os.pipe()
+    try:
+        with open(writes, "wb") as filter_:
+            filter_.write(system_calls.program())
+        command = ["bwrap", "--seccomp", str(reads), *arguments(files), *program]
+        return subprocess.Popen(command, pass_fds=(*pass_fds, reads), **how)
+    finally:
+        os.close(reads)
+
+
+def arguments(files: dict[str, Path]) -> list[str]:
+    """What bubblewrap is told, and what is run in it before the program."""
     apart, as_whom = ["--unshare-all"], list[str]()
     if os.getuid() == 0:  # the kernel counts no processes of root's
         apart = [f"--unshare-{kind}" for kind in ("ipc", "pid", "net", "uts", "cgroup")]
         user = NOBODY + os.getpid() % 5000
         as_whom = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
         as_whom += ["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"]
-    found = ["bwrap", *apart, "--die-with-parent", "--new-session", "--clearenv"]
-    found += [*view(), "--proc", "/proc", "--dev", "/dev", "--size", "65536", "--tmpfs", "/dev/shm"]
-    found += ["--size", str(megabytes * 2**20), "--perms", "1777", "--tmpfs", SCRATCH]
+    found = [*apart, "--die-with-parent", "--new-session", "--clearenv", *view(), "--proc", "/proc"]
+    # Shared memory can be had of /dev/zero as well.
+    found += ["--dev", "/dev", "--ro-bind", "/dev/null", "/dev/zero"]
+    found += ["--size", "65536", "--tmpfs", "/dev/shm"]
+    found += ["--size", str(MEGABYTES_ON_DISK * 2**20), "--perms", "1777", "--tmpfs", SCRATCH]
     found += ["--dir", CODE]
     for name, path in files.items():
         found += ["--ro-bind", str(path), f"{CODE}/{name}"]
     for name, value in environment(SCRATCH).items():
         found += ["--setenv", name, value]
     found += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", SCRATCH, "--"]
-    return [*found, "prlimit", f"--nproc={PROCESSES}", "--core=0", "--", *as_whom, *program]
+    return [*found, "prlimit", f"--nproc={PROCESSES}", "--core=0", "--", *as_whom]
 
 
 def environment(home: str) -> dict[str, str]:
@@ -127,12 +143,14 @@ def tried() -> None:
     """
     if shutil.which("bwrap") is None:
         raise NoWall(REMEDY.format(why="the command bwrap is not installed"))
+    how: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     try:
-        done = subprocess.run(
-            command([PYTHON, "-I", "-c", "import numpy"], {}),
-            capture_output=True, text=True, check=False, timeout=240,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
+        with started([PYTHON, "-I", "-c", "import numpy"], {}, **how) as process:
+            try:
+                _, words = process.communicate(timeout=240)
+            finally:
+                process.kill()
+    except (OSError, ImportError, RuntimeError, subprocess.TimeoutExpired) as error:
         raise NoWall(REMEDY.format(why=error)) from error
-    if done.returncode:
-        raise NoWall(REMEDY.format(why=done.stderr.strip()[-300:]))
+    if process.returncode:
+        raise NoWall(REMEDY.format(why=words.strip()[-300:]))
