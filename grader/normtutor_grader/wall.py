@@ -110,7 +110,7 @@ def arguments(files: dict[str, Path]) -> list[str]:
     found = [*apart, "--die-with-parent", "--new-session", "--clearenv", *view(), "--proc", "/proc"]
     # Shared memory can be had of /dev/zero as well.
     found += ["--dev", "/dev", "--ro-bind", "/dev/null", "/dev/zero"]
-    found += ["--size", "65536", "--tmpfs", "/dev/shm"]
+    found += ["--size", "65536", "--perms", "1777", "--tmpfs", "/dev/shm"]
     found += ["--size", str(MEGABYTES_ON_DISK * 2**20), "--perms", "1777", "--tmpfs", SCRATCH]
     found += ["--dir", CODE]
     for name, path in files.items():
