@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from normtutor import norms
-from normtutor.moments import mean_square, moments, widen
+from normtutor.moments import mean_square, widen
 
 Array = np.ndarray
 Norm = Callable[[Array], Array]
@@ -192,13 +192,13 @@ class Subject(NamedTuple):
     frozen: bool = False
 
 
-def _per_feature(statistic: Array) -> Array:
-    return statistic.reshape(-1)
+def _per_feature(statistic: Any) -> Array:
+    return np.ravel(statistic)
 
 
 def _batch_norm_evaluation(before: Array) -> Norm:
-    stats = moments(widen(before), (0, 1))
-    mean, variance = _per_feature(stats.mean), _per_feature(stats.variance)
+    stats = norms.normalize(before, (0, 1))[1]
+    mean, variance = _per_feature(stats.mean), _per_feature(stats.square)
     return lambda z: norms.batch_norm(
         z, running_mean=mean, running_var=variance, training=False, eps=_TINY, feature_axis=-1
     )[0]

@@ -1,27 +1,20 @@
-r"""Statistics over chosen axes: the mean, the variance and the mean square.
+r"""Statistics over chosen axes, as the norms take them: the mean and the mean square.
 
-- The variance is computed in two passes, first the mean :math:`\mu`, then the mean of
+- A variance takes two passes, first the mean :math:`\mu`, then the mean of
   :math:`(x - \mu)^2`. The shortcut :math:`E[x^2] - E[x]^2` subtracts two large numbers when the
   mean is large and can lose every digit.
-- The variance is biased: it divides by the number of values n, not by n − 1.
+- It is biased: it divides by the number of values n, not by n − 1.
 - Values that a mask excludes take no part, whatever they are, NaN included.
 
 In float32 the square of a number above 1.8e19 is infinite, and a norm divides by it to 0.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from normtutor.tracing import array_namespace, is_number
 
 Array = Any  # NumPy, torch and JAX arrays share no base class
-
-
-class Moments(NamedTuple):
-    """The mean and the biased variance, each with the reduced axes kept at length one."""
-
-    mean: Array
-    variance: Array
 
 
 def widen(x: Array) -> Array:
@@ -62,17 +55,14 @@ def mean(x: Array, axes: tuple[int, ...], mask: Array | None = None) -> Array:
 
 
 def average(x: Array, axes: tuple[int, ...], n: Any) -> Array:
-    """The sum of x over ``axes`` by ``n``, their :func:`count`; what a mask excludes is 0 in x."""
+    """The sum of x over ``axes`` by ``n``, their :func:`count`; None leaves it the sum.
+
+    What a mask excludes must be 0 in x.
+    """
     xp = array_namespace(x)
-    if is_number(n):
-        return (xp.sum if n == 0 else xp.mean)(x, axis=axes, keepdims=True)
+    if n is None or is_number(n):
+        return (xp.mean if n else xp.sum)(x, axis=axes, keepdims=True)
     return xp.sum(x, axis=axes, keepdims=True) / xp.where(n > 0, n, 1.0)
-
-
-def moments(x: Array, axes: tuple[int, ...], mask: Array | None = None) -> Moments:
-    """Mean and biased variance of x over ``axes``, in two passes. Arguments as in :func:`mean`."""
-    mu = mean(x, axes, mask)
-    return Moments(mu, mean((x - mu) * (x - mu), axes, mask))
 
 
 def mean_square(x: Array, axes: tuple[int, ...], mask: Array | None = None) -> Array:

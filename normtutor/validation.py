@@ -121,14 +121,19 @@ def check_trailing(
 
 
 def check_features(
-    x: Array, feature_axis: int, mask: Array | None, **parameters: Array | None
+    x: Array,
+    feature_axis: int,
+    mask: Array | None,
+    *,
+    smallest_ndim: int = 2,
+    **parameters: Array | None,
 ) -> tuple[int, Array | None]:
     """Check the arguments of a norm with a feature axis.
 
     Return that axis, counted from the front, and the mask with an axis of length one in its place.
     """
     check_floating(x)
-    feature = check_feature_axis(x, feature_axis)
+    feature = check_feature_axis(x, feature_axis, smallest_ndim=smallest_ndim)
     check_parameters(x, (x.shape[feature],), **parameters)
     return feature, check_mask(mask, x, feature)
 

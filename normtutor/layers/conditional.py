@@ -3,17 +3,16 @@
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from normtutor import norms
 from normtutor.layers.common import (
     axis_repr,
     check_tensor,
     feature_axis_of,
-    kernel_or_formula,
     of_real_tokens,
     one_node,
 )
+from normtutor.validation import check_parameters
 
 __all__ = ["AdaptiveLayerNorm", "AdaptiveLayerNormZero", "FiLM"]
 
@@ -99,13 +98,9 @@ class FiLM(_Conditional):
 
 
 def _adapted(layer: Any, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """AdaLN of x: LayerNorm without parameters, then FiLM."""
+    """AdaLN of x."""
     feature_axis_of(layer, x, layer.num_features)
-    return kernel_or_formula(
-        x.dtype == scale.dtype,
-        lambda: norms.film(F.layer_norm(x, x.shape[-1:], eps=layer.eps), scale, shift)[0],
-        lambda: norms.adaptive_layer_norm(x, scale, shift, eps=layer.eps)[0],
-    )
+    return norms.adaptive_layer_norm(x, scale, shift, eps=layer.eps)[0]
 
 
 class AdaptiveLayerNorm(_Conditional):
@@ -148,10 +143,9 @@ class AdaptiveLayerNorm(_Conditional):
 
 
 class AdaptiveLayerNormZero(_Conditional):
-    r"""A residual block with AdaLN-Zero: the norm before a branch and the gate after it.
+    r"""A residual block with AdaLN-Zero: the norm before a branch and the gate a after it.
 
-    :math:`y = x + g\, f(\mathrm{AdaLN}(x))`, over :func:`normtutor.norms.adaptive_layer_norm` and
-    :func:`normtutor.norms.gated_residual`.
+    :math:`y = x + a\, f(\mathrm{AdaLN}(x))`, over :func:`normtutor.norms.adaptive_layer_norm`.
 
     Parameters
     ----------
@@ -184,8 +178,10 @@ class AdaptiveLayerNormZero(_Conditional):
         scale, shift, gate = self._parts_of(x, condition)
 
         def block(x: Tensor) -> Tensor:
-            adapted = _adapted(self, x, scale, shift)
-            return norms.gated_residual(x, self.branch(adapted), gate)[0]
+            branch = self.branch(_adapted(self, x, scale, shift))
+            check_parameters(x, tuple(x.shape), branch=branch)
+            a = gate.reshape(len(x), *[1] * (x.ndim - 2), -1)  # one per example and feature
+            return x + a * branch
 
         return of_real_tokens(block, x, mask, -1)
 

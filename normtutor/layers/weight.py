@@ -26,8 +26,7 @@ class WeightNorm(nn.Module):
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Return g = ‖v‖ and v = weight."""
         _, cache = norms.weight_norm(weight, axis=self.dim)
-        r = cache.normalized.r  # of the root mean square, which is ‖v‖ / √n
-        g = ((weight.numel() / r.numel()) ** 0.5 / r).to(weight.dtype)
+        g = (1 / cache.r).to(weight.dtype)
         return (g.reshape(()) if self.dim is None else g), weight
 
 

@@ -2,14 +2,17 @@
 
 Every norm follows one pattern: ``y, cache = norm(x, weight, bias)`` and
 ``grads = norm_backward(grad_y, cache)``. Running statistics, where a norm has them, are
-passed as arguments and returned as a third result.
+passed as arguments and returned as a third result. BatchNorm, InstanceNorm and GroupNorm have the
+features on axis 1, as in torch, and all others last; ``feature_axis`` says otherwise.
 
 ``grad_y`` has y's shape. The gradient of x has grad_y's dtype and is 0 at masked positions; those
 of other arguments have their shapes and dtypes. A shape that does not fit raises ValueError; what
 holds no real floating-point numbers, and a mask that is not boolean, raise TypeError.
 """
 
-from normtutor.norms.at_start import formula_of
+from collections.abc import Callable
+from typing import Any
+
 from normtutor.norms.batch_norm import RunningStats, batch_norm, batch_norm_backward
 from normtutor.norms.choices import (
     RELATIVES,
@@ -25,16 +28,10 @@ from normtutor.norms.conditional import (
     adaptive_layer_norm_backward,
     film,
     film_backward,
-    gated_residual,
-    gated_residual_backward,
 )
 from normtutor.norms.dynamic_tanh import dynamic_tanh, dynamic_tanh_backward
-from normtutor.norms.group_norm import (
-    group_norm,
-    group_norm_backward,
-    instance_norm,
-    instance_norm_backward,
-)
+from normtutor.norms.group_norm import group_norm, group_norm_backward
+from normtutor.norms.instance_norm import instance_norm, instance_norm_backward
 from normtutor.norms.layer_norm import layer_norm, layer_norm_backward
 from normtutor.norms.normalize import normalize, normalize_backward
 from normtutor.norms.power_norm import (
@@ -73,8 +70,6 @@ __all__ = [
     "film",
     "film_backward",
     "formula_of",
-    "gated_residual",
-    "gated_residual_backward",
     "group_norm",
     "group_norm_backward",
     "instance_norm",
@@ -99,3 +94,16 @@ __all__ = [
     "weight_norm",
     "weight_norm_backward",
 ]
+
+
+def formula_of(row: Choices) -> Callable[[Any, float], Any]:
+    """Return the function from x and ε to y, in training and with all parameters at the start.
+
+    For a norm of the weights, x and y are the weights, of shape (H, d).
+    """
+    formula, without_eps = globals()[row.function], row.source in (Source.WEIGHTS, Source.NOWHERE)
+
+    def of(x: Any, eps: float) -> Any:
+        return formula(x, **row.start(x), **({} if without_eps else {"eps": eps}))[0]
+
+    return of

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from normtutor.moments import count, unbiased, unless_empty, widen
 from normtutor.norms.choices import TABLE
-from normtutor.norms.normalize import Cache, Grads, affine, along, backward, normalize
+from normtutor.norms.normalize import Cache, Grads, affine, backward, laid_along, normalize
 from normtutor.tracing import array_namespace, known_value
 from normtutor.validation import (
     check_cache,
@@ -103,7 +103,7 @@ def batch_norm(
     >>> running.mean, running.var
     (array([0.2, 2. ]), array([ 1.1, 20.9]))
     """
-    given = {"running_mean": running_mean, "running_var": running_var}
+    given: Any = {"running_mean": running_mean, "running_var": running_var}
     feature, mask = check_features(x, feature_axis, mask, weight=weight, bias=bias, **given)
     check_momentum(momentum)
     running = RunningStats(running_mean, running_var)
@@ -117,8 +117,7 @@ def batch_norm(
             ValueError, rule, "None", "Pass both, or use training=True to normalize by this batch."
         )
     else:
-        wide = widen(x)
-        memory = (along(running_mean, wide, (feature,)), along(running_var, wide, (feature,)))
+        memory = remembered(running, x, feature)
 
     x_hat, normalized = normalize(
         x, axes, centred=CHOICES.centred, eps=eps, mask=mask, memory=memory
@@ -141,6 +140,12 @@ def _enough_values(x: Array, axes: tuple[int, ...], mask: Array | None) -> Any:
             ValueError, rule + "of one value is 0", got, "Use a larger batch, or evaluation mode."
         )
     return n
+
+
+def remembered(running: RunningStats, x: Array, feature: int) -> tuple[Array, Array]:
+    """The running statistics as :func:`normalize` takes them in place of those of x."""
+    mean, var = (laid_along(statistic, widen(x), (feature,)) for statistic in running)
+    return mean, var
 
 
 def running_after(

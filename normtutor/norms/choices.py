@@ -1,7 +1,9 @@
 """The three choices that define a norm: which axes share a statistic, which one, and its source.
 
-The one list of the norms. The formulas take their axes and their statistic from it; the chapters,
-the figures, the audit of invariances, the models and the exercises read it.
+The one list of the norms. A formula takes from its row the axes of its statistic, and whether that
+subtracts a mean or takes sums; WeightNorm and pRMSNorm say their axes themselves, since these are
+no whole axes of x. The chapters, the figures, the audit of invariances, the models and the
+exercises read the list, too.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +36,6 @@ class Source(StrEnum):
     """Where the statistic comes from; the value is how a page says it."""
 
     BATCH_THEN_AVERAGE = "the batch in training, a running average in evaluation"
-    BATCH = "the batch"
     AVERAGE = "a running average, in training too"
     SEQUENCE = "the sequence itself"
     TOKEN = "the token itself"
@@ -52,8 +53,8 @@ class Layer(NamedTuple):
 
     ``name`` is the class or function there. ``called`` is what :func:`normtutor.models.make_norm`
     calls it; empty where a layer needs more than its number of features. That number comes behind
-    the arguments ``before`` it. Layer and formula have the features last, unless ``feature_axis``
-    says otherwise: on axis 1 where torch.nn has the norm of a feature or a channel.
+    the arguments ``before`` it. ``feature_axis`` is where layer and formula have the features by
+    default: on axis 1 where torch.nn has the norm of a channel, else last.
     """
 
     name: str
@@ -85,6 +86,11 @@ class Choices(NamedTuple):
     def centred(self) -> bool:
         """Whether the mean is subtracted."""
         return self.statistic.centred
+
+    @property
+    def sums(self) -> bool:
+        """Whether the squares are summed, not averaged."""
+        return self.statistic is Statistic.LENGTH
 
     def statistic_axes(self, ndim: int, *features: int) -> tuple[int, ...]:
         """The axes over which the statistic runs, in an x of ``ndim`` axes.
@@ -135,7 +141,7 @@ TABLE: dict[str, Choices] = {
         *("partial_rms_norm", lambda x: {"p": SHARE}),
     ),
     "PowerNorm-V": Choices(
-        *("BL", Statistic.MEAN_SQUARE, Source.BATCH),
+        *("BL", Statistic.MEAN_SQUARE, Source.BATCH_THEN_AVERAGE),
         Layer("PowerNorm", "power-v", options=MappingProxyType({"variant": "pn-v"})),
         "power_norm_v",
     ),

@@ -4,19 +4,23 @@ r"""Conditional norms: γ and β are not parameters but come from a condition, o
 
     \text{FiLM:}\quad y &= (1 + s)\, x + t \\
     \text{AdaLN:}\quad y &= (1 + s)\, \hat x + t, \qquad
-    \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}} \\
-    \text{AdaLN-Zero:}\quad y &= x + g\, f\bigl((1 + s)\, \hat x + t\bigr)
+    \hat x = \frac{x - \mu}{\sqrt{\sigma^2 + \varepsilon}}
 
-where the scale s, the shift t and the gate g are computed from the condition, for example from a
-class and a time, by a small network of the model. AdaLN is LayerNorm without parameters, then FiLM.
-In AdaLN-Zero that network starts at 0, so that every block starts as the identity.
+where the scale s and the shift t are computed from the condition, for example from a class and a
+time, by a small network of the model. AdaLN is LayerNorm without parameters, then FiLM.
 """
 
 from typing import Any, NamedTuple
 
 from normtutor.moments import widen
-from normtutor.norms.layer_norm import layer_norm, layer_norm_backward
-from normtutor.norms.normalize import Cache
+from normtutor.norms.choices import RELATIVES
+from normtutor.norms.normalize import (
+    Normalized,
+    affine,
+    affine_backward,
+    normalize,
+    normalize_backward,
+)
 from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
@@ -27,20 +31,22 @@ from normtutor.validation import (
 )
 
 Array = Any
+CHOICES = RELATIVES["AdaLN"]  # over H; mean and variance; of the token itself
 
 
 @passes_jit
-class FiLMCache(NamedTuple):
-    """What :func:`film_backward` needs from the forward pass."""
+class ConditionalCache(NamedTuple):
+    """What the backward passes of this module need; ``x_hat`` is what the scale multiplies."""
 
     made_by: str
-    x: Array
+    x_hat: Array
+    normalized: Normalized | None
     scale: Array
     shift: Array
-    feature_axis: int
+    along: tuple[int, int]
 
 
-class FiLMGrads(NamedTuple):
+class ConditionalGrads(NamedTuple):
     """Gradients with respect to x, scale and shift."""
 
     x: Array
@@ -48,49 +54,9 @@ class FiLMGrads(NamedTuple):
     shift: Array
 
 
-@passes_jit
-class AdaptiveLayerNormCache(NamedTuple):
-    """What :func:`adaptive_layer_norm_backward` needs from the forward pass."""
-
-    made_by: str
-    norm: Cache
-    modulation: FiLMCache
-
-
-@passes_jit
-class GatedResidualCache(NamedTuple):
-    """What :func:`gated_residual_backward` needs from the forward pass."""
-
-    made_by: str
-    branch: Array
-    gate: Array
-
-
-class GatedResidualGrads(NamedTuple):
-    """Gradients with respect to x, branch and gate."""
-
-    x: Array
-    branch: Array
-    gate: Array
-
-
-def _per_example(condition: Array, x: Array, feature_axis: int) -> Array:
-    """Reshape (B, H) so that it broadcasts against x: (B, 1, H) for x of shape (B, L, H)."""
-    xp = array_namespace(x)
-    shape = tuple(n if a in (0, feature_axis) else 1 for a, n in enumerate(x.shape))
-    return xp.reshape(xp.astype(condition, x.dtype, copy=False), shape)
-
-
-def _sum_positions(x: Array, feature_axis: int, like: Array) -> Array:
-    """Sum over everything but the batch and the features: the shape and dtype of ``like``."""
-    xp = array_namespace(x)
-    axes = tuple(a for a in range(x.ndim) if a not in (0, feature_axis))
-    return xp.astype(xp.sum(x, axis=axes) if axes else x, like.dtype, copy=False)
-
-
 def film(
     x: Array, scale: Array, shift: Array, *, feature_axis: int = -1
-) -> tuple[Array, FiLMCache]:
+) -> tuple[Array, ConditionalCache]:
     r"""Scale and shift each feature as the example's condition says: :math:`y = (1 + s) x + t`.
 
     It removes nothing. It follows a norm and replaces its γ and β.
@@ -107,7 +73,7 @@ def film(
     Returns
     -------
     y : array of x's shape and dtype
-    cache : FiLMCache
+    cache : ConditionalCache
 
     Notes
     -----
@@ -122,16 +88,28 @@ def film(
     array([[1., 2.],
            [2., 4.]])
     """
+    feature = _checked(x, scale, shift, feature_axis)
+    y, cache = _modulated("film", widen(x), None, scale, shift, feature)
+    return array_namespace(x).astype(y, x.dtype, copy=False), cache
+
+
+def _checked(x: Array, scale: Array, shift: Array, feature_axis: int) -> int:
+    """Check the arguments; return the axis of the features, from the front."""
     check_floating(x)
-    axis = check_feature_axis(x, feature_axis)
-    check_parameters(x, (x.shape[0], x.shape[axis]), scale=scale, shift=shift)
-
-    xp, wide = array_namespace(x), widen(x)
-    y = (1 + _per_example(scale, wide, axis)) * wide + _per_example(shift, wide, axis)
-    return xp.astype(y, x.dtype, copy=False), FiLMCache("film", wide, scale, shift, axis)
+    feature = check_feature_axis(x, feature_axis)
+    check_parameters(x, (x.shape[0], x.shape[feature]), scale=scale, shift=shift)
+    return feature
 
 
-def film_backward(grad_y: Array, cache: FiLMCache) -> FiLMGrads:
+def _modulated(
+    made_by: str, x_hat: Array, normalized: Any, scale: Array, shift: Array, feature: int
+) -> tuple[Array, ConditionalCache]:
+    """γ x̂ + β with γ = 1 + s and β = t, which vary along the batch and the features."""
+    y = affine(x_hat, 1 + widen(scale), shift, (0, feature))
+    return y, ConditionalCache(made_by, x_hat, normalized, scale, shift, (0, feature))
+
+
+def film_backward(grad_y: Array, cache: ConditionalCache) -> ConditionalGrads:
     r"""Gradients of a loss through :func:`film`.
 
     .. math::
@@ -143,20 +121,26 @@ def film_backward(grad_y: Array, cache: FiLMCache) -> FiLMGrads:
     the sums over the positions of an example.
     """
     check_cache(cache, "film")
-    _, x, scale, shift, axis = cache
-    check_grad_y(grad_y, x)
+    return _backward(grad_y, cache)
+
+
+def _backward(grad_y: Array, cache: ConditionalCache) -> ConditionalGrads:
+    """The way back through the modulation, and through the norm where there is one."""
+    _, x_hat, normalized, scale, shift, along = cache
+    check_grad_y(grad_y, x_hat)
     xp = array_namespace(grad_y)
-    wide = widen(grad_y)
-    return FiLMGrads(
-        xp.astype((1 + _per_example(scale, wide, axis)) * wide, grad_y.dtype, copy=False),
-        _sum_positions(wide * x, axis, scale),
-        _sum_positions(wide, axis, shift),
+    g, grad_scale, grad_shift = affine_backward(grad_y, x_hat, 1 + widen(scale), shift, along)
+    grad_x = g if normalized is None else normalize_backward(g, normalized)
+    return ConditionalGrads(
+        xp.astype(grad_x, grad_y.dtype, copy=False),
+        xp.astype(grad_scale, scale.dtype, copy=False),
+        grad_shift,
     )
 
 
 def adaptive_layer_norm(
     x: Array, scale: Array, shift: Array, *, eps: float = 1e-5
-) -> tuple[Array, AdaptiveLayerNormCache]:
+) -> tuple[Array, ConditionalCache]:
     r"""Normalize each token, then scale and shift as its example's condition says (AdaLN).
 
     :math:`y = (1 + s)\, (x - \mu) / \sqrt{\sigma^2 + \varepsilon} + t`.
@@ -174,7 +158,7 @@ def adaptive_layer_norm(
     Returns
     -------
     y : array of x's shape and dtype
-    cache : AdaptiveLayerNormCache
+    cache : ConditionalCache
 
     Notes
     -----
@@ -191,83 +175,17 @@ def adaptive_layer_norm(
     array([[-1.,  1.],
            [-2.,  2.]])
     """
-    check_floating(x)
-    check_feature_axis(x, -1)
-    x_hat, norm = layer_norm(widen(x), eps=eps)
-    y, modulation = film(x_hat, scale, shift)
-    y = array_namespace(x).astype(y, x.dtype, copy=False)
-    return y, AdaptiveLayerNormCache("adaptive_layer_norm", norm, modulation)
+    feature = _checked(x, scale, shift, -1)
+    axes = CHOICES.statistic_axes(x.ndim, feature)  # H
+    x_hat, normalized = normalize(x, axes, centred=CHOICES.centred, eps=eps)
+    y, cache = _modulated("adaptive_layer_norm", x_hat, normalized, scale, shift, feature)
+    return array_namespace(x).astype(y, x.dtype, copy=False), cache
 
 
-def adaptive_layer_norm_backward(grad_y: Array, cache: AdaptiveLayerNormCache) -> FiLMGrads:
+def adaptive_layer_norm_backward(grad_y: Array, cache: ConditionalCache) -> ConditionalGrads:
     """Gradients of a loss through :func:`adaptive_layer_norm`.
 
-    Those of :func:`film`, and then :func:`~normtutor.norms.layer_norm_backward` for x.
+    Those of :func:`film`, and then :func:`~normtutor.norms.normalize_backward` for x.
     """
     check_cache(cache, "adaptive_layer_norm")
-    check_grad_y(grad_y, cache.modulation.x)
-    grads = film_backward(widen(grad_y), cache.modulation)
-    grad_x = layer_norm_backward(grads.x, cache.norm).x
-    return grads._replace(x=array_namespace(grad_y).astype(grad_x, grad_y.dtype, copy=False))
-
-
-def gated_residual(x: Array, branch: Array, gate: Array) -> tuple[Array, GatedResidualCache]:
-    r"""Add a branch, multiplied by a gate per example and feature: :math:`y = x + g f`.
-
-    The end of a block with AdaLN-Zero: with a gate of 0 the block is the identity.
-
-    **Axes of the statistics:** none.
-
-    Parameters
-    ----------
-    x, branch : array of shape (B, ..., H)
-        The stream, and the output of attention or of the feed-forward network.
-    gate : array of shape (B, H)
-        g.
-
-    Returns
-    -------
-    y : array of x's shape and dtype
-    cache : GatedResidualCache
-
-    Notes
-    -----
-    From :cite:t:`peebles2023`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> ones = np.ones((1, 1, 2))
-    >>> gated_residual(ones, 5 * ones, np.asarray([[0.0, 1.0]]))[0]
-    array([[[1., 6.]]])
-    """
-    check_floating(x)
-    axis = check_feature_axis(x, -1)
-    check_parameters(x, tuple(x.shape), branch=branch)
-    check_parameters(x, (x.shape[0], x.shape[axis]), gate=gate)
-
-    xp, wide = array_namespace(x), widen(branch)
-    y = widen(x) + _per_example(gate, wide, axis) * wide
-    return xp.astype(y, x.dtype, copy=False), GatedResidualCache("gated_residual", wide, gate)
-
-
-def gated_residual_backward(grad_y: Array, cache: GatedResidualCache) -> GatedResidualGrads:
-    r"""Gradients of a loss through :func:`gated_residual`.
-
-    .. math::
-
-        \frac{\partial L}{\partial x} = \frac{\partial L}{\partial y}, \qquad
-        \frac{\partial L}{\partial f} = g \frac{\partial L}{\partial y}, \qquad
-        \frac{\partial L}{\partial g} = \sum \frac{\partial L}{\partial y} f,
-
-    the sum over the positions of an example. Where all gates are 0, no gradient reaches the branch
-    in the first step, but the gates do get one.
-    """
-    check_cache(cache, "gated_residual")
-    _, branch, gate = cache
-    check_grad_y(grad_y, branch)
-    xp = array_namespace(grad_y)
-    axis = branch.ndim - 1
-    wide = widen(grad_y)
-    grad_branch = xp.astype(_per_example(gate, wide, axis) * wide, grad_y.dtype, copy=False)
-    return GatedResidualGrads(grad_y, grad_branch, _sum_positions(wide * branch, axis, gate))
+    return _backward(grad_y, cache)

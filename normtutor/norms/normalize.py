@@ -1,4 +1,4 @@
-r"""The one formula behind every norm, forward and backward.
+r"""The one formula of the norms, forward and backward.
 
 A norm takes a group of values, and from them a statistic. With means over the group,
 
@@ -21,7 +21,14 @@ projecting along :math:`\hat x` are both symmetric, so the way back is the same 
 
 A norm chooses the group (``axes``), whether a mean is subtracted (``centred``), and whether the
 statistic is that of these values or a remembered one (``memory``). Then it has :math:`y = \gamma
-\hat x + \beta` (:func:`affine`), and :math:`g = \gamma\, \partial L / \partial y`.
+\hat x + \beta` (:func:`affine`), and :math:`g = \gamma\, \partial L / \partial y`. WeightNorm and
+ScaleNorm have sums in place of the means. PowerNorm puts a remembered number, ν, in the place of
+:math:`\overline{g \hat x}`. One norm has arithmetic of its own: pRMSNorm, whose mean square is that
+of a token's first entries, with ε outside the root.
+
+Throughout the package g is this gradient, but for the length g that WeightNorm and ScaleNorm learn,
+as their papers call it; and an argument ``axes`` or ``over`` names the axes of a statistic,
+``along`` those along which γ and β vary.
 """
 
 from typing import Any, NamedTuple
@@ -37,7 +44,8 @@ class Normalized(NamedTuple):
     """What :func:`normalize_backward` needs, and the statistic.
 
     ``r``, ``mean`` and ``square`` have length one along ``axes``; ``mean`` is None if not
-    ``centred``. ``square`` is the mean of c²: the biased variance, or the mean square.
+    ``centred``. ``square`` is the mean of c²: the biased variance, or the mean square; with
+    ``sums`` the sum.
     """
 
     x_hat: Array
@@ -46,6 +54,7 @@ class Normalized(NamedTuple):
     square: Array
     axes: tuple[int, ...]
     centred: bool
+    sums: bool
     remembered: bool
     mask: Array | None
 
@@ -55,6 +64,7 @@ def normalize(
     axes: int | tuple[int, ...],
     *,
     centred: bool = True,
+    sums: bool = False,
     eps: float = 1e-5,
     mask: Array | None = None,
     memory: tuple[Array | None, Array] | None = None,
@@ -68,6 +78,8 @@ def normalize(
         Which values share a statistic: -1 for each token, (0, 1) for each feature of a batch.
     centred : bool
         False leaves the mean where it is, as RMSNorm does.
+    sums : bool
+        Divide by the Euclidean norm, the root of the sum of squares; not with ``centred``.
     eps : float
         ε, inside the root.
     mask : boolean array that broadcasts against x, with as many axes, optional
@@ -93,7 +105,7 @@ def normalize(
     axes = (axes,) if isinstance(axes, int) else tuple(axes)
     if mask is not None:
         x = xp.where(mask, x, 0.0)
-    n = count(x, axes, mask)
+    n = None if sums else count(x, axes, mask)
 
     def mean(values: Array) -> Array:
         return average(values, axes, n)  # keeps its axes, with length one
@@ -106,16 +118,18 @@ def normalize(
     square = memory[1] if memory else mean(c * c)  # (B, L, 1)
     r = 1 / xp.sqrt(square + eps)  # (B, L, 1)
     x_hat = c * r  # (B, L, H)
-    return x_hat, Normalized(x_hat, r, mu, square, axes, centred, memory is not None, mask)
+    return x_hat, Normalized(x_hat, r, mu, square, axes, centred, sums, memory is not None, mask)
 
 
-def normalize_backward(g: Array, cache: Normalized) -> Array:
+def normalize_backward(g: Array, cache: Normalized, nu: Array | None = None) -> Array:
     """The gradient of a loss with respect to x, from its gradient ``g`` with respect to x̂.
 
     Parameters
     ----------
     g : array of x's shape
     cache : Normalized
+    nu : array that broadcasts against x, optional
+        What takes the place of the mean of g x̂, as in PowerNorm.
 
     Returns
     -------
@@ -123,11 +137,11 @@ def normalize_backward(g: Array, cache: Normalized) -> Array:
         Of g's dtype, but float32 where that is narrower. A remembered statistic does not depend on
         x, so that neither mean is in the gradient.
     """
-    x_hat, r, _, _, axes, centred, remembered, mask = cache
+    x_hat, r, _, _, axes, centred, sums, remembered, mask = cache
     xp, g = array_namespace(g), widen(g)
     if mask is not None:
         g = xp.where(mask, g, 0.0)
-    n = count(g, axes, mask)
+    n = None if sums else count(g, axes, mask)
 
     def mean(values: Array) -> Array:
         return average(values, axes, n)
@@ -135,7 +149,9 @@ def normalize_backward(g: Array, cache: Normalized) -> Array:
     dx = g  # (B, L, H), as below
     if centred and not remembered:
         dx = dx - mean(g)  # what the mean forgets
-    if not remembered:
+    if nu is not None:
+        dx = dx - x_hat * nu
+    elif not remembered:
         dx = dx - x_hat * mean(g * x_hat)  # what the scale forgets
     dx = r * dx
     return dx if mask is None else xp.where(mask, dx, 0.0)
@@ -146,13 +162,18 @@ def normalize_backward(g: Array, cache: Normalized) -> Array:
 
 @passes_jit
 class Cache(NamedTuple):
-    """What the backward pass of a norm needs. ``axes`` are those along which γ and β vary."""
+    """What the backward pass of a norm needs; γ and β vary along the axes ``along``.
+
+    RMSNorm alone has the two options.
+    """
 
     made_by: str
     normalized: Normalized
     weight: Array | None
     bias: Array | None
-    axes: tuple[int, ...]
+    along: tuple[int, ...]
+    add_unit_offset: bool = False
+    cast_before_weight: bool = False
 
     @property
     def x_hat(self) -> Array:
@@ -173,10 +194,10 @@ class Grads(NamedTuple):
     bias: Array | None
 
 
-def along(parameter: Array, x: Array, axes: tuple[int, ...]) -> Array:
-    """Reshape ``parameter`` so that its axes lie along ``axes`` of x and broadcast elsewhere."""
+def laid_along(parameter: Array, x: Array, along: tuple[int, ...]) -> Array:
+    """Reshape ``parameter`` so that its axes lie along some axes of x and broadcast elsewhere."""
     xp = array_namespace(x)
-    kept = [a % x.ndim for a in axes]
+    kept = [a % x.ndim for a in along]
     shape = tuple([n if a in kept else 1 for a, n in enumerate(x.shape)])
     return xp.reshape(xp.astype(parameter, x.dtype, copy=False), shape)
 
@@ -185,7 +206,7 @@ def affine(
     x_hat: Array,
     weight: Array | None,
     bias: Array | None,
-    axes: tuple[int, ...],
+    along: tuple[int, ...],
     mask: Array | None = None,
 ) -> Array:
     """Return γ x̂ + β; a missing weight counts as 1, a missing bias as 0.
@@ -194,16 +215,16 @@ def affine(
     ----------
     x_hat : array
     weight, bias : array or None
-        As many numbers as x_hat has along ``axes``, along which they vary.
-    axes : tuple of int
+        As many numbers as x_hat has along the axes ``along``.
+    along : tuple of int
     mask : boolean array that broadcasts against x_hat, optional
         Where it is False, the result is 0.
     """
     y = x_hat
     if weight is not None:
-        y = y * along(weight, x_hat, axes)
+        y = y * laid_along(weight, x_hat, along)
     if bias is not None:
-        y = y + along(bias, x_hat, axes)
+        y = y + laid_along(bias, x_hat, along)
     return y if mask is None else array_namespace(y).where(mask, y, 0.0)
 
 
@@ -212,14 +233,14 @@ def affine_backward(
     x_hat: Array,
     weight: Array | None,
     bias: Array | None,
-    axes: tuple[int, ...],
+    along: tuple[int, ...],
     mask: Array | None = None,
 ) -> Grads:
     """Gradients with respect to x̂, weight and bias; None for a parameter that is missing."""
     xp, grad_y = array_namespace(x_hat), widen(grad_y)
     if mask is not None:
         grad_y = xp.where(mask, grad_y, 0.0)
-    kept = [a % x_hat.ndim for a in axes]
+    kept = [a % x_hat.ndim for a in along]
     summed = tuple([a for a in range(x_hat.ndim) if a not in kept])
 
     def total(values: Array, like: Array) -> Array:
@@ -227,7 +248,7 @@ def affine_backward(
         return xp.astype(xp.reshape(sums, like.shape), like.dtype, copy=False)
 
     return Grads(
-        grad_y if weight is None else grad_y * along(weight, x_hat, axes),
+        grad_y if weight is None else grad_y * laid_along(weight, x_hat, along),
         None if weight is None else total(grad_y * x_hat, weight),
         None if bias is None else total(grad_y, bias),
     )
@@ -235,8 +256,8 @@ def affine_backward(
 
 def backward(grad_y: Array, cache: Cache) -> Grads:
     """The way back through γ and β, then through the one formula: that of most norms."""
-    parameters = (cache.weight, cache.bias, cache.axes, cache.normalized.mask)
-    grads = affine_backward(grad_y, cache.x_hat, *parameters)
-    grad_x = normalize_backward(grads.x, cache.normalized)
+    _, normalized, weight, bias, along, *_ = cache
+    grads = affine_backward(grad_y, cache.x_hat, weight, bias, along, normalized.mask)
+    grad_x = normalize_backward(grads.x, normalized)
     xp = array_namespace(grad_x)
     return grads._replace(x=xp.astype(grad_x, grad_y.dtype, copy=False))

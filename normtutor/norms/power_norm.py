@@ -16,8 +16,8 @@ from normtutor.norms.normalize import (
     Grads,
     affine,
     affine_backward,
-    along,
     backward,
+    laid_along,
     normalize,
     normalize_backward,
 )
@@ -33,6 +33,7 @@ from normtutor.validation import (
 
 Array = Any
 CHOICES = TABLE["PowerNorm"]  # over B and L; root mean square; of an average over past batches
+CHOICES_V = TABLE["PowerNorm-V"]  # of the batch in training, then of the average
 
 
 @passes_jit
@@ -94,8 +95,8 @@ def power_norm_v(
            [1.4, 1.4]])
     """
     feature, mask = check_features(x, feature_axis, mask, weight=weight, bias=bias)
-    axes = CHOICES.statistic_axes(x.ndim, feature)  # B and L
-    x_hat, normalized = normalize(x, axes, centred=CHOICES.centred, eps=eps, mask=mask)
+    axes = CHOICES_V.statistic_axes(x.ndim, feature)  # B and L
+    x_hat, normalized = normalize(x, axes, centred=CHOICES_V.centred, eps=eps, mask=mask)
     y = affine(x_hat, weight, bias, (feature,), mask)
     cache = Cache("power_norm_v", normalized, weight, bias, (feature,))
     return array_namespace(x).astype(y, x.dtype, copy=False), cache
@@ -178,8 +179,9 @@ def power_norm(
     Notes
     -----
     From :cite:t:`shen2020`, Algorithm 2. The warm-up's average is ours: the paper does
-    not say how ψ starts. torch.nn has no such layer. Autograd through this forward pass treats ψ as
-    a constant; the paper's gradient is :func:`power_norm_backward`.
+    not say how ψ starts. torch.nn has no such layer. After the warm-up ψ is a constant for autograd
+    through this forward pass; the paper's gradient is :func:`power_norm_backward`. In the warm-up
+    the two agree.
 
     Examples
     --------
@@ -209,7 +211,7 @@ def power_norm(
     if mask is not None:
         wide = xp.where(mask, wide, 0.0)
     axes = CHOICES.statistic_axes(x.ndim, feature)  # B and L
-    psi_squared = along(running_mean_square, wide, (feature,))
+    psi_squared = laid_along(running_mean_square, wide, (feature,))
     updated, in_warmup = running_mean_square, False
     if training:
         batch, n = mean_square(wide, axes, mask), count(wide, axes, mask)
@@ -289,22 +291,21 @@ def power_norm_backward(
     check_cache(cache, "power_norm", "power_norm_v")
     if cache.made_by == "power_norm_v":
         cache = PowerNormCache("power_norm", cache, True, True)  # type: ignore[arg-type]
-    _, (_, normalized, weight, bias, axes), training, exact = cache
-    x_hat, r, *_, mask = normalized
+    _, (_, normalized, weight, bias, along, *_), training, exact = cache
+    x_hat, mask = normalized.x_hat, normalized.mask
     check_grad_y(grad_y, x_hat)
     if training:
         check_floating(nu, "nu")
         check_library(nu, "nu", x_hat, "y")
     xp = array_namespace(grad_y)
-    g, grad_weight, grad_bias = affine_backward(grad_y, x_hat, weight, bias, axes, mask)
+    g, grad_weight, grad_bias = affine_backward(grad_y, x_hat, weight, bias, along, mask)
     if not training:
         grad_x, new_nu = normalize_backward(g, normalized), nu
     else:
-        over, old = normalized.axes, along(nu, x_hat, axes)
+        over, old = normalized.axes, laid_along(nu, x_hat, along)
         product = mean(g * x_hat, over, mask)  # Λ
-        grad_x = r * (g - x_hat * choose(exact, product, old))
+        grad_x = normalize_backward(g, normalized, choose(exact, product, old))
         updated = old * (1 - (1 - alpha) * mean_square(x_hat, over, mask)) + (1 - alpha) * product
         new_nu = restore(xp.where(xp.isfinite(updated), updated, old), nu)
-        grad_x = grad_x if mask is None else xp.where(mask, grad_x, 0.0)
     grads = Grads(xp.astype(grad_x, grad_y.dtype, copy=False), grad_weight, grad_bias)
     return grads, new_nu

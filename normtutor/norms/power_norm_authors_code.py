@@ -8,7 +8,7 @@ changes them.
 from typing import Any, NamedTuple
 
 from normtutor.moments import count, mean_square, unless_empty, widen
-from normtutor.norms.normalize import Grads, along
+from normtutor.norms.normalize import Cache, Grads, laid_along
 from normtutor.norms.power_norm import (
     PowerNormCache,
     choose,
@@ -16,7 +16,7 @@ from normtutor.norms.power_norm import (
     power_norm_backward,
     restore,
 )
-from normtutor.norms.rms_norm import RMSNormCache, rms_norm, rms_norm_backward
+from normtutor.norms.rms_norm import rms_norm, rms_norm_backward
 from normtutor.tracing import array_namespace, passes_jit
 from normtutor.validation import (
     check_cache,
@@ -36,7 +36,7 @@ class AuthorsCodeCache(NamedTuple):
     """
 
     made_by: str
-    scaling: RMSNormCache
+    scaling: Cache
     power: PowerNormCache
     mask: Array | None
 
@@ -137,7 +137,7 @@ def power_norm_authors_code(
     if training:
         axes = tuple(a for a in range(s.ndim) if a != axis)
         batch = mean_square(s, axes, padding)
-        past = old = along(running_mean_square, s, (axis,))
+        past = old = laid_along(running_mean_square, s, (axis,))
         if warmup_steps > 0:
             past = choose(step < warmup_steps, old + (batch - old) / step, old)
         updated = unless_empty(alpha * past + (1 - alpha) * batch, old, count(s, axes, padding))
@@ -183,12 +183,12 @@ def power_norm_authors_code_backward(
     """
     check_cache(cache, "power_norm_authors_code")
     check_grad_y(grad_y, cache.power.norm.x_hat)
-    xp, (axis,) = array_namespace(grad_y), cache.power.norm.axes
+    xp, (axis,) = array_namespace(grad_y), cache.power.norm.along
     wide = widen(grad_y)
     if cache.mask is not None:
         wide = xp.where(cache.mask, wide, 0.0)
     grads, nu = power_norm_backward(wide, cache.power, nu, alpha=alpha)
-    groups = cache.scaling.normalized.x_hat.shape[-2]
+    groups = cache.scaling.x_hat.shape[-2]
     grad_x = rms_norm_backward(_split_last(grads.x, axis, groups), cache.scaling).x
     grad_x = _join_last(grad_x, axis)
     if cache.mask is not None:

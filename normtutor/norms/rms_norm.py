@@ -13,8 +13,8 @@ from array_api_compat import device
 from normtutor.moments import mean_square, widen
 from normtutor.norms.choices import TABLE
 from normtutor.norms.normalize import (
+    Cache,
     Grads,
-    Normalized,
     affine,
     affine_backward,
     normalize,
@@ -33,29 +33,6 @@ Array = Any
 CHOICES = TABLE["RMSNorm"]  # over H; root mean square; of the token itself
 
 
-@passes_jit
-class RMSNormCache(NamedTuple):
-    """What :func:`rms_norm_backward` needs from the forward pass."""
-
-    made_by: str
-    normalized: Normalized
-    weight: Array | None
-    bias: Array | None
-    axes: tuple[int, ...]
-    add_unit_offset: bool
-    cast_before_weight: bool
-
-    @property
-    def x_hat(self) -> Array:
-        """x̂ before any rounding."""
-        return self.normalized.x_hat
-
-    @property
-    def r(self) -> Array:
-        """1 / RMS(x), of length one along the normalized axes."""
-        return self.normalized.r
-
-
 def rms_norm(
     x: Array,
     weight: Array | None = None,
@@ -65,7 +42,7 @@ def rms_norm(
     eps: float | None = None,
     add_unit_offset: bool = False,
     cast_before_weight: bool = False,
-) -> tuple[Array, RMSNormCache]:
+) -> tuple[Array, Cache]:
     r"""Remove the scale of each token and keep its mean.
 
     :math:`y = \gamma x / \sqrt{\tfrac1d \sum_i x_i^2 + \varepsilon} + \beta`.
@@ -95,7 +72,7 @@ def rms_norm(
     Returns
     -------
     y : array of x's shape and dtype
-    cache : RMSNormCache
+    cache : Cache
 
     Notes
     -----
@@ -120,7 +97,7 @@ def rms_norm(
     rounded = _rounded(x_hat, x.dtype) if cast_before_weight else x_hat
     y = affine(rounded, _factor(weight, add_unit_offset), bias, axes)
     options = (add_unit_offset, cast_before_weight)
-    cache = RMSNormCache("rms_norm", normalized, weight, bias, axes, *options)
+    cache = Cache("rms_norm", normalized, weight, bias, axes, *options)
     return xp.astype(y, x.dtype, copy=False), cache
 
 
@@ -135,7 +112,7 @@ def _rounded(x_hat: Array, dtype: Any) -> Array:
     return xp.astype(xp.astype(x_hat, dtype, copy=False), x_hat.dtype, copy=False)
 
 
-def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> Grads:
+def rms_norm_backward(grad_y: Array, cache: Cache) -> Grads:
     r"""Gradients of a loss through :func:`rms_norm`.
 
     With :math:`g = \gamma\, \partial L / \partial y` and the mean over the normalized axes,
@@ -150,8 +127,8 @@ def rms_norm_backward(grad_y: Array, cache: RMSNormCache) -> Grads:
     """
     check_cache(cache, "rms_norm")
     _, normalized, weight, bias, axes, add_unit_offset, cast_before_weight = cache
-    check_grad_y(grad_y, normalized.x_hat)
-    xp, x_hat = array_namespace(grad_y), normalized.x_hat
+    check_grad_y(grad_y, cache.x_hat)
+    xp, x_hat = array_namespace(grad_y), cache.x_hat
     rounded = _rounded(x_hat, grad_y.dtype) if cast_before_weight else x_hat
     factor = _factor(weight, add_unit_offset)
     g, grad_weight, grad_bias = affine_backward(grad_y, rounded, factor, bias, axes)

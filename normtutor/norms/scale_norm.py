@@ -7,16 +7,9 @@ It is RMSNorm with one number g = γ √d in place of one γ per feature.
 
 from typing import Any, NamedTuple
 
-from normtutor.moments import widen
 from normtutor.norms.choices import RELATIVES
-from normtutor.norms.normalize import (
-    Normalized,
-    affine,
-    affine_backward,
-    normalize,
-    normalize_backward,
-)
-from normtutor.tracing import array_namespace, passes_jit
+from normtutor.norms.normalize import Cache, affine, backward, normalize
+from normtutor.tracing import array_namespace
 from normtutor.validation import (
     check_cache,
     check_floating,
@@ -29,15 +22,6 @@ Array = Any
 CHOICES = RELATIVES["ScaleNorm"]  # over H; Euclidean norm; of the token itself
 
 
-@passes_jit
-class ScaleNormCache(NamedTuple):
-    """What :func:`scale_norm_backward` needs from the forward pass."""
-
-    made_by: str
-    normalized: Normalized
-    g: Array
-
-
 class ScaleNormGrads(NamedTuple):
     """Gradients with respect to the arguments of :func:`scale_norm`."""
 
@@ -45,7 +29,7 @@ class ScaleNormGrads(NamedTuple):
     g: Array
 
 
-def scale_norm(x: Array, g: Array, *, eps: float = 1e-5) -> tuple[Array, ScaleNormCache]:
+def scale_norm(x: Array, g: Array, *, eps: float = 1e-5) -> tuple[Array, Cache]:
     r"""Remove the length of each token and give all tokens the same one.
 
     :math:`y = g\, x / \sqrt{\sum_i x_i^2 + \varepsilon}`.
@@ -63,7 +47,7 @@ def scale_norm(x: Array, g: Array, *, eps: float = 1e-5) -> tuple[Array, ScaleNo
     Returns
     -------
     y : array of x's shape and dtype
-    cache : ScaleNormCache
+    cache : Cache
 
     Notes
     -----
@@ -78,18 +62,17 @@ def scale_norm(x: Array, g: Array, *, eps: float = 1e-5) -> tuple[Array, ScaleNo
     array([[6., 8.]])
     """
     check_floating(x)
-    (d,) = check_normalized_shape(x, None)
+    check_normalized_shape(x, None)
     check_parameters(x, (1,), g=g)
-    xp = array_namespace(x)
 
-    # The length is √d times the root mean square: this is RMSNorm with γ = g / √d and ε / d.
     axes = CHOICES.statistic_axes(x.ndim, -1)  # H
-    x_hat, normalized = normalize(x, axes, centred=CHOICES.centred, eps=eps / d)
-    y = affine(x_hat, widen(g) / d**0.5, None, ())
-    return xp.astype(y, x.dtype, copy=False), ScaleNormCache("scale_norm", normalized, g)
+    x_hat, normalized = normalize(x, axes, centred=False, sums=CHOICES.sums, eps=eps)
+    y = affine(x_hat, g, None, ())
+    cache = Cache("scale_norm", normalized, g, None, ())
+    return array_namespace(x).astype(y, x.dtype, copy=False), cache
 
 
-def scale_norm_backward(grad_y: Array, cache: ScaleNormCache) -> ScaleNormGrads:
+def scale_norm_backward(grad_y: Array, cache: Cache) -> ScaleNormGrads:
     r"""Gradients of a loss through :func:`scale_norm`.
 
     .. math::
@@ -100,13 +83,5 @@ def scale_norm_backward(grad_y: Array, cache: ScaleNormCache) -> ScaleNormGrads:
         \frac{\partial L}{\partial g} = \sum \tfrac{\partial L}{\partial y} \hat x .
     """
     check_cache(cache, "scale_norm")
-    _, normalized, g = cache
-    x_hat = normalized.x_hat
-    check_grad_y(grad_y, x_hat)
-    xp, root = array_namespace(grad_y), x_hat.shape[-1] ** 0.5
-    grad_x_hat, grad_g, _ = affine_backward(grad_y, x_hat, widen(g) / root, None, ())
-    grad_x = normalize_backward(grad_x_hat, normalized)
-    return ScaleNormGrads(
-        xp.astype(grad_x, grad_y.dtype, copy=False),
-        xp.astype(grad_g / root, g.dtype, copy=False),
-    )
+    check_grad_y(grad_y, cache.x_hat)
+    return ScaleNormGrads(*backward(grad_y, cache)[:2])

@@ -2,21 +2,14 @@
 
     w = g * v / sqrt(sum(v**2))    over the weights of one unit
 
-It normalizes the parameter, not the activations.
+It normalizes the parameter, not the activations. g is a length here, as in the paper and in torch.
 """
 
-import math
 from typing import Any, NamedTuple
 
 from normtutor.norms.choices import TABLE
-from normtutor.norms.normalize import (
-    Normalized,
-    affine,
-    affine_backward,
-    normalize,
-    normalize_backward,
-)
-from normtutor.tracing import array_namespace, passes_jit
+from normtutor.norms.normalize import Cache, affine, backward, normalize
+from normtutor.tracing import array_namespace
 from normtutor.validation import (
     check_cache,
     check_floating,
@@ -29,16 +22,6 @@ Array = Any
 CHOICES = TABLE["WeightNorm"]  # over the weights of one unit; Euclidean norm; of the weights
 
 
-@passes_jit
-class WeightNormCache(NamedTuple):
-    """What :func:`weight_norm_backward` needs from the forward pass."""
-
-    made_by: str
-    normalized: Normalized
-    g: Array | None
-    axes: tuple[int, ...]
-
-
 class WeightNormGrads(NamedTuple):
     """Gradients with respect to the arguments of :func:`weight_norm`."""
 
@@ -46,9 +29,7 @@ class WeightNormGrads(NamedTuple):
     g: Array | None
 
 
-def weight_norm(
-    v: Array, g: Array | None = None, *, axis: int | None = 0
-) -> tuple[Array, WeightNormCache]:
+def weight_norm(v: Array, g: Array | None = None, *, axis: int | None = 0) -> tuple[Array, Cache]:
     r"""Give each unit's weight vector the length g and the direction of v.
 
     :math:`w = g\, v / \lVert v \rVert`, one norm for each index along ``axis``.
@@ -66,7 +47,7 @@ def weight_norm(
     Returns
     -------
     w : array of v's shape and dtype
-    cache : WeightNormCache
+    cache : Cache
 
     Raises
     ------
@@ -102,18 +83,13 @@ def weight_norm(
             refuse(ValueError, rule, tuple(g.shape), fix)
 
     axes = tuple([a for a in range(v.ndim) if a not in kept])  # the weights of one unit
-    x_hat, normalized = normalize(v, axes, centred=CHOICES.centred, eps=0.0)
-    w = affine(x_hat / _root(x_hat, axes), g, None, kept)
-    cache = WeightNormCache("weight_norm", normalized, g, kept)
+    direction, normalized = normalize(v, axes, centred=False, sums=CHOICES.sums, eps=0.0)
+    w = affine(direction, g, None, kept)
+    cache = Cache("weight_norm", normalized, g, None, kept)
     return array_namespace(v).astype(w, v.dtype, copy=False), cache
 
 
-def _root(x: Array, axes: tuple[int, ...]) -> float:
-    """√n for n weights: their length is √n times their root mean square."""
-    return math.sqrt(math.prod([x.shape[a] for a in axes]))
-
-
-def weight_norm_backward(grad_w: Array, cache: WeightNormCache) -> WeightNormGrads:
+def weight_norm_backward(grad_w: Array, cache: Cache) -> WeightNormGrads:
     r"""Gradients of a loss through :func:`weight_norm`.
 
     With the direction :math:`u = v / \lVert v \rVert`,
@@ -128,9 +104,5 @@ def weight_norm_backward(grad_w: Array, cache: WeightNormCache) -> WeightNormGra
     The gradient of v is orthogonal to v.
     """
     check_cache(cache, "weight_norm")
-    _, normalized, g, kept = cache
-    check_grad_y(grad_w, normalized.x_hat)
-    xp, root = array_namespace(grad_w), _root(normalized.x_hat, normalized.axes)
-    grad_u, grad_g, _ = affine_backward(grad_w, normalized.x_hat / root, g, None, kept)
-    grad_v = normalize_backward(grad_u / root, normalized)
-    return WeightNormGrads(xp.astype(grad_v, grad_w.dtype, copy=False), grad_g)
+    check_grad_y(grad_w, cache.x_hat)
+    return WeightNormGrads(*backward(grad_w, cache)[:2])

@@ -163,7 +163,7 @@ def all_choices() -> list[dict[str, Any]]:
     chosen = [(axes, statistic, THIS) for axes in _SPLIT for statistic in statistics]
     chosen += [("BL", statistic, RUNNING) for statistic in statistics]
     chosen.append(("BL", Statistic.MEAN_SQUARE, MEMORY))
-    kinds = {THIS: Source.BATCH, RUNNING: EVALUATION, MEMORY: Source.AVERAGE}
+    kinds = {THIS: Source.BATCH_THEN_AVERAGE, RUNNING: EVALUATION, MEMORY: Source.AVERAGE}
     return [
         {
             "axes": _AXES[axes],

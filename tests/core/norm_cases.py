@@ -195,7 +195,6 @@ OTHERS = [
         lambda x, s, t: F.layer_norm(x, (H,), eps=EPS) * (1 + s[:, None]) + t[:, None],
         OPTIONS,
     ),
-    Case("gated_residual", {"branch": SHAPE, "gate": (B, H)}, lambda x, f, g: x + g[:, None] * f),
 ]
 EVERY = CASES + OTHERS
 MASKED = [case for case in CASES if case.takes_mask]

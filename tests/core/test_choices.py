@@ -16,7 +16,7 @@ ROWS = TABLE | RELATIVES
 INVERSE = {
     "BatchNorm": lambda x: norms.batch_norm(x, feature_axis=-1)[1].r,
     "LayerNorm": lambda x: norms.layer_norm(x)[1].r,
-    "InstanceNorm": lambda x: norms.instance_norm(x, feature_axis=-1)[1].r[..., 0],
+    "InstanceNorm": lambda x: norms.instance_norm(x, feature_axis=-1)[1].r,
     "GroupNorm": lambda x: np.repeat(
         norms.group_norm(x, num_groups=GROUPS, feature_axis=-1)[1].r[..., 0],
         x.shape[-1] // GROUPS,
@@ -29,9 +29,7 @@ INVERSE = {
     "PowerNorm": lambda x: (
         1 / np.sqrt(norms.power_norm(x, running_mean_square=np.ones(x.shape[-1], x.dtype))[2])
     ),
-    "ScaleNorm": lambda x: (
-        norms.scale_norm(x, np.ones(1, x.dtype))[1].normalized.r / np.float32(x.shape[-1] ** 0.5)
-    ),
+    "ScaleNorm": lambda x: norms.scale_norm(x, np.ones(1, x.dtype))[1].r,
     "AdaLN": lambda x: norms.layer_norm(x)[1].r,
     "AdaLN-Zero": lambda x: norms.layer_norm(x)[1].r,
 }

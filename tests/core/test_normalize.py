@@ -32,6 +32,28 @@ def test_the_way_back_is_autograds_at_any_eps(axes, centred, mask, memory):
 
 
 @every_group
+def test_with_sums_it_divides_by_the_length(axes):
+    x, g = draw()
+    x_hat, cache = norms.normalize(x, axes, centred=False, sums=True, eps=0.3, mask=MASK)
+    hidden = torch.where(MASK, x, 0.0)
+    length = (hidden.square().sum(axes, keepdim=True) + 0.3).sqrt()
+    assert_allclose(x_hat.detach(), (hidden / length).detach(), rtol=1e-14)
+    (expected,) = torch.autograd.grad(x_hat, x, g)
+    assert_allclose(norms.normalize_backward(g, cache).detach(), expected, rtol=0, atol=1e-14)
+
+
+@every_group
+def test_a_number_takes_the_place_of_the_second_mean(axes):
+    x, g = draw()
+    x_hat, cache = norms.normalize(x.detach(), axes, centred=False)
+    product = (g * x_hat).mean(axes, keepdim=True)
+    own = norms.normalize_backward(g, cache)
+    assert_allclose(norms.normalize_backward(g, cache, product), own, rtol=1e-13, atol=1e-15)
+    off = norms.normalize_backward(g, cache, product + 1)
+    assert_allclose(off, own - cache.r * x_hat, rtol=1e-13, atol=1e-15)
+
+
+@every_group
 def test_what_a_norm_forgets_is_missing_from_the_gradient(axes):
     x, g = draw()
     for eps in (0.0, 0.3):
