@@ -4,13 +4,15 @@ Each layer that torch.nn also has is a subclass of it: constructor, parameters, 
 ``state_dict`` and ``repr`` are torch's own. So a layer of this module can replace torch's in any
 model, and loads its weights. Every layer takes a mask as well: ``norm(x, mask)``.
 
-Where torch has a kernel for exactly what a layer computes, the layer runs that: LayerNorm,
-GroupNorm, BatchNorm and InstanceNorm without a mask. Else it runs the formula, with autograd's
-gradient or, for RMSNorm, ScaleNorm and pRMSNorm, with the backward pass that the book derives.
-:func:`formulas` makes every layer run the formula.
+Where torch has a kernel for exactly what a layer computes, the layer runs that: LayerNorm, with a
+mask too, because its tokens do not see each other; GroupNorm, BatchNorm and InstanceNorm without a
+mask; RMSNorm where torch fuses it, on a GPU and compiled, and where no gradient is needed. All else
+runs the formula, with the gradient of autograd; but RMSNorm, ScaleNorm and pRMSNorm have the
+backward pass that the book derives, and PowerNorm that of its paper. :func:`formulas` makes every
+layer run the formula.
 
 BatchNorm, InstanceNorm and GroupNorm have the features on axis 1, as in torch; all other layers
-have them last. ``feature_axis`` says otherwise.
+have them last. So do their formulas. ``feature_axis`` says otherwise.
 """
 
 try:

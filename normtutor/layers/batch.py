@@ -33,16 +33,9 @@ class BatchNorm(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
 
     Parameters
     ----------
-    num_features : int
-    eps : float
-    momentum : float or None
-        The weight of the new value in the running statistics. None is the plain average of all
-        batches so far.
-    affine : bool
-    track_running_stats : bool
-        If False, the batch's statistics are used in evaluation too.
-    bias : bool
-        Whether there is a β beside γ, as in recent versions of torch.
+    num_features, eps, momentum, affine, track_running_stats, bias, device, dtype
+        As in ``torch.nn.BatchNorm1d``; ``momentum`` is the weight of the new value in the running
+        statistics, and None makes them the plain average of all batches so far.
     feature_axis : int
 
     Notes

@@ -119,13 +119,8 @@ class GroupNorm(nn.GroupNorm):
 
     Parameters
     ----------
-    num_groups : int
-    num_channels : int
-        A multiple of ``num_groups``.
-    eps : float
-    affine : bool
-    bias : bool
-        Whether there is a β beside γ, as in recent versions of torch.
+    num_groups, num_channels, eps, affine, bias, device, dtype
+        As in ``torch.nn.GroupNorm``.
     feature_axis : int
 
     Notes

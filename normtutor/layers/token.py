@@ -31,11 +31,8 @@ class LayerNorm(nn.LayerNorm):
 
     Parameters
     ----------
-    normalized_shape : int or tuple of int
-        The trailing shape that shares a statistic: H for x of shape (B, L, H).
-    eps : float
-    elementwise_affine : bool
-    bias : bool
+    normalized_shape, eps, elementwise_affine, bias, device, dtype
+        As in ``torch.nn.LayerNorm``; the trailing shape is H for x of shape (B, L, H).
     feature_axis : int
         With 1 each position of x of shape (B, C, ...) is normalized over its C features, as in
         ConvNeXt; ``normalized_shape`` is then C.
@@ -65,16 +62,19 @@ class LayerNorm(nn.LayerNorm):
     @one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         check_dtypes(self, x)
-        return _features_last(self._tokens, x, mask, self)
-
-    def _tokens(self, x: Tensor) -> Tensor:
         shape, weight, bias, eps = self.normalized_shape, self.weight, self.bias, self.eps
 
-        def formula() -> Tensor:
+        def kernel(x: Tensor) -> Tensor:
+            return F.layer_norm(x, shape, weight, bias, eps)
+
+        def formula(x: Tensor) -> Tensor:
             wide = as_under_autocast(lambda two: F.layer_norm(two, (2,)), x)
             return norms.layer_norm(wide, weight, bias, normalized_shape=shape, eps=eps)[0]
 
-        return kernel_or_formula(True, lambda: F.layer_norm(x, shape, weight, bias, eps), formula)
+        def tokens(x: Tensor) -> Tensor:
+            return kernel_or_formula(True, lambda: kernel(x), lambda: formula(x))
+
+        return _features_last(tokens, x, mask, self)
 
     def extra_repr(self) -> str:
         return super().extra_repr() + axis_repr(self.feature_axis, -1)
@@ -107,11 +107,9 @@ class RMSNorm(nn.RMSNorm):
 
     Parameters
     ----------
-    normalized_shape : int or tuple of int
-        The trailing shape that shares a statistic: H for x of shape (B, L, H).
-    eps : float or None
-        None is the machine epsilon of the dtype in which the statistic is accumulated.
-    elementwise_affine : bool
+    normalized_shape, eps, elementwise_affine, device, dtype
+        As in ``torch.nn.RMSNorm``; ``eps=None`` is the machine epsilon of the dtype in which the
+        statistic is accumulated.
     add_unit_offset : bool
         Multiply by 1 + γ, and start with γ = 0, as Gemma does.
     cast_before_weight : bool
@@ -225,7 +223,8 @@ class ScaleNorm(nn.Module):
 
     @one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        return _tokens(self, norms.scale_norm, norms.scale_norm_backward, x, self.g, mask)
+        formulas = (norms.scale_norm, norms.scale_norm_backward)
+        return _one_parameter(self, *formulas, x, self.g, mask)
 
     def reset_parameters(self) -> None:
         """Set g to √d."""
@@ -235,7 +234,7 @@ class ScaleNorm(nn.Module):
         return f"{self.dim}, eps={self.eps}"
 
 
-def _tokens(
+def _one_parameter(
     layer: Any, formula: Any, backward: Any, x: Tensor, weight: Tensor, mask: Any, **options: Any
 ) -> Tensor:
     """Run a layer of tokens with ``layer.dim`` features and one parameter."""
@@ -279,7 +278,7 @@ class PartialRMSNorm(nn.Module):
     @one_node
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         formulas = (norms.partial_rms_norm, norms.partial_rms_norm_backward)
-        return _tokens(self, *formulas, x, self.weight, mask, p=self.p)
+        return _one_parameter(self, *formulas, x, self.weight, mask, p=self.p)
 
     def reset_parameters(self) -> None:
         """Set the weight to one."""
