@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from normtutor import layers, norms
-from normtutor.wiring import NormFactory, ResidualStep, Wiring, normalize, wiring_named
+from normtutor.wiring import NormFactory, ResidualStep, Wiring, apply_norm, wiring_named
 
 # The wiring of a layer: of both its steps, or of attention and of the feed-forward network.
 LayerWiring = str | Wiring | tuple[str | Wiring, str | Wiring]
@@ -274,7 +274,7 @@ class TransformerLM(nn.Module):
         x = self.embed(tokens)  # (B, L, H)
         for layer in self.layers:
             x = layer(x, norm_mask)
-        return normalize(self.final_norm, x, norm_mask)
+        return apply_norm(self.final_norm, x, norm_mask)
 
     def scores(self, hidden: Tensor) -> Tensor:
         """Scores of the next token, (..., H) -> (..., vocabulary)."""

@@ -146,7 +146,7 @@ def mix_ln(depth: int, share: float = 0.25) -> tuple[str, ...]:
     return ("post",) * first + ("pre",) * (depth - first)
 
 
-def normalize(norm: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
+def apply_norm(norm: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
     """Apply ``norm``, handing the mask to the norms whose statistics cross tokens."""
     if mask is not None and isinstance(norm, POOLING_NORMS):
         return norm(x, mask)
@@ -229,11 +229,11 @@ class ResidualStep(nn.Module):
         """Step from x to x', (B, L, H) -> (B, L, H); ``mask`` is True on real tokens."""
         h = x
         if self.norm_in is not None:
-            h = self.inside * normalize(self.norm_in, h, mask)
+            h = self.inside * apply_norm(self.norm_in, h, mask)
         h = self.dropout(sublayer(h))
         if self.norm_out is not None:
-            h = normalize(self.norm_out, h, mask)
+            h = apply_norm(self.norm_out, h, mask)
         x = self.skip * x + self.branch * h  # (B, L, H)
         if bottom is not None:
             x = x + bottom
-        return x if self.norm_stream is None else normalize(self.norm_stream, x, mask)
+        return x if self.norm_stream is None else apply_norm(self.norm_stream, x, mask)

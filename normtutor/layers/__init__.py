@@ -11,6 +11,9 @@ runs the formula, with the gradient of autograd; but RMSNorm, ScaleNorm and pRMS
 backward pass that the book derives, and PowerNorm that of its paper. :func:`formulas` makes every
 layer run the formula.
 
+The files go by whose statistic it is: ``token`` has LayerNorm, RMSNorm and their kin, ``example``
+InstanceNorm and GroupNorm, ``batch`` BatchNorm, ``power`` PowerNorm, ``weight`` WeightNorm.
+
 BatchNorm, InstanceNorm and GroupNorm have the features on axis 1, as in torch; all other layers
 have them last. So do their formulas. ``feature_axis`` says otherwise.
 """

@@ -5,7 +5,7 @@ import torch
 
 from normtutor.data import TokenBatch
 from normtutor.models import TransformerLM
-from normtutor.wiring import normalize
+from normtutor.wiring import apply_norm
 from normtutor_studies.measures.sorting import SETTINGS, SMALL, fit, model_of, test_batch
 from normtutor_studies.store import Cell, Run, World
 
@@ -18,7 +18,7 @@ def profile(model: TransformerLM, batch: TokenBatch) -> dict[str, list[float]]:
     stream = [model.embed(batch.inputs).detach().requires_grad_()]
     for layer in model.layers:
         stream.append(layer(stream[-1]))
-    hidden = normalize(model.final_norm, stream[-1], None)
+    hidden = apply_norm(model.final_norm, stream[-1], None)
     scores = model.scores(hidden)[batch.mask]
     loss = torch.nn.functional.cross_entropy(scores, batch.targets[batch.mask])
     gradients = torch.autograd.grad(loss, stream)

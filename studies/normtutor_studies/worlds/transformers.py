@@ -15,7 +15,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from normtutor import layers
 from normtutor.models import TransformerLM, make_norm
 from normtutor.training import History, evaluation_mode, start, train
-from normtutor.wiring import WIRINGS, NormFactory, normalize
+from normtutor.wiring import WIRINGS, NormFactory, apply_norm
 
 POINTS = 8  # at which the test loss is measured
 SHARE = 64  # test sequences that pass at once
@@ -452,8 +452,8 @@ def arranged(
         x = x + total
         norm = model.layers[group[-1]].feed_forward_step.norm_stream  # type: ignore[union-attr]
         if how == "normalized" and len(group) > 1 and norm is not None:
-            x = normalize(norm, x, mask)  # type: ignore[arg-type]
-    return normalize(model.final_norm, x, mask)
+            x = apply_norm(norm, x, mask)  # type: ignore[arg-type]
+    return apply_norm(model.final_norm, x, mask)
 
 
 def arrangements(depth: int) -> dict[str, list[list[int]]]:
