@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from normtutor import norms
+from normtutor.moments import count, mean, mean_square, unbiased, widen
 
 AXES = [-1, 1, (0, 1), (-2, -1), (0, 1, 2)]
 MASK = torch.arange(5)[:, None] < torch.tensor([5, 2, 3])[:, None, None]
@@ -75,3 +76,30 @@ def test_it_is_layer_norm_with_torchs_numbers_and_takes_half_precision():
 def test_a_row_of_equal_numbers_gives_zero():
     x_hat, cache = norms.normalize(np.full((2, 4), 3.0), -1)
     assert not x_hat.any() and np.isfinite(norms.normalize_backward(np.ones((2, 4)), cache)).all()
+
+
+# --- the statistics -------------------------------------------------------------------------------
+
+X = np.random.default_rng(0).standard_normal((3, 4, 5)) + 2
+
+
+def test_against_numpy():
+    _, cache = norms.normalize(X, (0, 2))
+    mu, variance = cache.mean, cache.square
+    assert_allclose(mu, X.mean(axis=(0, 2), keepdims=True))
+    assert_allclose(variance, X.var(axis=(0, 2), keepdims=True))
+    assert_allclose(mean_square(X, (1,)), (X**2).mean(axis=1, keepdims=True))
+    assert_allclose(unbiased(variance, 15), X.var(axis=(0, 2), keepdims=True, ddof=1))
+    assert_array_equal(mean(X[:0], (0,)), np.zeros((1, 4, 5)))
+    mask = np.asarray([True, False, True]).reshape(3, 1, 1)  # it counts for every value
+    assert_array_equal(count(X, (0, 1, 2), mask), 2 * 4 * 5)
+    assert_allclose(mean(X, (0, 1, 2), mask)[0, 0, 0], X[[0, 2]].mean())
+    _, cache = norms.normalize(X, (0, 1, 2), mask=mask)
+    assert_allclose(cache.square[0, 0, 0], X[[0, 2]].var())
+
+
+def test_half_precision_would_overflow_without_widening():
+    large = np.full((1, 4), 300.0, np.float16)  # 300² is beyond float16
+    assert_array_equal(mean_square(widen(large), (1,)), 90000)
+    for narrow in (torch.float16, torch.bfloat16):
+        assert widen(torch.ones(2, dtype=narrow)).dtype == torch.float32
