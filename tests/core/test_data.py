@@ -12,10 +12,10 @@ from normtutor import data
 
 @pytest.fixture(scope="module")
 def documents():
-    """Some 9,000 sentences of many lengths, in documents of seven."""
+    """Some 3,000 sentences of many lengths, in documents of seven."""
     rng = np.random.default_rng(0)
     sentences = [
-        np.array([2, *rng.integers(3, 99, rng.geometric(0.06) + 3), 2]) for _ in range(9000)
+        np.array([2, *rng.integers(3, 99, rng.geometric(0.06) + 3), 2]) for _ in range(3000)
     ]
     return [sentences[i : i + 7] for i in range(0, len(sentences), 7)]
 

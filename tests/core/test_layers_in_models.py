@@ -285,6 +285,7 @@ def without_nu(buffers: dict[str, Tensor]) -> dict[str, Tensor]:
     return {n: b for n, b in buffers.items() if not n.endswith("nu")}
 
 
+@pytest.mark.slow
 def test_under_ddp_the_buffers_are_those_of_the_first_process(two):
     """It copies them to the others before each forward pass, and averages the gradients."""
     (first, grads, _), (second, same, _) = two("DistributedDataParallel")
@@ -294,6 +295,7 @@ def test_under_ddp_the_buffers_are_those_of_the_first_process(two):
     assert_same(without_nu(second[2]), without_nu(alone(*X_OF[0][:2], X_OF[1][2])[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["fully_shard", "FullyShardedDataParallel"])
 def test_under_fsdp_each_process_keeps_its_own_buffers(two, how):
     """It copies none; the gradients are averaged, and each process stores half of the numbers."""

@@ -29,7 +29,6 @@ from normtutor import layers, norms
 # The compiler makes an empty autograd.Function while it traces one, and warns itself of it.
 # Inductor's own import uses a deprecated part of torch.
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning"),
 ]
@@ -260,12 +259,14 @@ COMPILED: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_training(name):
     shapes = ((3, 5, 4), (3, 7, 4), (3, 6, 4))[: 3 if "change" in name else 1]
     compiled_is_eager(COMPILED[name](), mask=name.startswith("masked"), shapes=shapes)
 
 
+@pytest.mark.slow
 def test_half_precision_is_one_graph():
     torch._dynamo.reset()
     model = nn.Sequential(*(PLAIN[name]() for name in PLAIN)).bfloat16()
@@ -279,6 +280,7 @@ def test_half_precision_is_one_graph():
     assert_equal(buffers(twin), buffers(model))
 
 
+@pytest.mark.slow
 def test_the_compiler_refuses_a_second_derivative():
     torch._dynamo.reset()
     layer = torch.compile(trained("PowerNorm"), backend="aot_eager")

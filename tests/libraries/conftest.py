@@ -8,9 +8,19 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "core"))
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """What a test draws does not depend on the tests before it."""
+    import torch
+
+    torch.manual_seed(0)
 
 
 def pytest_configure() -> None:
