@@ -192,11 +192,11 @@ def warn_if_inverted(mask: Array) -> None:
         )
 
 
-def check_cache(cache: Any, forward: str, *also: str) -> None:
-    """Raise TypeError unless ``cache`` comes from ``forward``, or a function named ``also``."""
+def check_cache(cache: Any, forward: str) -> None:
+    """Raise TypeError unless ``cache`` comes from the function ``forward``."""
 
     def made(value: Any) -> bool:
-        return getattr(value, "made_by", None) in (forward, *also)
+        return getattr(value, "made_by", None) == forward
 
     if made(cache):
         return

@@ -40,11 +40,8 @@ def group_norm(
         γ and β, one per feature, not per group. Without them the output is x̂.
     num_groups : int
         Must divide C.
-    eps : float
-        ε, inside the root.
-    mask : boolean array of x's shape without its feature axis, optional
-        True on real tokens. Elsewhere y is 0 and no gradient passes.
-    feature_axis : int
+    eps, mask, feature_axis
+        As in :func:`~normtutor.norms.batch_norm`.
 
     Returns
     -------

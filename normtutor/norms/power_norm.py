@@ -71,11 +71,8 @@ def power_norm_v(
     ----------
     x : array of shape (B, L, H) or, with ``feature_axis=1``, (B, C, ...)
     weight, bias : array of shape (H,), optional
-    eps : float
-        ε, inside the root.
-    mask : boolean array of x's shape without its feature axis, optional
-        True on real tokens. Elsewhere y is 0 and no gradient passes.
-    feature_axis : int
+    eps, mask, feature_axis
+        As in :func:`~normtutor.norms.batch_norm`, but the features are last by default.
 
     Returns
     -------
@@ -112,11 +109,6 @@ def power_norm_v_backward(grad_y: Array, cache: Cache) -> Grads:
         \frac{\partial L}{\partial x} = \frac{1}{\psi_B}
         \left( g - \hat x\, \Lambda \right), \qquad \Lambda = \overline{g \hat x}.
     """
-    if getattr(cache, "made_by", None) == "power_norm":
-        raise ValueError(
-            "power_norm_v_backward needs the cache of power_norm_v; got one of power_norm, whose "
-            "gradient also needs ν. Use power_norm_backward(grad_y, cache, nu)."
-        )
     check_cache(cache, "power_norm_v")
     check_grad_y(grad_y, cache.x_hat)
     return backward(grad_y, cache)
@@ -154,11 +146,8 @@ def power_norm(
     training : bool
     alpha : float
         The weight of the past in ψ².
-    eps : float
-        ε, inside the root.
-    mask : boolean array of x's shape without its feature axis, optional
-        True on real tokens. Elsewhere y is 0 and no gradient passes.
-    feature_axis : int
+    eps, mask, feature_axis
+        As in :func:`power_norm_v`.
     step : int or array of shape (), optional
         t, which counts from 1. Needed if ``warmup_steps`` is positive and in training.
     warmup_steps : int
@@ -288,9 +277,7 @@ def power_norm_backward(
     nu : array of shape (H,)
         :math:`\nu_t`. Where it would not be finite it keeps its old value.
     """
-    check_cache(cache, "power_norm", "power_norm_v")
-    if cache.made_by == "power_norm_v":
-        cache = PowerNormCache("power_norm", cache, True, True)  # type: ignore[arg-type]
+    check_cache(cache, "power_norm")
     _, (_, normalized, weight, bias, along, *_), training, exact = cache
     x_hat, mask = normalized.x_hat, normalized.mask
     check_grad_y(grad_y, x_hat)
