@@ -752,18 +752,17 @@ def _counterexample(
     return best
 
 
-def audit_all(subjects: Mapping[str, Subject] = NORMS, **options: Any) -> Table:
-    """Audit every norm of ``subjects``: the table.
+def audit_all(**options: Any) -> Table:
+    """Audit every norm of :data:`NORMS`: the table.
 
     Parameters
     ----------
-    subjects : mapping of name -> Subject
     **options
         As in :func:`audit`.
     """
     return Table(
         {
             name: audit(subject.norm, linear=subject.linear, frozen=subject.frozen, **options)
-            for name, subject in subjects.items()
+            for name, subject in NORMS.items()
         }
     )

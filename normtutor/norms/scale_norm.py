@@ -66,7 +66,7 @@ def scale_norm(x: Array, g: Array, *, eps: float = 1e-5) -> tuple[Array, Cache]:
     check_parameters(x, (1,), g=g)
 
     axes = CHOICES.statistic_axes(x.ndim, -1)  # H
-    x_hat, normalized = normalize(x, axes, centred=False, sums=CHOICES.sums, eps=eps)
+    x_hat, normalized = normalize(x, axes, centred=CHOICES.centred, sums=CHOICES.sums, eps=eps)
     y = affine(x_hat, g, None, ())
     cache = Cache("scale_norm", normalized, g, None, ())
     return array_namespace(x).astype(y, x.dtype, copy=False), cache

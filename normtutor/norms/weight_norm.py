@@ -83,7 +83,7 @@ def weight_norm(v: Array, g: Array | None = None, *, axis: int | None = 0) -> tu
             refuse(ValueError, rule, tuple(g.shape), fix)
 
     axes = tuple([a for a in range(v.ndim) if a not in kept])  # the weights of one unit
-    direction, normalized = normalize(v, axes, centred=False, sums=CHOICES.sums, eps=0.0)
+    direction, normalized = normalize(v, axes, centred=CHOICES.centred, sums=CHOICES.sums, eps=0.0)
     w = affine(direction, g, None, kept)
     cache = Cache("weight_norm", normalized, g, None, kept)
     return array_namespace(v).astype(w, v.dtype, copy=False), cache
