@@ -11,9 +11,9 @@ Array = Any
 AXES = "Use 1 for (B, C, ...) and -1 for (B, L, H)."
 
 
-def refuse(error: type[Exception], rule: str, got: Any, fix: str) -> NoReturn:
+def refuse(error: type[Exception], rule: str, got: Any, fix: str = "") -> NoReturn:
     """Raise ``error`` with the rule, what was passed, and the likely fix."""
-    raise error(f"{rule}; got {got}. {fix}")
+    raise error(f"{rule}; got {got}. {fix}".rstrip())
 
 
 def name_of(value: Any) -> str:
@@ -160,7 +160,7 @@ def check_mask(mask: Array | None, x: Array, feature_axis: int, features: int = 
     if tuple(mask.shape) != expected:
         rule = f"mask must have x's shape without its feature axis, {expected} for x of shape "
         rule += f"{shape} with feature_axis={feature_axis}"
-        raise ValueError(f"{rule}; got {tuple(mask.shape)}.")
+        refuse(ValueError, rule, tuple(mask.shape))
     warn_if_inverted(mask)
     return xp.reshape(mask, shape[:axis] + (1,) * features + shape[axis + features :])
 

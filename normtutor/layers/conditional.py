@@ -12,7 +12,7 @@ from normtutor.layers.common import (
     of_real_tokens,
     one_node,
 )
-from normtutor.validation import check_parameters
+from normtutor.validation import check_parameters, refuse
 
 __all__ = ["AdaptiveLayerNorm", "AdaptiveLayerNormZero", "FiLM"]
 
@@ -45,7 +45,7 @@ class _Conditional(nn.Module):
         if tuple(condition.shape) != expected:
             rule = f"condition must have shape {expected}, one row for each example of x"
             got = f"{tuple(condition.shape)} beside x of shape {tuple(x.shape)}"
-            raise ValueError(f"{rule}; got {got}.")
+            refuse(ValueError, rule, got)
         return self.projection(condition).chunk(self.parts, dim=-1)
 
     def extra_repr(self) -> str:

@@ -172,7 +172,7 @@ class PowerNorm(nn.Module):
                 rule = f"{name} must lie in [0, 1], the weight of the past in an average"
                 refuse(ValueError, rule, alpha, "The usual value is 0.9.")
         if warmup_steps < 0:
-            raise ValueError(f"warmup_steps must not be negative; got {warmup_steps}. 0 is none.")
+            refuse(ValueError, "warmup_steps must not be negative", warmup_steps, "0 is none.")
         self.num_features, self.eps, self.affine = num_features, eps, affine
         self.alpha_forward, self.alpha_backward = alpha_forward, alpha_backward
         self.warmup_steps, self.variant, self.groups = warmup_steps, variant, groups

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from normtutor import norms
+from normtutor.validation import refuse
 
 __all__ = ["weight_norm"]
 
@@ -70,24 +71,22 @@ def weight_norm(module: nn.Module, name: str = "weight", dim: int | None = 0) ->
     Source: :cite:t:`salimans2016`.
     """
     if not isinstance(getattr(module, name, None), Tensor):
-        raise ValueError(
-            f"module has no parameter {name!r}; got {type(module).__name__}. "
-            f"Choose one of: {', '.join(n for n, _ in module.named_parameters()) or 'none there'}."
-        )
+        there = ", ".join(n for n, _ in module.named_parameters()) or "none there"
+        rule, got = f"module has no parameter {name!r}", type(module).__name__
+        refuse(ValueError, rule, got, f"Choose one of: {there}.")
     plain = name in module._parameters or name in module._buffers
     if not plain and not parametrize.is_parametrized(module, name):
-        raise ValueError(
-            f"{name} must be a plain parameter; got an attribute that something sets anew before "
-            "each call, as torch's older weight_norm and spectral_norm do. Undo that first, for "
-            f"example with torch.nn.utils.remove_weight_norm(module, {name!r})."
-        )
+        got = "an attribute that something sets anew before each call, as torch's older "
+        got += "weight_norm and spectral_norm do"
+        fix = "Undo that first, for example with "
+        fix += f"torch.nn.utils.remove_weight_norm(module, {name!r})."
+        refuse(ValueError, f"{name} must be a plain parameter", got, fix)
     if parametrize.is_parametrized(module, name):
-        there = type(module.parametrizations[name][0]).__name__  # type: ignore
-        raise ValueError(
-            f"{name} must be a plain parameter; got one that is computed already, by {there}. "
-            "Splitting it twice would leave a length that does nothing. Undo the first with "
-            f"torch.nn.utils.parametrize.remove_parametrizations(module, {name!r})."
-        )
+        first = type(module.parametrizations[name][0]).__name__  # type: ignore
+        fix = "Splitting it twice would leave a length that does nothing. Undo the first with "
+        fix += f"torch.nn.utils.parametrize.remove_parametrizations(module, {name!r})."
+        got = f"one that is computed already, by {first}"
+        refuse(ValueError, f"{name} must be a plain parameter", got, fix)
     parametrize.register_parametrization(module, name, WeightNorm(dim), unsafe=True)
     module.register_load_state_dict_pre_hook(partial(_rename_old_keys, name=name))
     return module

@@ -29,6 +29,7 @@ from normtutor.validation import (
     check_grad_y,
     check_library,
     check_parameters,
+    refuse,
 )
 
 Array = Any
@@ -185,16 +186,14 @@ def power_norm(
     """
     feature, mask = check_features(x, feature_axis, mask, weight=weight, bias=bias)
     if running_mean_square is None:
-        raise ValueError(
-            "power_norm divides by a running mean square; got None. Start with ones, or use "
-            "power_norm_v, which divides by that of the batch."
-        )
+        rule = "power_norm divides by a running mean square"
+        fix = "Start with ones, or use power_norm_v, which divides by that of the batch."
+        refuse(ValueError, rule, None, fix)
     check_parameters(x, (x.shape[feature],), running_mean_square=running_mean_square)
     if training and warmup_steps > 0 and step is None:
-        raise ValueError(
-            f"a warm-up of {warmup_steps} steps needs the number of this step; got step=None. "
-            "Pass step=1 for the first batch, then 2, and so on."
-        )
+        rule = f"a warm-up of {warmup_steps} steps needs the number of this step"
+        fix = "Pass step=1 for the first batch, then 2, and so on."
+        refuse(ValueError, rule, "step=None", fix)
 
     xp, wide = array_namespace(x), widen(x)
     if mask is not None:
