@@ -443,7 +443,9 @@ def _compare_absolute(answer: Any, x: np.ndarray, rng: Rng, **how: Any) -> None:
 
 
 def _absolute_values(answer: Any, rng: Rng) -> None:
-    _compare_absolute(answer, normal(rng, *sizes(rng, (6, 9), (3, 5))), rng, tolerance=EXACT)
+    x = normal(rng, *sizes(rng, (6, 9), (3, 5)), mean=3.0)
+    x[0], x[1] = -np.abs(x[0]), 0.1 * np.abs(x[1])  # x is negative, or positive below its mean
+    _compare_absolute(answer, x, rng, tolerance=EXACT)
 
 
 def _absolute_large(answer: Any, rng: Rng) -> None:

@@ -349,17 +349,23 @@ BETWEEN = Formula(
             "between = mean((spread - mean(spread, (0,))) ** 2, (0,))",
         "every other value goes into one batch; a batch is made of neighbours":
             "batches = interleaved",
+        "values with the same place in their batches are put together; a batch is made of "
+        "neighbours": "batches = placed",
+        "the batches overlap; each value belongs to one": "batches = overlapping",
     },
 )  # fmt: skip
 
 
 def _compare_between(answer: Any, rng: Rng, mean: float = 0.0, tolerance: float = 1e-8) -> None:
-    count, size, features = sizes(rng, (5, 6), (7, 9), (2, 4))
+    count, size, features = sizes(rng, (5, 6), (7, 9), (3, 4))
     batches = rng.normal(size=(count, size, features)) + rng.normal(size=(count, 1, features))
     x = (mean + batches).reshape(-1, features)
     between, within = batches.mean(1).var(0), batches.var(1).mean(0)
     turned = x.reshape(size, count, features).swapaxes(0, 1)
-    slips = BETWEEN.known("share", batches=x.reshape(batches.shape), interleaved=turned)
+    given = {"batches": x.reshape(batches.shape), "interleaved": turned}
+    given["placed"] = given["batches"].swapaxes(0, 1)
+    given["overlapping"] = np.stack([x[n : n + size] for n in range(len(x) - size + 1)])
+    slips = BETWEEN.known("share", **given)
     right = (between / (between + within),)
     compare(answer(x, size), right, ("the share",), slips=slips, tolerance=tolerance)
 

@@ -212,6 +212,12 @@ BOUND = Formula(
             "largest = root(features) * total(both, (0,))",
         "the mean over the features is taken, as for q and k with equal entries; they can put all "
         "of their length into one": "largest = root(features) * mean(both)",
+        "the products are added with their signs; q and k can put all of their length into one":
+            "largest = root(features) * abs(total(weight_q * weight_k, (0,)))",
+        "that is the length of the vector γ_q γ_k; q and k can put all of theirs into one entry":
+            "largest = root(total(both ** 2, (0,)))",
+        "the length of the vector γ_q γ_k stands where its largest entry belongs":
+            "largest = root(features) * root(total(both ** 2, (0,)))",
         "the lengths of γ_q and γ_k are multiplied, which is larger than any score":
             "largest = root(total(weight_q ** 2, (0,)) * total(weight_k ** 2, (0,)))",
     },
@@ -222,7 +228,7 @@ def _compare_bound(answer: Any, rng: Rng, features: int) -> None:
     # The largest product is negative, and neither of its factors is the largest of its kind.
     weight_q, weight_k = rng.uniform(0.2, 1.0, (2, features)) * rng.choice((-1, 1), (2, features))
     place, of_q, of_k = (*rng.permutation(features), 0, 0)[:3]
-    weight_q[of_q], weight_k[of_k] = rng.choice((-4.0, 4.0), 2)
+    weight_q[of_q], weight_k[of_k] = rng.choice((-1, 1), 2) * (4.5, 3.5)
     weight_q[place], weight_k[place] = rng.choice(((2.2, -2.2), (-2.2, 2.2)))
     query = rms_norm(np.eye(features)[place], weight_q, eps=0.0)
     key = rms_norm(np.eye(features)[place], weight_k, eps=0.0)
