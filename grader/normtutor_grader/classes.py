@@ -35,7 +35,7 @@ from normtutor_grader.sandbox import Limits
 from normtutor_grader.submission import (
     Grade,
     Unreadable,
-    as_failure,
+    as_refusal,
     as_text,
     chapter_of,
     grade,
@@ -80,7 +80,8 @@ def chosen(student: Student, chapter: str) -> Path:
     if len(paths) > 1:
         names = ", ".join(printable(path.name) for path in paths)
         words = f"there are {len(paths)} notebooks, and it is not clear which one counts: {names}"
-        raise Unreadable(f"{words}. Hand in one, or one whose name begins with its chapter")
+        more = "" if begin else ", or one whose name begins with its chapter"
+        raise Unreadable(f"{words}. Hand in one{more}")
     if not paths and student.files:
         endings = {printable(path.suffix) for path in student.files}
         kinds = sorted(ending or "file without an ending" for ending in endings)
@@ -112,7 +113,7 @@ def record_of(
     """
     path, *_ = [*student.files, Path(student.identifier)]
     tasks, hidden = tasks_for(settings.chapter, settings.checks, settings.variant)
-    state, failure = "graded", ""
+    state = "graded"
     try:
         if died:
             raise died
@@ -127,12 +128,10 @@ def record_of(
     except Unreadable as error:
         found, state = nothing(tasks, str(error)), "unreadable" if student.files else "missing"
     except Exception as error:
-        found, state = nothing(tasks, f"the grader failed: {error!r}"), "failed"
-        failure = as_failure(path, error)
+        why = f"The grader failed, which says nothing about the answers: {error!r}"
+        found, state = nothing(tasks, why), "failed"
     record = as_record(student, path, found, state)
-    if failure:  # without a fingerprint: the next run tries again
-        record["report"] = failure
-    else:
+    if state != "failed":  # else the next run tries again
         record["fingerprint"] = fingerprint(student, settings)
     # Whole or not at all: who is interrupted while writing would grade it again.
     unfinished = out / f"{student.key}.part"
@@ -163,7 +162,7 @@ def as_record(student: Student, path: Path, found: Grade, state: str) -> dict[st
             for r in found.results
         },
         "texts": found.texts,
-        "report": as_text(path, found),
+        "report": as_refusal(path, *found.notes) if state in NO_POINTS else as_text(path, found),
     }
 
 
@@ -173,6 +172,12 @@ def kept(out: Path, key: str) -> dict[str, Any]:
         return json.loads((out / f"{key}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
+
+
+def order_of(out: Path) -> list[str]:
+    """In which order the students stand in the tables, by the names of their files."""
+    path = out / CLASS
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
 def only_chapter(students: Sequence[Student]) -> str:
@@ -218,6 +223,9 @@ def grade_class(
     if settings.walled:
         wall.tried()
     out = out / settings.chapter
+    if not roster and any(kept(out, key).get("row") for key in order_of(out)):
+        raise ValueError(f"{out} holds the grades of a list of students: name it with --roster, or "
+                         "another folder with --out")  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
     by_hand(out, [])  # a table that cannot be read is said before the work
     left = [
@@ -325,9 +333,13 @@ def remarks(record: dict[str, Any], given: Given) -> Iterator[str]:
 
 def write_up(out: Path) -> int:
     """Write reports, tables and summary from the records, with what a person has entered."""
-    if not (out / CLASS).exists():
+    keys = order_of(out)
+    records = [kept(out, key) for key in keys]
+    if not all(records):
+        lost = keys[records.index({})]
+        raise ValueError(f"{lost}.json is missing or broken in {out}: grade the class again")
+    if not records:
         raise ValueError(f"there are no graded submissions in {out}; it has the name of a chapter")
-    records = [kept(out, key) for key in json.loads((out / CLASS).read_text(encoding="utf-8"))]
     given = by_hand(out, records)
     totals = {r["identifier"]: total_of(r, given) for r in records}
     for record in records:

@@ -229,7 +229,7 @@ def export(
             own = row
         canvas.append([*(own.get(column, "") for column in CANVAS), total])
         own = {"Identifier": identifier, "Full name": name, **row, "Grade": total}
-        own["Feedback comments"] = no_formula(record["note"])
+        own["Feedback comments"] = "" if record["state"] == "graded" else no_formula(record["note"])
         moodle.append([own.get(column, "") for column in moodle_columns])
     write_table(out / "canvas.csv", [*CANVAS, f"Coursework {chapter}"], canvas)
     write_table(out / "moodle.csv", moodle_columns, moodle)

@@ -268,9 +268,8 @@ def _shown(text: str) -> str:
 
 
 def nothing(tasks: Sequence[Task], why: str) -> Grade:
-    """The grade of a file that could not be read."""
-    results = tuple(Result(task, (Finding("the file", False, why),), 0.0) for task in tasks)
-    return Grade(results, {}, (why,))
+    """The grade of what could not be graded."""
+    return Grade(tuple(Result(task, (), 0.0) for task in tasks), {}, (why,))
 
 
 # --- the report -----------------------------------------------------------------------------------
@@ -283,7 +282,11 @@ def quoted(text: str) -> str:
 
 def as_text(path: Path, found: Grade) -> str:
     """The report for a student."""
-    lines = [f"{printable(path.name)}: {points(found.score, found.possible)}", ""]
+    head = f"{printable(path.name)}: {points(found.score, found.possible)}"
+    by_a_person = sum(r.task.points for r in found.results if r.task.kind == "explain")
+    if by_a_person:
+        head += f"; for what is explained, a person gives up to {by_a_person:g} more"
+    lines = [head, ""]
     for result in found.results:
         if result.task.id not in found.hidden:
             lines += [report(result), ""]
@@ -294,10 +297,6 @@ def as_text(path: Path, found: Grade) -> str:
     return "\n".join(lines)
 
 
-def as_failure(path: Path, error: Exception) -> str:
-    """The report where the grader failed: no points, and none lost."""
-    return (
-        f"{printable(path.name)}: not graded\n\n"
-        "The grader failed; that says nothing about the answers.\n"
-        f"  {type(error).__name__}: {printable(error)}\n"
-    )
+def as_refusal(path: Path, why: str) -> str:
+    """The report where nothing could be graded: no points, and none lost."""
+    return f"{printable(path.name)}: not graded\n\n{printable(why)}\n"

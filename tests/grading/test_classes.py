@@ -57,7 +57,8 @@ def test_a_class_is_graded_in_one_command(collected, capsys):
     summary = (out / "summary.md").read_text()
     assert "3 graded" in summary and "median 3" in summary
     assert "only the variances inside the chunks are there" in summary
-    assert "3 of 16 points" in (out / "02_ann.txt").read_text()
+    told = "02_ann.ipynb: 3 of 16 points; for what is explained, a person gives up to 2 more\n"
+    assert (out / "02_ann.txt").read_text().startswith(told)
     assert "grades.csv" in capsys.readouterr().out
 
 
@@ -174,6 +175,9 @@ def test_missing_and_unreadable_work_has_no_points_for_a_platform(tmp_path):
     assert [row["total"] for row in rows(out).values()] == ["3.0", "", ""]
     for name in ("canvas.csv", "moodle.csv"):
         assert ",0.0" not in (out / name).read_text()
+    for name, why in (("bob", "bob.ipynb is not a notebook"), ("cy", "nothing handed in")):
+        report = (out / f"{name}.txt").read_text()  # it said "0 of 16 points"
+        assert f"not graded\n\n{why}" in report and "points" not in report
 
 
 @pytest.mark.parametrize("form", ["semicolons", "tabs", "cp1252", "utf-16"])
@@ -189,6 +193,33 @@ def test_a_list_that_is_not_there_is_said_to_be_missing(collected, tmp_path, cap
     missing = str(tmp_path / "nobody.csv")
     assert main(["grade", str(collected), "--chapter", "02", "--roster", missing]) == 2
     assert "nobody.csv cannot be read: No such file" in capsys.readouterr().err
+
+
+def test_a_forgotten_list_does_not_replace_the_tables_of_a_class(collected, tmp_path, capsys):
+    """They had other identifiers then, and nobody who had handed nothing in."""
+    (tmp_path / "list.csv").write_text("identifier\nann\nbob\nida\n")
+    command = ["grade", str(collected), "--chapter", "02"]
+    assert main([*command, "--roster", str(tmp_path / "list.csv")]) == 0
+    out = collected.with_name("collected-graded") / "02"
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    assert main(command) == 2
+    assert "name it with --roster" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+    assert main([*command, "--roster", str(tmp_path / "list.csv")]) == 0
+    (out / "bob.json").unlink()
+    assert main(["merge", str(out)]) == 2
+    assert "bob.json is missing or broken" in capsys.readouterr().err
+
+
+def test_a_comment_for_moodle_says_why_nothing_was_graded_and_no_more(tmp_path):
+    """A syntax error in LaTeX, which cost nothing, stood there as if it were the feedback."""
+    folder = tmp_path / "in"
+    hand_in(folder / "ann.ipynb", r'explanation_02_7 = "the \xi of the pool"', RIGHT)
+    (folder / "bob.ipynb").write_text("{")
+    assert main(["grade", str(folder), "--chapter", "02"]) == 3
+    ann, bob = table_in(tmp_path / "in-graded" / "02" / "moodle.csv")[1:]
+    assert ann[-1] == "" and bob[-1].startswith("bob.ipynb is not a notebook")
+    assert "SyntaxError" in rows(tmp_path / "in-graded" / "02")["ann"]["note"]
 
 
 def test_a_classmate_takes_nobodys_place_by_the_name_of_a_file(tmp_path):
@@ -267,7 +298,8 @@ def test_one_notebook_of_a_student_counts_and_none_is_chosen_from_two(collected,
     assert classes.chosen(student, "02").name == "02_mine.ipynb"
     hand_in(collected / "cy" / "02_second.ipynb", RIGHT)
     assert classes.grade_class(collected, tmp_path / "out", settings_of("02")) == 3
-    assert "it is not clear which" in (tmp_path / "out" / "02" / "cy.txt").read_text()
+    report = (tmp_path / "out" / "02" / "cy.txt").read_text()
+    assert "it is not clear which" in report and report.endswith("Hand in one\n")
 
 
 LONG = "a" * 255  # what a file system takes, and "a" * 255 + ".json" is more
