@@ -6,6 +6,7 @@ gradebook, or the grading worksheet of an assignment in Moodle.
 
 import csv
 import hashlib
+import html
 import io
 import re
 import unicodedata
@@ -111,8 +112,8 @@ def no_formula(cell: Any) -> Any:
     """A cell of a table that no spreadsheet program takes for a formula."""
     if not isinstance(cell, str):
         return cell
-    # Some programs begin a cell anew at a semicolon, a tab or the end of a line.
-    return re.sub(r"(^(?=[\t\r])|(?:^|[;\t\r\n])(?=[=+@-]))", r"\1'", cell)
+    # Some programs begin a cell anew at a semicolon, a tab or the end of a line, and drop a quote.
+    return re.sub(r"(^(?=[\t\r])|(?:^|[;\t\r\n])(?=\"*[=+@-]))", r"\1'", cell)
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
@@ -229,7 +230,8 @@ def export(
             own = row
         canvas.append([*(own.get(column, "") for column in CANVAS), total])
         own = {"Identifier": identifier, "Full name": name, **row, "Grade": total}
-        own["Feedback comments"] = "" if record["state"] == "graded" else no_formula(record["note"])
+        why = "" if record["state"] == "graded" else html.escape(record["note"], quote=False)
+        own["Feedback comments"] = no_formula(why)  # which Moodle shows as HTML
         moodle.append([own.get(column, "") for column in moodle_columns])
     write_table(out / "canvas.csv", [*CANVAS, f"Coursework {chapter}"], canvas)
     write_table(out / "moodle.csv", moodle_columns, moodle)

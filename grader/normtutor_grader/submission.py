@@ -238,7 +238,8 @@ def grade(
 
 def hinted(result: Result, cells: Sequence[str]) -> Result:
     """Take a point where the notebook asks for the hint of a repair."""
-    asks = re.compile(rf"""\bcheck\(\s*["']{re.escape(result.task.id)}["'][^)]*hint\s*=\s*True""")
+    id = re.escape(result.task.id)
+    asks = re.compile(rf"""\bcheck\(\s*["']{id}["'][^)]{{0,200}}hint\s*=\s*True""")
     if result.task.kind != "repair" or not any(map(asks.search, cells)):
         return result
     note = Finding(

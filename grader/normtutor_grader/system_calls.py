@@ -20,6 +20,7 @@ REFUSED = {
     "calls that no filter sees": "io_uring_setup io_uring_enter io_uring_register",
     "programs and counters in the kernel": "bpf perf_event_open",
     "the keys of whom the grader runs as": "add_key keyctl request_key",
+    "a session, and with it one more share of the processor": "setsid",
 }
 # The newest, which an older libseccomp does not know by name; the number is that of every machine.
 NUMBERS = {"memfd_secret": 447, "setxattrat": 463}

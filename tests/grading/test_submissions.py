@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import time
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from normtutor_grader.__main__ import main
 from normtutor_grader.sandbox import Limits, Sandbox
 from normtutor_grader.submission import Unreadable, as_text, chapter_of, code_cells
 
-from normtutor.grading import TASKS, judge, tasks_of
+from normtutor.grading import TASKS, Result, judge, tasks_of
 
 pytestmark = pytest.mark.slow
 
@@ -223,6 +224,13 @@ def layer_norm(x, weight, bias, eps):
         points.append(found.score)
     assert points == [3, 3, 2]
     assert "the hint" in as_text(Path("a"), found)
+
+
+def test_who_asks_for_the_hint_is_found_in_linear_time():
+    """Two million characters of unfinished checks took the judge a quarter of an hour."""
+    asks, begun = ['check("02.6", ' * 140_000], time.process_time()
+    assert submission.hinted(Result(TASKS["02.6"], (), 3.0), asks).score == 3
+    assert time.process_time() - begun < 60
 
 
 def test_what_was_printed_tells_nothing_of_hidden_inputs(tmp_path):
