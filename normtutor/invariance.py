@@ -753,7 +753,7 @@ def _counterexample(
 
 
 def audit_all(**options: Any) -> Table:
-    """Audit every norm of :data:`NORMS`: the table.
+    """Audit every norm of ``NORMS``: the table.
 
     Parameters
     ----------
