@@ -149,19 +149,28 @@ Study(
 Study(
     name="side_by_side_in_code",
     chapter=7,
-    question="Do the later layers of a trained Pre-LN model need one another's output in text?",
+    question="Do the later layers of a trained model need one another's output in text?",
     predicts={
-        "Pre-LN is wide and shallow": "as in sorting, they keep most of what they are worth",
-        "text needs steps": "as in formulas, they keep less than half",
+        "Pre-LN is wide and shallow": "as in sorting its later layers keep most of what they are "
+        "worth, and Post-LN's keep less",
+        "text needs steps": "as in formulas, neither wiring's keep more than half",
+        "text needs no depth": "in both wirings they keep most of it",
     },
-    arms={"Pre-LN": {"rearranged": True, "rate": 8e-3}},
-    rows=side_by_side_rows("code", "Pre-LN"),
+    arms={
+        "Pre-LN": {"rearranged": True, "rate": 8e-3},
+        "Post-LN": {"wiring": "post", "rearranged": True},
+    },
+    rows={
+        name: row
+        for label in WIRINGS
+        for name, row in side_by_side_rows("code", label).items()
+    },
     finding="In text Pre-LN's later layers keep most of their worth side by side, as in sorting.",
     holds=lambda of: bool((of.row("code, Pre-LN: side by side, kept") > 0.75).all()),
     worlds=[CODE],
     seeds=(0, 1, 2),
-    control="The best rate of this model in this world. Removed, the same layers show what they "
-    "are worth. Post-LN was not trained here.",
+    control="Each wiring at its best rate in this world, with warm-up. Removed, the same layers "
+    "show what they are worth.",
 )
 
 ACCOUNTS: dict[str, Cell] = {
