@@ -24,6 +24,7 @@ from normtutor_studies.claims.ledger import (
 )
 from normtutor_studies.engine import at_best_rate
 from normtutor_studies.measures import encoder_decoder
+from normtutor_studies.worlds.code import CHARACTERS
 
 CHAPTER = "07_pre_ln_and_post_ln"
 OVER_LAYERS = Place(CHAPTER, "The gradient over the layers", in_depth=True)
@@ -177,25 +178,24 @@ def weakened_identity() -> Evidence:
     place=SHALLOW,
     recorded="partly",
     scope="at our scale",
-    answer="True in sorting, which needs little depth; on formulas the later layers need one "
-    "another's output.",
-    condition="Even in sorting the later layers are not superfluous. In large trained models up to "
+    answer="True in sorting and on code; on formulas the later layers need one another's output.",
+    condition="Even there the later layers are not superfluous. In large trained models up to "
     "half of the layers can be left out with little loss on question answering "
     "{cite:p}`gromov2024`.",
 )
 def wide_and_shallow() -> Evidence:
-    one = study("side_by_side")
+    guessing = {"sorting": np.log(10), "formulas": np.log(5), "code": np.log(CHARACTERS)}
 
     def cost(world: str, arrangement: str) -> np.ndarray:
         """What it adds to the loss of a trained model, over the loss of guessing."""
-        guessing = {"sorting": np.log(10), "formulas": np.log(5)}
+        one = study("side_by_side_in_code" if world == "code" else "side_by_side")
         return one.row(f"{world}, Pre-LN: {arrangement}") / guessing[world]
 
     shallow = below(
         0.1,
         "Layers that need not wait for one another lose less than a tenth of what guessing loses.",
     )
-    settings = (("sorting", "5 to 12 of 12"), ("formulas", "3 to 6 of 6"))
+    settings = (("sorting", "5 to 12 of 12"), ("code", "3 to 6 of 6"), ("formulas", "3 to 6 of 6"))
     return [
         *(
             Finding(

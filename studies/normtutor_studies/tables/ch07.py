@@ -146,31 +146,35 @@ Study(
     "both wirings, and the best counts. No model is trained on after it is rearranged.",
 )
 
+
+def pre_ln_keeps_more(of: Study) -> bool:
+    """Three quarters of the worth stay in Pre-LN on every seed, and less in Post-LN on each."""
+    pre, post = (of.row(f"code, {label}: side by side, kept") for label in WIRINGS)
+    return bool(pre.min() > 0.75 and pre.min() > post.max())
+
+
 Study(
     name="side_by_side_in_code",
     chapter=7,
-    question="Do the later layers of a trained model need one another's output in text?",
+    question="Do the later layers of a trained model need one another's output on code?",
     predicts={
         "Pre-LN is wide and shallow": "as in sorting its later layers keep most of what they are "
         "worth, and Post-LN's keep less",
-        "text needs steps": "as in formulas, neither wiring's keep more than half",
-        "text needs no depth": "in both wirings they keep most of it",
+        "code needs steps": "as in formulas, neither wiring's keep more than half",
+        "code needs no depth": "in both wirings they keep most of it",
     },
     arms={
         "Pre-LN": {"rearranged": True, "rate": 8e-3},
         "Post-LN": {"wiring": "post", "rearranged": True},
     },
-    rows={
-        name: row
-        for label in WIRINGS
-        for name, row in side_by_side_rows("code", label).items()
-    },
-    finding="In text Pre-LN's later layers keep most of their worth side by side, as in sorting.",
-    holds=lambda of: bool((of.row("code, Pre-LN: side by side, kept") > 0.75).all()),
+    rows={name: row for label in WIRINGS for name, row in side_by_side_rows("code", label).items()},
+    finding="On code, as in sorting, Pre-LN's later layers keep most of their worth side by side, "
+    "and more than Post-LN's.",
+    holds=pre_ln_keeps_more,
     worlds=[CODE],
     seeds=(0, 1, 2),
-    control="Each wiring at its best rate in this world, with warm-up. Removed, the same layers "
-    "show what they are worth.",
+    control="Each wiring at its best rate in this world, with warm-up; Post-LN's is half of "
+    "Pre-LN's. Removed, the same layers show what they are worth.",
 )
 
 ACCOUNTS: dict[str, Cell] = {
