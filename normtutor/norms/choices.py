@@ -113,82 +113,78 @@ def _modulation(x: Array) -> dict[str, Array]:
     return {"scale": zeros, "shift": zeros}
 
 
+# fmt: off
 TABLE: dict[str, Choices] = {
     "BatchNorm": Choices(
-        *("BL", Statistic.MOMENTS, Source.BATCH_THEN_AVERAGE),
-        *(Layer("BatchNorm", "batch", feature_axis=1), "batch_norm", lambda x: LAST),
+        "BL", Statistic.MOMENTS, Source.BATCH_THEN_AVERAGE,
+        Layer("BatchNorm", "batch", feature_axis=1), "batch_norm", lambda x: LAST,
     ),
     "LayerNorm": Choices(
-        *("H", Statistic.MOMENTS, Source.TOKEN),
-        *(Layer("LayerNorm", "layer"), "layer_norm"),
+        "H", Statistic.MOMENTS, Source.TOKEN,
+        Layer("LayerNorm", "layer"), "layer_norm",
     ),
     "InstanceNorm": Choices(
-        *("L", Statistic.MOMENTS, Source.SEQUENCE),
-        *(Layer("InstanceNorm", "instance", feature_axis=1), "instance_norm", lambda x: LAST),
+        "L", Statistic.MOMENTS, Source.SEQUENCE,
+        Layer("InstanceNorm", "instance", feature_axis=1), "instance_norm", lambda x: LAST,
     ),
     "GroupNorm": Choices(
-        *("Lh", Statistic.MOMENTS, Source.SEQUENCE),
-        *(Layer("GroupNorm", "group", before=(4,), feature_axis=1), "group_norm"),
+        "Lh", Statistic.MOMENTS, Source.SEQUENCE,
+        Layer("GroupNorm", "group", before=(4,), feature_axis=1), "group_norm",
         lambda x: {"num_groups": GROUPS, **LAST},
     ),
     "RMSNorm": Choices(
-        *("H", Statistic.MEAN_SQUARE, Source.TOKEN),
-        *(Layer("RMSNorm", "rms"), "rms_norm"),
+        "H", Statistic.MEAN_SQUARE, Source.TOKEN,
+        Layer("RMSNorm", "rms"), "rms_norm",
     ),
     "pRMSNorm": Choices(
-        *("h", Statistic.MEAN_SQUARE, Source.TOKEN),
+        "h", Statistic.MEAN_SQUARE, Source.TOKEN,
         Layer("PartialRMSNorm", "partial-rms", options=MappingProxyType({"p": SHARE})),
-        *("partial_rms_norm", lambda x: {"p": SHARE}),
+        "partial_rms_norm", lambda x: {"p": SHARE},
     ),
     "PowerNorm-V": Choices(
-        *("BL", Statistic.MEAN_SQUARE, Source.BATCH_THEN_AVERAGE),
+        "BL", Statistic.MEAN_SQUARE, Source.BATCH_THEN_AVERAGE,
         Layer("PowerNorm", "power-v", options=MappingProxyType({"variant": "pn-v"})),
         "power_norm_v",
     ),
     "PowerNorm": Choices(
-        *("BL", Statistic.MEAN_SQUARE, Source.AVERAGE),
-        *(Layer("PowerNorm", "power"), "power_norm"),
+        "BL", Statistic.MEAN_SQUARE, Source.AVERAGE,
+        Layer("PowerNorm", "power"), "power_norm",
         lambda x: {"running_mean_square": np.ones(x.shape[-1], x.dtype)},
     ),
     "WeightNorm": Choices(
-        *("", Statistic.LENGTH, Source.WEIGHTS),
-        *(Layer("weight_norm"), "weight_norm"),
+        "", Statistic.LENGTH, Source.WEIGHTS,
+        Layer("weight_norm"), "weight_norm",
     ),
 }
 
 # Relatives that the figures of the family leave out: with another γ and β, or another statistic.
 RELATIVES: dict[str, Choices] = {
     "ScaleNorm": Choices(
-        *("H", Statistic.LENGTH, Source.TOKEN),
-        *(Layer("ScaleNorm", "scale"), "scale_norm"),
-        lambda x: {"g": np.full(1, x.shape[-1] ** 0.5, x.dtype)},
-        "one g for all features",
+        "H", Statistic.LENGTH, Source.TOKEN,
+        Layer("ScaleNorm", "scale"), "scale_norm",
+        lambda x: {"g": np.full(1, x.shape[-1] ** 0.5, x.dtype)}, "one g for all features",
     ),
     "AdaLN": Choices(
-        *("H", Statistic.MOMENTS, Source.TOKEN),
-        *(Layer("AdaptiveLayerNorm"), "adaptive_layer_norm", _modulation),
-        "γ and β from a condition",
+        "H", Statistic.MOMENTS, Source.TOKEN,
+        Layer("AdaptiveLayerNorm"), "adaptive_layer_norm",
+        _modulation, "γ and β from a condition",
     ),
     "AdaLN-Zero": Choices(
-        *("H", Statistic.MOMENTS, Source.TOKEN),
-        *(Layer("AdaptiveLayerNormZero"), "adaptive_layer_norm", _modulation),
-        "γ, β and a gate from a condition",
+        "H", Statistic.MOMENTS, Source.TOKEN,
+        Layer("AdaptiveLayerNormZero"), "adaptive_layer_norm",
+        _modulation, "γ, β and a gate from a condition",
     ),
     "FiLM": Choices(
-        *("", Statistic.NONE, Source.NOWHERE),
-        *(Layer("FiLM"), "film", _modulation),
-        "γ and β from a condition",
+        "", Statistic.NONE, Source.NOWHERE,
+        Layer("FiLM"), "film", _modulation, "γ and β from a condition",
     ),
     "DyT": Choices(
-        *("", Statistic.NONE, Source.NOWHERE),
-        *(
-            Layer("DynamicTanh", "tanh"),
-            "dynamic_tanh",
-            lambda x: {"alpha": np.full(1, 0.5, x.dtype)},
-        ),
-        "one α for all features, then γ and β",
+        "", Statistic.NONE, Source.NOWHERE,
+        Layer("DynamicTanh", "tanh"), "dynamic_tanh",
+        lambda x: {"alpha": np.full(1, 0.5, x.dtype)}, "one α for all features, then γ and β",
     ),
 }
+# fmt: on
 
 
 def sharing_cells(
