@@ -101,14 +101,9 @@ def power_norm_v(
 
 
 def power_norm_v_backward(grad_y: Array, cache: Cache) -> Grads:
-    r"""Gradients of a loss through :func:`power_norm_v`, exact.
+    """Gradients of a loss through :func:`power_norm_v`, exact.
 
-    With :math:`g = \gamma\, \partial L / \partial y` and the mean over the values of a feature,
-
-    .. math::
-
-        \frac{\partial L}{\partial x} = \frac{1}{\psi_B}
-        \left( g - \hat x\, \Lambda \right), \qquad \Lambda = \overline{g \hat x}.
+    That of :func:`~normtutor.norms.rms_norm_backward`, with means over the values of a feature.
     """
     check_cache(cache, "power_norm_v")
     check_grad_y(grad_y, cache.x_hat)

@@ -75,12 +75,8 @@ def scale_norm(x: Array, g: Array, *, eps: float = 1e-5) -> tuple[Array, Cache]:
 def scale_norm_backward(grad_y: Array, cache: Cache) -> ScaleNormGrads:
     r"""Gradients of a loss through :func:`scale_norm`.
 
-    .. math::
-
-        \frac{\partial L}{\partial x} = \frac{g}{\lVert x \rVert} \left(
-        \tfrac{\partial L}{\partial y} - \hat x \sum_i \tfrac{\partial L}{\partial y_i} \hat x_i
-        \right), \qquad
-        \frac{\partial L}{\partial g} = \sum \tfrac{\partial L}{\partial y} \hat x .
+    That of x as in :func:`~normtutor.norms.rms_norm_backward`, with a sum over the features for the
+    mean; that of g is :math:`\sum \frac{\partial L}{\partial y} \hat x` over all entries.
     """
     check_cache(cache, "scale_norm")
     check_grad_y(grad_y, cache.x_hat)
