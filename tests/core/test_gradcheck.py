@@ -50,6 +50,8 @@ def test_a_gradient_that_vanishes_along_the_argument_is_no_trouble():
     radial = np.sum(g * x, axis=-1, keepdims=True) / length(x) ** 2
     right = (g - x * radial) / length(x)
     assert gradient_errors(lambda x: x / length(x), [x], [right], g)[0] < 1e-8
+    # x comes from seed 0, the direction does not: along x a gradient of 0 would be right.
+    assert gradient_errors(lambda x: x / length(x), [x], [0 * x], g, directions=1)[0] > 0.1
 
 
 def test_the_formulas_of_the_package_and_modules_are_checked_as_they_are():

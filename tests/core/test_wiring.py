@@ -120,6 +120,7 @@ def test_each_layer_may_have_its_own_wiring():
     assert hybrid.layers[0].feed_forward_step.norm_stream is not None
     assert isinstance(hybrid.layers[1].attention.value_norm, layers.RMSNorm)
     assert isinstance(hybrid.final_norm, nn.Identity)
+    assert isinstance(transformer([("pre", "post")], depth=1).final_norm, nn.Identity)
     assert hybrid(torch.randint(20, (2, 6))).shape == (2, 6, 20)
 
 

@@ -145,10 +145,8 @@ def test_which_models_store_the_gain_less_one(family):
     x = torch.randn(3, 64)
     assert (norm.weight == STORED[family]).all()
     torch.testing.assert_close(norm(x), nn.functional.rms_norm(x, (64,), eps=1e-6))
-
-
-def test_a_gated_norm_stores_the_gain_itself():
-    assert (norm_of("qwen3_next", "Qwen3NextRMSNormGated").weight == 1).all()
+    if family == "Qwen3_Next":  # whose gated norm stores the gain itself
+        assert (norm_of("qwen3_next", "Qwen3NextRMSNormGated").weight == 1).all()
 
 
 def test_where_the_normalized_value_is_rounded():
@@ -213,11 +211,7 @@ def test_what_batch_normalization_counts_as_weights_and_in_which_order(keras):
     assert [value.shape for value in norm.trainable_variables] == [(3,), (3,)]
     names = [value.name for value in norm.weights]
     assert names == ["gamma", "beta", "moving_mean", "moving_variance"]
-    assert norm.momentum == 0.99
-    norm.set_weights([RNG.uniform(0.5, 2, value.shape) for value in norm.get_weights()])
-    gamma, beta, mean, variance = norm.get_weights()
-    by_hand = gamma * (X - mean) / np.sqrt(variance + 0.001) + beta
-    np.testing.assert_allclose(np.asarray(norm(X)), by_hand, rtol=1e-4, atol=1e-5)
+    assert (norm.momentum, norm.epsilon) == (0.99, 0.001)
 
 
 def test_minus_one_group_is_instance_norm(keras):
@@ -255,17 +249,9 @@ def test_what_training_true_in_a_call_does(keras):
     assert by_batch(lambda x: plain(x, training=True))
 
 
-def test_batch_normalization_stores_the_biased_variance_and_gives_beta_to_one_example(keras):
-    x = X.reshape(-1, 3)
-    norm = keras.layers.BatchNormalization(momentum=0.0)
-    norm(x, training=True)
-    np.testing.assert_allclose(np.asarray(norm.moving_variance), x.var(0), rtol=1e-4)
-    assert not np.asarray(norm(x[:1], training=True)).any()
-    flax, jax = pytest.importorskip("flax.linen"), pytest.importorskip("jax")
-    layer = flax.BatchNorm(use_running_average=False, momentum=0.0)
-    variables = layer.init(jax.random.key(0), x)
-    _, stored = layer.apply(variables, x, mutable=["batch_stats"])
-    np.testing.assert_allclose(stored["batch_stats"]["var"], x.var(0), rtol=1e-4)
+def test_batch_normalization_gives_beta_to_one_example(keras):
+    norm = keras.layers.BatchNormalization()
+    assert not np.asarray(norm(X[0, :1], training=True)).any()
 
 
 def test_options_of_batch_normalization(keras):
