@@ -133,7 +133,8 @@ def better_than_layer_norm() -> Evidence:
     place=Place("03_batch_norm_vs_layer_norm", "What is reported", in_depth=True),
     recorded="partly",
     scope="at our scale",
-    answer="True when each batch is about one topic; with mixed batches the two modes agreed.",
+    answer="They disagreed on formulas with one topic per batch, but not on code or with mixed "
+    "batches.",
     condition="{cite:t}`wang2022bn` find it the leading cause. The running averages miss what lies "
     "between batches ({prf:ref}`cor-seq-running`); between mixed batches that is little.",
 )
@@ -152,14 +153,17 @@ def trouble_of_batch_norm() -> Evidence:
             trouble,
         ),
         Finding(
-            "the same, mixed batches of varied lengths",
-            gap("formulas", "BatchNorm, varied lengths"),
+            "source code, batches of one package: the same",
+            gap("code", "BatchNorm, one topic"),
             trouble,
         ),
-        Finding(
-            "source code, mixed batches of varied lengths",
-            gap("code", "BatchNorm, varied lengths"),
-            trouble,
+        *(
+            Finding(
+                f"{world}, mixed batches: the same",
+                gap(world, "BatchNorm, varied lengths"),
+                trouble,
+            )
+            for world in ("formulas", "code")
         ),
     ]
 
