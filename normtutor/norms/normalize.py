@@ -22,9 +22,9 @@ projecting along :math:`\hat x` are both symmetric, so the way back is the same 
 A norm chooses the group (``axes``), whether a mean is subtracted (``centred``), and whether the
 statistic is that of these values or a remembered one (``memory``). Then it has :math:`y = \gamma
 \hat x + \beta` (:func:`affine`), and :math:`g = \gamma\, \partial L / \partial y`. WeightNorm and
-ScaleNorm have sums in place of the means. PowerNorm puts a remembered number, ν, in the place of
-:math:`\overline{g \hat x}`. One norm has arithmetic of its own: pRMSNorm, whose mean square is that
-of a token's first entries, with ε outside the root.
+ScaleNorm have sums in the place of :math:`\overline{c^2}` and :math:`\overline{g \hat x}`,
+PowerNorm a remembered number, ν, in that of the second. One norm has arithmetic of its own:
+pRMSNorm, whose mean square is that of a token's first entries, with ε outside the root.
 
 Throughout the package g is this gradient, but for the length g that WeightNorm and ScaleNorm learn,
 as their papers call it; and an argument ``axes`` or ``over`` names the axes of a statistic,
@@ -79,7 +79,7 @@ def normalize(
     centred : bool
         False leaves the mean where it is, as RMSNorm does.
     sums : bool
-        Divide by the Euclidean norm, the root of the sum of squares; not with ``centred``.
+        Sum the squares and do not average them: x̂ then has the Euclidean norm 1.
     eps : float
         ε, inside the root.
     mask : boolean array that broadcasts against x, with as many axes, optional
@@ -105,9 +105,9 @@ def normalize(
     axes = (axes,) if isinstance(axes, int) else tuple(axes)
     if mask is not None:
         x = xp.where(mask, x, 0.0)
-    n = None if sums else count(x, axes, mask)
+    n = count(x, axes, mask)
 
-    def mean(values: Array) -> Array:
+    def mean(values: Array, n: Any = n) -> Array:
         return average(values, axes, n)  # keeps its axes, with length one
 
     # The shapes are those of LayerNorm, axes = -1.
@@ -115,7 +115,7 @@ def normalize(
     c = x - mu if centred else x  # (B, L, H)
     if mask is not None and centred:
         c = xp.where(mask, c, 0.0)
-    square = memory[1] if memory else mean(c * c)  # (B, L, 1)
+    square = memory[1] if memory else mean(c * c, None if sums else n)  # (B, L, 1)
     r = 1 / xp.sqrt(square + eps)  # (B, L, 1)
     x_hat = c * r  # (B, L, H)
     return x_hat, Normalized(x_hat, r, mu, square, axes, centred, sums, memory is not None, mask)
@@ -141,9 +141,9 @@ def normalize_backward(g: Array, cache: Normalized, nu: Array | None = None) -> 
     xp, g = array_namespace(g), widen(g)
     if mask is not None:
         g = xp.where(mask, g, 0.0)
-    n = None if sums else count(g, axes, mask)
+    n = count(g, axes, mask)
 
-    def mean(values: Array) -> Array:
+    def mean(values: Array, n: Any = n) -> Array:
         return average(values, axes, n)
 
     dx = g  # (B, L, H), as below
@@ -152,7 +152,7 @@ def normalize_backward(g: Array, cache: Normalized, nu: Array | None = None) -> 
     if nu is not None:
         dx = dx - x_hat * nu
     elif not remembered:
-        dx = dx - x_hat * mean(g * x_hat)  # what the scale forgets
+        dx = dx - x_hat * mean(g * x_hat, None if sums else n)  # what the scale forgets
     dx = r * dx
     return dx if mask is None else xp.where(mask, dx, 0.0)
 

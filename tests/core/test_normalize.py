@@ -33,12 +33,15 @@ def test_the_way_back_is_autograds_at_any_eps(axes, centred, mask, memory):
 
 
 @every_group
-def test_with_sums_it_divides_by_the_length(axes):
+@centred_or_not
+def test_with_sums_it_divides_by_the_length(axes, centred):
     x, g = draw()
-    x_hat, cache = norms.normalize(x, axes, centred=False, sums=True, eps=0.3, mask=MASK)
-    hidden = torch.where(MASK, x, 0.0)
-    length = (hidden.square().sum(axes, keepdim=True) + 0.3).sqrt()
-    assert_allclose(x_hat.detach(), (hidden / length).detach(), rtol=1e-14)
+    x_hat, cache = norms.normalize(x, axes, centred=centred, sums=True, eps=0.3, mask=MASK)
+    c = torch.where(MASK, x - (cache.mean if centred else 0.0), 0.0)
+    length = (c.square().sum(axes, keepdim=True) + 0.3).sqrt()
+    assert_allclose(x_hat.detach(), (c / length).detach(), rtol=1e-13)
+    if centred:
+        assert_allclose(x_hat.detach().sum(axes), 0, atol=1e-13)
     (expected,) = torch.autograd.grad(x_hat, x, g)
     assert_allclose(norms.normalize_backward(g, cache).detach(), expected, rtol=0, atol=1e-14)
 
