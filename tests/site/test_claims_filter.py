@@ -5,6 +5,7 @@ from pathlib import Path
 
 import claims_page
 import matplotlib
+import sharing
 from browser import needs_chromium
 from normtutor_studies import claims
 from PIL import Image, ImageDraw, ImageFont
@@ -70,12 +71,15 @@ def test_each_claim_has_a_card_at_its_own_address(site):
 def test_no_text_of_a_picture_reaches_the_next():
     """On nine of 72 cards the sentence once ran into the verdict."""
     font = Path(matplotlib.get_data_path(), "fonts", "ttf", "DejaVuSans.ttf")
-    canvas = ImageDraw.Draw(Image.new("RGB", claims_page.SIZE))
-    texts = [(f"“{claim.words}”", 64, 290) for claim in claims.CLAIMS]
-    texts += [(claim.answer, 36, 120) for claim in claims.CLAIMS]
-    texts += [("A sentence that goes on for very long, and on. " * 8, 64, 290)]
-    for text, points, height in texts:
-        size, lines = claims_page.fitted(text, points, height)
+    canvas = ImageDraw.Draw(Image.new("RGB", sharing.SIZE))
+    texts = [
+        words
+        for claim in claims.CLAIMS
+        for words in claims_page.words_of(claim.words, claim.recorded, "", claim.answer)
+    ]
+    texts.append(sharing.Words("A sentence that goes on for very long, and on. " * 8, 50, 64, 290))
+    for words in texts:
+        size, lines = sharing.fitted(words.text, words.points, words.height, 1060)
         drawn = ImageFont.truetype(str(font), size)
         *_, right, bottom = canvas.textbbox((70, 0), lines, font=drawn, spacing=size // 3)
-        assert bottom <= height and right <= claims_page.SIZE[0] - 30, text
+        assert bottom <= words.height and right <= sharing.SIZE[0] - 30, words.text

@@ -80,17 +80,22 @@ def test_a_paste_by_keyboard_is_drawn_and_stays_in_the_page(inspector):
     assert asked == [] and "colour" not in page.url
 
 
+DEEP = '{"a": ' + "[" * 20_000  # such once threw
 WITHOUT_A_DRAWING = {
     '{"model_type": "llama",\n}': "Line 2, column 1: a name in double quotes must follow",
     '{"a": 1 "b": 2}': "Line 1, column 9: a comma or } must follow",
     "{}": "The configuration has no “model_type”",
     '{"model_type": "constructor"}': "no decoder of the type “constructor”",
     '{"model_type": "idefics", "architectures": ["IdeficsForVisionText2Text"]}': "pictures",
+    '{"model_type": "t5"}': "no vision models",
+    "google/gemma-2-2b": "config.json",
+    " https://huggingface.co/google/gemma-2-2b": "config.json",
+    DEEP: "in one another",
 }
 
 
 @needs_chromium
-def test_what_cannot_be_drawn_gets_a_sentence(inspector):
+def test_what_cannot_be_drawn_or_read_gets_a_sentence(inspector):
     page = inspector()
     page.get_by_role("combobox", name="Model").select_option(index=0)
     for text, sentence in WITHOUT_A_DRAWING.items():
@@ -160,49 +165,14 @@ def test_two_models_are_compared_and_can_change_places(inspector):
 
 
 @needs_chromium
-def test_on_a_phone_the_largest_drawings_stay_in_the_page(inspector):
+def test_on_a_phone_the_largest_drawings_stay_and_names_break_at_underscores(inspector):
     page = inspector("#nt-inspector?a=Gemma+3n&b=GPT-NeoX-20B", **PHONE)
     page.evaluate("document.body.style.margin = 0")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     for box in page.locator("nt-inspector .na .norm").all():
         place = box.bounding_box()
         assert place["x"] >= 0 and place["x"] + place["width"] <= 390
-
-
-@needs_chromium
-def test_what_it_cannot_read_gets_a_sentence(inspector):
-    """20,000 brackets in one another once threw; of T5 nobody said why it is not there."""
-    said = inspector().evaluate(
-        """async () => {
-          const { parse, resolve } = await import("/interactive/inspector.js");
-          const census = await (await fetch("/census.json")).json();
-          const problem = (text) => {
-            try {
-              return resolve(census, parse(text)).problem;
-            } catch (error) {
-              return error instanceof SyntaxError ? error.message : `thrown: ${error}`;
-            }
-          };
-          const kinds = ["t5", "vit"].map((kind) => JSON.stringify({ model_type: kind }));
-          const deep = `{"a": ${"[".repeat(20000)}`;
-          const names = ["google/gemma-2-2b", " https://huggingface.co/google/gemma-2-2b"];
-          return [...kinds, deep, ...names].map(problem);
-        }"""
-    )
-    expected = [
-        "no vision models",
-        "no vision models",
-        "in one another",
-        "config.json",
-        "config.json",
-    ]
-    for sentence, words in zip(said, expected, strict=True):
-        assert words in sentence and "thrown" not in sentence, sentence
-
-
-@needs_chromium
-def test_a_name_in_its_table_breaks_at_underscores(inspector):
-    name = inspector(**PHONE).locator("nt-inspector table code", has_text="_").first
+    name = page.locator("nt-inspector table code", has_text="_").first
     parts = name.evaluate("code => [...code.childNodes].map((part) => part.data ?? part.localName)")
     assert "wbr" in parts
     assert all(part == "wbr" or part.endswith(("_", ".")) for part in parts[:-1]), parts

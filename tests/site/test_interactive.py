@@ -4,10 +4,8 @@ What they compute is held against the package in test_figure_numbers.py; axe loo
 pages where they stand, in test_pages.py.
 """
 
-import gzip
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +14,7 @@ from bs4 import BeautifulSoup
 from normtutor_studies import interactive, plotting, study
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
-from site_pages import ON_PAGES, SCRIPTED, SCRIPTS, STATIC
+from site_pages import ON_PAGES, SCRIPTED
 
 
 def press(page, *keys: str) -> None:
@@ -88,42 +86,6 @@ def test_the_block_by_keyboard_and_pointer(show):
     page.get_by_role("button", name="start again").press("Enter")
     assert said(page, "cells", "BatchNorm pools 6 cells", "The value −1.10 becomes") == start
     page.wait_for_function("location.hash === ''")
-
-
-@needs_chromium
-def test_the_changes_by_keyboard(show):
-    page = show("<nt-invariance></nt-invariance>")
-    everything = "Outputs stay: WeightNorm, BatchNorm, LayerNorm, RMSNorm. Outputs move: no norm."
-    said(page, "invariance", everything)
-    for button, sentence in (
-        ("all units + 1", ["Outputs stay: LayerNorm. Outputs move: no norm, WeightNorm"]),
-        ("ε = 0.1", ["Outputs stay: WeightNorm. ", "LayerNorm (through ε alone)"]),
-        ("no change", ["Nothing is changed yet"]),
-    ):
-        page.get_by_role("button", name=button).press("Enter")
-        said(page, "invariance", *sentence)
-    press(page, "Tab", *["ArrowRight"] * 4)
-    first = page.get_by_role("slider", name="all weights ×")
-    expect(first).to_have_attribute("aria-valuetext", "× 2.00")
-    said(page, "invariance", everything)
-
-
-@needs_chromium
-def test_the_geometry_by_keyboard(show):
-    page = show("<nt-geometry></nt-geometry>")
-    start = said(page, "geometry", "LayerNorm puts x = (2.00, 0.50, 1.70) at ")
-    press(page, "Tab", "Enter")
-    # LayerNorm does not see the constant, RMSNorm does.
-    added = said(page, "geometry", "LayerNorm puts x = (3.00, 1.50, 2.70) at ")
-    layer, rms = ([text.split(" at ")[k][:18] for text in (start, added)] for k in (1, 2))
-    assert layer[0] == layer[1] and rms[0] != rms[1]
-    page.get_by_role("button", name="all equal").press("Enter")
-    said(page, "geometry", "All entries of x = (1.20, 1.20, 1.20) are equal")
-    page.get_by_role("slider", name="x₁").press("ArrowLeft")
-    press(page, *["Tab"] * 4, "Enter", "Tab", "Tab", "Home")  # γ is folded; its second slider
-    said(page, "geometry", "LayerNorm puts x = (1.10, 1.20, 1.20) at ", "on an ellipse")
-    page.get_by_role("button", name="start again").press("Enter")
-    assert said(page, "geometry", "LayerNorm puts x = (2.00") == start
 
 
 @needs_chromium
@@ -315,16 +277,3 @@ def test_batches_stand_still_for_readers_who_prefer_that(show):
     expect(page.get_by_role("button", name="Play")).to_have_count(0)
     page.get_by_role("button", name="next batch").click()
     said(page, "modes", "Batch 27")
-
-
-def loaded_with(path: Path) -> set[Path]:
-    """What a page loads for one of the scripts, itself included."""
-    names = re.findall(r'"\./(\w+\.(?:js|bin))"', path.read_text(encoding="utf-8", errors="ignore"))
-    return {path}.union(*(loaded_with(path.with_name(name)) for name in names))
-
-
-@pytest.mark.parametrize("name", SCRIPTED)
-def test_scripts_are_light(name):
-    loaded = [*loaded_with(SCRIPTS / f"{name}.js"), STATIC / "colours.css"]
-    weight = sum(len(gzip.compress(path.read_bytes())) for path in loaded)
-    assert weight < (60_000 if name == "playground" else 20_000), loaded

@@ -117,8 +117,23 @@ FIGURES_BEGIN = """() => [...document.querySelectorAll("article.bd-article *")]
   .map((tag) => tag.getBoundingClientRect().top + scrollY)"""
 
 
-def page_problems(page, address: str, name: str) -> list[str]:
-    """Open a page, let all of it come near, and list what is wrong with it."""
+def layout_problems(page, site, address: str) -> list[str]:
+    """Let all of a page come near, and list what is wrong with it as it is shown now."""
+    unfold(page)
+    found = [
+        problem for script in (TOO_WIDE, CUT_EQUATIONS, MISSET) for problem in page.evaluate(script)
+    ]
+    return found + letter_problems(page, site, address)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_in_order(open_page, site, address, name):
+    """At one visit: on a phone, dark, as it loads; then on a desk, where axe examines all of it.
+
+    A drawing is the same in both themes but for its colours (test_site.py); what a figure draws by
+    itself is examined in both.
+    """
+    page = open_page(**PHONE, **DARK)
     heard = Heard(page)
     page.add_init_script(WATCH_SHIFTS)
     page.goto(f"{address}{name}.html")
@@ -126,39 +141,21 @@ def page_problems(page, address: str, name: str) -> list[str]:
     found = shift_problems(page)
     if name in MAIN_LINES and min(page.evaluate(FIGURES_BEGIN)) > FIRST_FIGURE:
         found.append("the first figure comes late")
-    unfold(page)
-    for looked_for in (TOO_WIDE, CUT_EQUATIONS, MISSET):
-        found += page.evaluate(looked_for)
+    found += layout_problems(page, site, address)
+    page.set_viewport_size(DESKTOP["viewport"])
+    in_theme(page, "light")
+    found += layout_problems(page, site, address)
     found += axe_problems(page)
-    return heard.problems(address) + found
+    in_theme(page, "dark")
+    found += colour_problems(page)
+    for figure in FIGURES.get(name, ()):  # each speaks; its keys are tried in test_interactive.py
+        element = page.locator(f"nt-{figure}").first
+        element.scroll_into_view_if_needed()
+        expect(element.get_by_role("status")).to_have_text(re.compile(r"\w"))
+    assert heard.problems(address) + found == []
 
 
-# Two classes, so that two processes share the work. A drawing is the same in both themes but for
-# its colours (test_site.py); what a figure draws by itself is examined in both.
-class TestOnADesk:
-    @pytest.mark.parametrize("name", PAGES)
-    def test_a_page_is_in_order(self, open_page, site, address, name):
-        page = open_page(**DESKTOP, **LIGHT)
-        found = page_problems(page, address, name)
-        found += letter_problems(page, site, address)
-        assert page.locator("html").get_attribute("data-theme") == "light"
-        if figures := FIGURES.get(name):
-            heard = Heard(page)  # what goes wrong from now on
-            in_theme(page, "dark")
-            found += colour_problems(page)
-            for figure in figures:  # each speaks; its keys are tried in test_interactive.py
-                element = page.locator(f"nt-{figure}").first
-                element.scroll_into_view_if_needed()
-                expect(element.get_by_role("status")).to_have_text(re.compile(r"\w"))
-            found += heard.problems(address)
-        assert found == []
-
-
-class TestOnAPhone:
-    @pytest.mark.parametrize("name", PAGES)
-    def test_a_page_is_in_order(self, open_page, site, address, name):
-        page = open_page(**PHONE, **DARK)
-        found = page_problems(page, address, name)
-        found += letter_problems(page, site, address)
-        assert page.locator("html").get_attribute("data-theme") == "dark"
-        assert found == []
+@pytest.mark.parametrize("name", ["index", MAIN_LINES[2], "book/claims", "search"])
+def test_what_a_phone_alone_shows_is_examined_too(visit, name):
+    """Its menus, and a light page."""
+    assert axe_problems(visit(name, **PHONE, **LIGHT)) == []

@@ -53,8 +53,8 @@ def test_a_result_leads_to_its_heading(slow_page):
     """Half of a text was once quoted in the link: one landed up to 25,000 pixels off."""
     page, base = slow_page
     chosen = random.Random(0)
-    addresses = chosen.sample(page.evaluate(ADDRESSES), 24)
-    addresses += page.evaluate(FIRST, chosen.sample(sorted(QUERIES), 12))
+    addresses = chosen.sample(page.evaluate(ADDRESSES), 8)
+    addresses += page.evaluate(FIRST, chosen.sample(sorted(QUERIES), 6))
     off = {}
     for address in addresses:
         page.goto("about:blank")
