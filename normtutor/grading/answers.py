@@ -22,21 +22,9 @@ MOST_BYTES = 16_000_000  # of one answer, as text
 MOST_TEXT = 100_000  # characters of a string
 # Packages that hold an answer or take derivatives. None of them is there for a graded submission.
 WITHHELD = (
-    *(
-        "normtutor",
-        "normtutor_grader",
-        "normtutor_studies",
-        "jax",
-        "jaxlib",
-        "flax",
-        "equinox",
-        "haiku",
-        "keras",
-        "tensorflow",
-        "autograd",
-    ),
-    *("mlx", "transformers", "timm", "onnxruntime", "nbgrader"),
-)
+    "normtutor normtutor_grader normtutor_studies jax jaxlib flax equinox haiku keras tensorflow "
+    "autograd mlx transformers timm onnxruntime nbgrader"
+).split()
 
 
 def is_withheld(name: str) -> bool:
