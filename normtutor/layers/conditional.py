@@ -180,7 +180,7 @@ class AdaptiveLayerNormZero(_Conditional):
         def block(x: Tensor) -> Tensor:
             branch = self.branch(_adapted(self, x, scale, shift))
             check_parameters(x, tuple(x.shape), branch=branch)
-            a = gate.reshape(len(x), *[1] * (x.ndim - 2), -1)  # one per example and feature
+            a = gate.reshape(x.shape[0], *[1] * (x.ndim - 2), -1)  # one per example and feature
             return x + a * branch
 
         return of_real_tokens(block, x, mask, -1)
