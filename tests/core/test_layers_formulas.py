@@ -97,6 +97,8 @@ def test_values_gradients_and_dtypes_are_those_of_the_formula_with_and_without_a
     axis = 1 if name.startswith(("Batch", "Instance", "Group")) or "channels" in name else -1
     x = randn(3, 5, 4, dtype=torch.float32)
     mask = [random_mask(*(3, 4) if axis == 1 else (3, 5))] if masked else []
+    if masked:
+        x.movedim(axis, -1)[~mask[0]] = torch.nan
     if masked and isinstance(ALL[name](), Conditioned):
         return  # its condition is taken from x
     found = []

@@ -277,7 +277,9 @@ def test_running_statistics_of_instance_norm_are_of_the_real_tokens(lengths):
 def test_an_inverted_mask_is_warned_of_and_padding_on_the_left_is_not():
     x = np.random.default_rng(0).standard_normal((3, 4, 2))
     right = np.arange(4) < np.asarray([4, 2, 3])[:, None]
-    for mask in (right, right[:, ::-1], np.arange(4) >= np.asarray([1, 1, 2])[:, None]):
+    sparse = np.asarray([[1, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1]], dtype=bool)
+    left = np.arange(4) >= np.asarray([1, 1, 2])[:, None]
+    for mask in (right, right[:, ::-1], left, sparse):
         norms.batch_norm(x, mask=mask, feature_axis=-1)
     for library in (np, torch):
         with pytest.warns(UserWarning, match="hides the first position of 100%.*~mask"):
