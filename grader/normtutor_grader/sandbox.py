@@ -158,7 +158,10 @@ class Sandbox:
             raise
         finally:
             os.close(theirs)
-        threading.Thread(target=self._drain, args=(self._process.stdout,), daemon=True).start()
+        self._drainer = threading.Thread(
+            target=self._drain, args=(self._process.stdout,), daemon=True
+        )
+        self._drainer.start()
         assert self._process.stdin is not None
         self._questions, self._replies, self._rest = self._process.stdin.fileno(), replies, b""
         os.set_blocking(self._questions, False)
@@ -176,6 +179,7 @@ class Sandbox:
             return
         self._kill(self._process)
         self._process.wait()
+        self._drainer.join(GRACE)  # without the wall, somebody may live who could still print
         os.close(self._replies)
         with contextlib.suppress(OSError):
             self._process.stdin.close()  # type: ignore[union-attr]

@@ -230,9 +230,9 @@ def grade(
                 results.append(explained(task, texts[task.id]))
             else:
                 results.append(hinted(judge(task, answer, rng), cells))
-        notes, stopped = list(sandbox.errors), tuple(sandbox.stopped)
-        if sandbox.cut:
-            notes.append("it printed too much; the rest was thrown away")
+    notes, stopped = list(sandbox.errors), tuple(sandbox.stopped)
+    if sandbox.cut:  # known for certain once its process has ended
+        notes.append("it printed too much; the rest was thrown away")
     return Grade(tuple(results), texts, tuple(notes), frozenset(hidden), stopped, seed)
 
 
