@@ -131,8 +131,9 @@ DEEP = {
 
 
 @pytest.mark.parametrize("name", DEEP)
-def test_a_link_leads_to_its_place_and_back_leads_to_the_reader_s(open_page, address, name):
-    page = open_page(**PHONE)
+@pytest.mark.parametrize("screen", [DESKTOP, PHONE], ids=["desk", "phone"])
+def test_a_link_leads_to_its_place_and_back_leads_to_the_reader_s(open_page, address, name, screen):
+    page = open_page(**screen)
     targets = DEEP[name]
 
     def top_of(target: str) -> float:
