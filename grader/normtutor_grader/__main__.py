@@ -30,9 +30,7 @@ def run(arguments: argparse.Namespace) -> int:
             arguments.chapter or "", *own, limits, arguments.personal, not arguments.no_wall
         )
         how = {"jobs": arguments.jobs, "again": arguments.again, "roster": arguments.roster}
-        code = grade_class(path, out, settings, **how)
-        print(f"The results are in {out}: grades.csv, summary.md, by_hand.csv, a report for each")
-        return code
+        return grade_class(path, out, settings, **how)
     tasks, hidden = tasks_for(arguments.chapter or chapter_of(path), *own)
     how = {"limits": limits, "hidden": hidden, "walled": not arguments.no_wall}
     try:

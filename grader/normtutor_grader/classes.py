@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from tqdm import tqdm
 from normtutor import __version__
 from normtutor.grading.judging import NOT_TRIED, printable
 from normtutor.grading.notebook import personal, points
+from normtutor.grading.tasks import tasks_of
 from normtutor_grader import wall
 from normtutor_grader.roster import (
     Student,
@@ -35,6 +37,7 @@ from normtutor_grader.sandbox import Limits
 from normtutor_grader.submission import (
     Grade,
     Unreadable,
+    answers,
     as_refusal,
     as_text,
     chapter_of,
@@ -47,10 +50,15 @@ from normtutor_grader.submission import (
 # What became of a submission, and the exit code of a run in which that is the worst.
 STATES = {"graded": 0, "missing": 0, "unreadable": 3, "stopped": 4, "failed": 5}
 NO_POINTS = ("missing", "unreadable", "failed")  # until a person gives some
+RESULTS = ("file", "state", "seed", "tasks", "texts", "report")  # of a record, while they stand
+KEPT = "the earlier grade stands: "
 HEAD = ("identifier", "name", "file", "state", "note", "seed")  # of grades.csv
 CLASS = "class.list"  # in which order the students stand in the tables
 BY_HAND = "by_hand.csv"
 COLUMNS = ("identifier", "task", "points", "of", "comment", "note", "text")  # of BY_HAND
+
+ANEW = "handed in anew: clear the points to read the new text, or to take the program's points"
+UNKNOWN = "it counts nowhere: there is no such student or task"
 
 Given = dict[tuple[str, str], dict[str, str]]  # rows of BY_HAND by identifier and task
 
@@ -77,6 +85,8 @@ def chosen(student: Student, chapter: str) -> Path:
     paths = student.notebooks
     begin = [path for path in paths if path.name.startswith(chapter)]
     paths = begin or [path for path in paths if path.stem.endswith(chapter)] or paths
+    if len(paths) > 1:
+        paths = [path for path in paths if answers(path, tasks_of(chapter))] or paths
     if len(paths) > 1:
         names = ", ".join(printable(path.name) for path in paths)
         words = f"there are {len(paths)} notebooks, and it is not clear which one counts: {names}"
@@ -113,7 +123,7 @@ def record_of(
     """
     path, *_ = [*student.files, Path(student.identifier)]
     tasks, hidden = tasks_for(settings.chapter, settings.checks, settings.variant)
-    state = "graded"
+    state, earlier = "graded", {}
     try:
         if died:
             raise died
@@ -127,10 +137,13 @@ def record_of(
             state = "stopped"
     except Unreadable as error:
         found, state = nothing(tasks, str(error)), "unreadable" if student.files else "missing"
+        earlier = kept(out, student.key)
     except Exception as error:
         why = f"The grader failed, which says nothing about the answers: {error!r}"
         found, state = nothing(tasks, why), "failed"
     record = as_record(student, path, found, state)
+    if earlier.get("state", "missing") not in NO_POINTS:
+        record |= {name: earlier[name] for name in RESULTS} | {"note": KEPT + record["note"]}
     if state != "failed":  # else the next run tries again
         record["fingerprint"] = fingerprint(student, settings)
     # Whole or not at all: who is interrupted while writing would grade it again.
@@ -240,14 +253,16 @@ def grade_class(
             for record in run(todo):
                 bar.update()
                 del waiting[record["identifier"]]
-                if record["state"] != "graded":
+                if record["state"] != "graded" or record["note"].startswith(KEPT):
                     bar.write(f"{record['identifier']}: {record['state']}: {record['note'][:200]}")
         except Exception as error:  # a process of joblib's has died: the rest is not lost
             for student in waiting.values():
                 record_of(student, settings, out, error)
     keys = [student.key for student in students]
     (out / CLASS).write_text(json.dumps(keys), encoding="utf-8")
-    return write_up(out)
+    code = write_up(out)
+    print(f"The results are in {out}: grades.csv, summary.md, by_hand.csv, a report for each")
+    return code
 
 
 # --- what a person gives --------------------------------------------------------------------------
@@ -268,16 +283,18 @@ def by_hand(out: Path, records: Sequence[dict[str, Any]]) -> Given:
     before = rows_of(path) if path.exists() else []
     if any(not row.get("identifier") or not row.get("task") for row in before):
         raise ValueError(f"{path.name} has a row without an identifier or a task")
-    before = [{**dict.fromkeys(COLUMNS, ""), **row} for row in before]
-    rows: Given = {(row["identifier"].lstrip("'"), row["task"]): row for row in before}
+    rows: Given = {}
+    for row in [{**dict.fromkeys(COLUMNS, ""), **row} for row in before]:
+        # A spreadsheet makes 2.7 of 02.7.
+        id = re.sub(r"^(\d)[.,](?=\d)", r"0\1.", row["task"].strip())
+        row["note"] = UNKNOWN if typed(row) else ""
+        same = rows.setdefault((row["identifier"].strip().lstrip("'"), id), row)
+        if same is not row and typed(same) and typed(row):
+            raise ValueError(f"{path.name} has two rows for {row['identifier']}, {id}")
+        same |= row if typed(row) else {}
     for record in records:
-        for id, text in record["texts"].items():
-            row = rows.setdefault((record["identifier"], id), dict.fromkeys(COLUMNS, ""))
-            new = no_formula(text.strip())
-            if not row["points"].strip():
-                row["text"], row["note"] = new, ""
-            elif row["text"] != new:
-                row["note"] = "handed in anew: clear the points to read the new text"
+        for id in record["texts"]:
+            rows.setdefault((record["identifier"], id), dict.fromkeys(COLUMNS, ""))
         for id, task in record["tasks"].items():
             if (record["identifier"], id) in rows:
                 row, who = rows[record["identifier"], id], record["identifier"]
@@ -286,10 +303,23 @@ def by_hand(out: Path, records: Sequence[dict[str, Any]]) -> Given:
                 if value and not (re.fullmatch(r"\d*\.?\d+", value) and float(value) <= most):
                     words = f"{value} is not a number from 0 to {most:g}"
                     raise ValueError(f"{path.name}: {who}, {id}: {words}")
+                row["note"], text = "", f"the program gives {task['score']:g}"
+                if task["kind"] == "explain":
+                    text = no_formula(record["texts"].get(id, row["text"]).strip())
+                if not value or not (row["text"] or id in record["texts"]):
+                    row["text"] = text
+                elif row["text"] != text:
+                    row["note"] = ANEW
     columns = list(dict.fromkeys([*COLUMNS, *(name for row in before for name in row)]))
     if records:
-        write_table(path, columns, ([row.get(c, "") for c in columns] for row in rows.values()))
+        cells = ([row.get(c, "") for c in columns] for row in rows.values())
+        write_table(path, columns, cells, "utf-8-sig")  # or Excel reads it in another encoding
     return rows
+
+
+def typed(row: dict[str, str]) -> bool:
+    """Whether a person has entered something in a row."""
+    return bool(row["points"].strip() or row["comment"].strip())
 
 
 def entered(given: Given, record: dict[str, Any], id: str) -> float | None:
@@ -355,6 +385,9 @@ def write_up(out: Path) -> int:
         rows.append([*map(no_formula, head), *cells, total, whole, complete])
     write_table(out / "grades.csv", [*HEAD, *ids, "total", "of", "complete"], rows)
     export(out, out.name, records, totals)
+    for (who, id), row in given.items():
+        if row["note"]:
+            print(f"{BY_HAND}: {who}, {id}: {row['note']}", file=sys.stderr)
     lines = summary(records, totals, given)
     (out / "summary.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     return max(STATES[record["state"]] for record in records)

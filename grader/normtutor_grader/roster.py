@@ -116,10 +116,12 @@ def no_formula(cell: Any) -> Any:
     return re.sub(r"(^(?=[\t\r])|(?:^|[;\t\r\n])(?=\"*[=+@-]))", r"\1'", cell)
 
 
-def write_table(path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+def write_table(
+    path: Path, columns: Sequence[str], rows: Iterable[Iterable[Any]], encoding: str = "utf-8"
+) -> None:
     """Write a table: whole, or not at all."""
     unfinished = path.with_suffix(".part")
-    with open(unfinished, "w", newline="", encoding="utf-8") as file:
+    with open(unfinished, "w", newline="", encoding=encoding) as file:
         table = csv.writer(file)
         table.writerow(columns)
         table.writerows(rows)

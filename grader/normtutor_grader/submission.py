@@ -109,19 +109,31 @@ def chapter_of(path: Path) -> str:
 
 
 def check_chapter(cells: Sequence[str], tasks: Sequence[Task]) -> None:
-    """Raise Unreadable if the cells answer none of these tasks, but those of another chapter."""
-    source = "\n".join(cells)
+    """Raise Unreadable if another chapter has all names that the cells define for these, and more.
 
-    def there(task: Task) -> bool:
-        return bool(
-            re.search(rf"^(def {task.name}\b|class {task.name}\b|{task.name}\s*=)", source, re.M)
-        )
+    A name alone does not tell: two chapters ask for a ``layer_norm``.
+    """
+    own = {task.name for task in tasks if defines(cells, task)}
+    others = sorted({id[:2] for id in TASKS} - {task.id[:2] for task in tasks})
+    there = {c: {task.name for task in tasks_of(c) if defines(cells, task)} for c in others}
+    if others and own < there[best := max(others, key=lambda chapter: len(there[chapter]))]:
+        raise Unreadable(f"it answers tasks of chapter {best}, not of this one")
 
-    if any(map(there, tasks)):
-        return
-    others = sorted({id[:2] for id, task in TASKS.items() if there(task)})
-    if others:
-        raise Unreadable(f"it answers tasks of chapter {', '.join(others)}, and none of these")
+
+def defines(cells: Sequence[str], task: Task) -> bool:
+    """Whether a cell gives the name of a task something."""
+    there = re.compile(rf"^(def {task.name}\b|class {task.name}\b|{task.name}\s*=)", re.MULTILINE)
+    return any(map(there.search, cells))
+
+
+def answers(path: Path, tasks: Sequence[Task]) -> bool:
+    """Whether a file is a notebook that answers some of these tasks."""
+    try:
+        cells = code_cells(path)
+        check_chapter(cells, tasks)
+    except Unreadable:
+        return False
+    return any(defines(cells, task) for task in tasks)
 
 
 def written(cells: Sequence[str], name: str) -> str | None:

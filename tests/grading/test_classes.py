@@ -4,6 +4,7 @@ import csv
 import inspect
 import json
 import math
+import re
 import zipfile
 from pathlib import Path
 
@@ -301,6 +302,112 @@ def test_one_notebook_of_a_student_counts_and_none_is_chosen_from_two(collected,
     assert classes.grade_class(collected, tmp_path / "out", settings_of("02")) == 3
     report = (tmp_path / "out" / "02" / "cy.txt").read_text()
     assert "it is not clear which" in report and report.endswith("Hand in one\n")
+
+
+def test_notebooks_of_two_chapters_lie_in_one_folder(tmp_path):
+    """Of s1_02_family and s1_03_batch neither counted, nor of a wrong notebook and a new one."""
+    for student, name, cell in (
+        ("s1", "s1_02_family", RIGHT),
+        ("s1", "s1_03_batch", "prediction_03_1 = 1.5"),
+        ("s2", "s2_02_family", "prediction_03_1 = 1.5"),
+        ("s2", "s2_02_family_v2", RIGHT),
+    ):
+        hand_in(tmp_path / student / f"{name}.ipynb", cell)
+    for chapter, points in (("02", ["3.0", "3.0"]), ("03", ["1.0", "1.0"])):
+        classes.grade_class(tmp_path, tmp_path.with_name("out"), settings_of(chapter))
+        table = rows(tmp_path.with_name("out") / chapter)
+        assert [row["total"] for row in table.values()] == points
+
+
+def test_one_name_that_two_chapters_ask_for_makes_no_notebook_of_the_other(tmp_path, capsys):
+    """A layer_norm of chapter 2 had the points of chapter 4's, without a word."""
+    cell = "def layer_norm(x, weight, bias, eps):\n    return x"
+    path = hand_in(tmp_path / "02_a.ipynb", cell, RIGHT)
+    assert main(["grade", str(path), "--chapter", "04"]) == 3
+    assert "it answers tasks of chapter 02, not of this one" in capsys.readouterr().err
+    assert main(["grade", str(hand_in(path, cell)), "--chapter", "04"]) == 0
+    hand_in(path, cell, "def turning(weights, gradients, rate):\n    return None")
+    assert main(["grade", str(path), "--chapter", "03"]) == 3
+    assert "it answers tasks of chapter 04, not of this one" in capsys.readouterr().err
+
+
+def test_a_grade_stands_until_there_is_another(collected, capsys):
+    """A folder that was emptied for the next chapter, or a broken file, took the points away."""
+    out = collected.with_name("collected-graded") / "02"
+    given = collected.with_name("list.csv")
+    given.write_text("identifier,name\nann,Ann\nbob,Bob\ncy,\n")
+    command = ["grade", str(collected), "--chapter", "02", "--roster", str(given)]
+    assert main(command) == 0
+    before = rows(out)
+    (collected / "02_ann.ipynb").unlink()
+    hand_in(collected / "02_bob.ipynb", "prediction_03_1 = 1.5")
+    (collected / "cy" / "02_mine.ipynb").write_text("{")
+    given.write_text("identifier,name\nann,Anne\nbob,Bob\ncy,\n")
+    for _ in range(2):
+        assert main(command) == 0
+        for name, why in (("ann", "nothing handed in"), ("bob", "chapter 03"), ("cy", "is not a")):
+            row, words = rows(out)[name], f"the earlier grade stands: .*{why}"
+            for column in ("seed", "02.3", "total", "state"):
+                assert row[column] == before[name][column]
+            assert re.match(words, row["note"])
+            assert re.search(words, (out / "summary.md").read_text())
+        assert rows(out)["ann"]["name"] == "Anne"
+    assert "bob: graded: the earlier grade stands" in capsys.readouterr().out
+    hand_in(collected / "02_bob.ipynb", RIGHT)
+    main(command)
+    assert (rows(out)["bob"]["02.3"], rows(out)["bob"]["note"]) == ("3.0", "")
+
+
+def test_what_is_entered_beside_every_student_and_task_is_said(collected, capsys):
+    """It was dropped silently, with exit code 0: all of it, once a spreadsheet had made 2.7."""
+    out = collected.with_name("collected-graded") / "02"
+    main(["grade", str(collected), "--chapter", "02"])
+    path = out / "by_hand.csv"
+    path.write_text(path.read_text("utf-8-sig").replace("02_ann,02.7,,", '02_ann ,"2,7",2,'))
+    assert main(["merge", str(out)]) == 0
+    assert rows(out)["02_ann"]["02.7"] == "2.0"
+    entered(path, "nobody", "02.2", points="3")
+    entered(path, "02_bob", "2.Jul", comment="good")
+    capsys.readouterr()
+    assert main(["merge", str(out)]) == 0
+    told, summary = capsys.readouterr().err, (out / "summary.md").read_text()
+    for who in ("nobody, 02.2", "02_bob, 2.Jul"):
+        assert f"{who}: it counts nowhere" in told and f"{who}: it counts nowhere" in summary
+    found = {(row["identifier"], row["task"]): row for row in roster.rows_of(path)}
+    assert found["nobody", "02.2"]["points"] == "3"
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("02_ann,2.7,1,,mine,,\n")
+    assert main(["merge", str(out)]) == 2
+    assert "two rows for 02_ann, 02.7" in capsys.readouterr().err
+
+
+def test_an_override_does_not_hide_what_a_student_has_mended(collected):
+    """2.5 of 3 points stayed, and nobody was told that the new notebook has earned 3."""
+    out = collected.with_name("collected-graded") / "02"
+    main(["grade", str(collected), "--chapter", "02"])
+    entered(out / "by_hand.csv", "02_bob", "02.3", points="2.5")
+    for _ in range(2):
+        main(["merge", str(out)])
+        assert "handed in anew" not in (out / "summary.md").read_text()
+    hand_in(collected / "02_bob.ipynb", RIGHT)
+    main(["grade", str(collected), "--chapter", "02"])
+    assert rows(out)["02_bob"]["02.3"] == "2.5"
+    assert "02_bob, 02.3: handed in anew" in (out / "summary.md").read_text()
+    entered(out / "by_hand.csv", "02_bob", "02.3", points="")
+    main(["merge", str(out)])
+    assert rows(out)["02_bob"]["02.3"] == "3.0"
+    assert "handed in anew" not in (out / "summary.md").read_text()
+
+
+def test_excel_reads_the_explanations_as_they_are(collected):
+    """It took the table for cp1252, and each text with an ö seemed to be handed in anew."""
+    hand_in(collected / "02_ann.ipynb", RIGHT, TEXT.replace("pools", "“pöols”"))
+    main(["grade", str(collected), "--chapter", "02"])
+    path = collected.with_name("collected-graded") / "02" / "by_hand.csv"
+    assert path.read_bytes().startswith(b"\xef\xbb\xbf")
+    entered(path, points="2")
+    assert main(["merge", str(path.parent)]) == 0
+    assert "anew" not in (path.parent / "summary.md").read_text()
 
 
 LONG = "a" * 255  # what a file system takes, and "a" * 255 + ".json" is more

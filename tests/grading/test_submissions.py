@@ -198,7 +198,7 @@ def test_the_notebook_of_another_chapter_is_said_to_be_that(tmp_path, capsys):
         *[f"def {task.name}(*a): pass" for task in tasks_of("05") if task.kind == "implement"],
     )
     assert main(["grade", str(path), "--no-wall"]) == 3
-    assert "it answers tasks of chapter 05, and none of these" in capsys.readouterr().err
+    assert "it answers tasks of chapter 05, not of this one" in capsys.readouterr().err
 
 
 def test_a_grade_can_be_replayed_with_its_seed(tmp_path, monkeypatch):
