@@ -34,9 +34,13 @@ def limit(megabytes: int) -> None:
         import resource
 
         with open("/proc/self/statm") as statm:
-            now = int(statm.read().split()[0]) * resource.getpagesize()
-        most = now + megabytes * 2**20
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+            pages = list(map(int, statm.read().split()))
+        # Libraries that are unmapped make room for as much of its own; as data they never counted.
+        for which, now in ((resource.RLIMIT_AS, pages[0]), (resource.RLIMIT_DATA, pages[5])):
+            most = now * resource.getpagesize() + megabytes * 2**20
+            resource.setrlimit(which, (most, most))
+        stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
+        resource.setrlimit(resource.RLIMIT_STACK, (stack, stack))
         resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     except (ImportError, OSError, ValueError):
         return

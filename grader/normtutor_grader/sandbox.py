@@ -6,6 +6,7 @@ answers the next one.
 """
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,8 +33,9 @@ MOST_STARTS = 6
 MOST_PARTS = 100_000  # lists, dictionaries and commas in one reply
 MOST_STRAY = 1000  # lines that answer no question
 GRACE = 2.0  # seconds in which a process may stop a slow call by itself
-WATCH = 0.1  # seconds between two looks at what a submission takes
-MOST_FILES = 20_000  # each takes the kernel a kilobyte, whatever is in it
+WATCH = 0.01  # seconds between two looks at a submission's files; it makes thousands in a tenth
+MEMORY = 10  # so many looks at them for one at its memory, which costs more
+MOST_FILES = 10_000  # half of what the page says; each takes the kernel a kilobyte
 PREPARED = ("torch", "scipy", "matplotlib.pyplot")  # imported before the memory is limited
 
 
@@ -90,20 +92,26 @@ class Sandbox:
             If no process can be started for the submission.
         """
         try:
-            if self._process is None:
-                self._start()
             if self._calls <= 0:
                 raise Silent("the submission used up its time")
-            begun = time.monotonic()
-            try:
+            if self._process is None:
+                self._start()
+            with self._counted():
                 # The process stops a slow call by itself, if it is let.
                 return self._reply(question, self.limits.seconds + GRACE)
-            finally:
-                self._calls -= time.monotonic() - begun
         except Silent as silent:
             self._stop()
             self.stopped.append(str(silent))
             return {"error": str(silent)}
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Take the time that something needs off what is left for calls."""
+        begun = time.monotonic()
+        try:
+            yield
+        finally:
+            self._calls -= time.monotonic() - begun
 
     def _start(self) -> None:
         if self.starts >= MOST_STARTS:
@@ -114,7 +122,14 @@ class Sandbox:
         except (OSError, ValueError, Silent) as error:
             self._stop()
             raise GraderFailed(f"no process could be started for it: {error}") from error
-        end, errors = time.monotonic() + self.limits.total_seconds, list[str]()
+        if self.starts == 1:
+            self._run_cells(self.limits.total_seconds)
+        else:  # once more, in the time that is left for calls
+            with self._counted():
+                self._run_cells(self._calls)
+
+    def _run_cells(self, seconds: float) -> None:
+        end, errors = time.monotonic() + seconds, list[str]()
         for number, cell in enumerate(self.cells, start=1):
             left = end - time.monotonic()
             if left <= 0:
@@ -169,9 +184,9 @@ class Sandbox:
         prepare = [name for name in PREPARED if name.split(".")[0] in source]
         self._reply({"prepare": prepare, **self.limits._asdict()}, self.limits.start_seconds)
         self._ended = "the submission ended its process"
-        threading.Thread(
-            target=self._watch, args=(self._process, used(self._process)), daemon=True
-        ).start()
+        folders = folders_of(self._process) if self.walled else []
+        watched = (self._process, used(self._process), folders)
+        threading.Thread(target=self._watch, args=watched, daemon=True).start()
 
     def _stop(self) -> None:
         """End the process and all that it has started; behind the wall nothing can be left."""
@@ -194,19 +209,25 @@ class Sandbox:
             os.killpg(process.pid, signal.SIGKILL)
         process.kill()
 
-    def _watch(self, process: subprocess.Popen, before: int) -> None:
+    def _watch(self, process: subprocess.Popen, before: int, folders: Sequence[int]) -> None:
         """End a process that takes too much, also while nobody asks it anything."""
-        while True:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(WATCH)
-                return
-            if used(process) - before > self.limits.megabytes * 2**20:
-                self._ended = f"the submission took more than {self.limits.megabytes} MB"
-            elif self.walled and files_of(process) > MOST_FILES:
-                self._ended = f"the submission made more than {MOST_FILES} files"
-            else:
-                continue
-            self._kill(process)
+        try:
+            for looks in itertools.count(1):
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(WATCH)
+                    return
+                if sum(map(files_in, folders)) > MOST_FILES:
+                    self._ended = "the submission made too many files"
+                elif looks % MEMORY:
+                    continue
+                elif used(process) - before > self.limits.megabytes * 2**20:
+                    self._ended = f"the submission took more than {self.limits.megabytes} MB"
+                else:
+                    continue
+                self._kill(process)
+        finally:
+            for folder in folders:
+                os.close(folder)
 
     def _drain(self, stream: Any) -> None:
         """Read what a submission prints, keep the beginning."""
@@ -277,14 +298,19 @@ def used(process: subprocess.Popen) -> int:
     return found
 
 
-def files_of(process: subprocess.Popen) -> int:
-    """How many files stand in the folders that a submission may write to."""
-    found = 0
+def folders_of(process: subprocess.Popen) -> list[int]:
+    """Descriptors of the folders that a submission may write to."""
+    found = []
     for place in (wall.SCRATCH, "/dev/shm"):
-        with contextlib.suppress(OSError, IndexError):
-            status = os.statvfs(f"/proc/{family(process)[-1].pid}/root{place}")
-            found += status.f_files - status.f_ffree
+        with contextlib.suppress(OSError, IndexError):  # the process has ended
+            found.append(os.open(f"/proc/{family(process)[-1].pid}/root{place}", os.O_PATH))
     return found
+
+
+def files_in(folder: int) -> int:
+    """How many files a file system holds, those that have no name any more included."""
+    status = os.fstatvfs(folder)
+    return status.f_files - status.f_ffree
 
 
 class Remote:

@@ -1,6 +1,6 @@
 """System calls that a submission has to do without, as a filter of the kernel's (seccomp).
 
-The memory of a submission is counted as that of its processes. Each call below would make the
+The memory of a submission is counted as that of its process. Each call below would make the
 kernel hold more for it elsewhere, where nobody counts, or lead past the filter. No exercise needs
 one of them; a program that tries gets the error EPERM.
 """
@@ -8,6 +8,7 @@ one of them; a program that tries gets the error EPERM.
 import errno
 import functools
 import mmap
+import signal
 import tempfile
 
 REFUSED = {
@@ -21,8 +22,13 @@ REFUSED = {
     "programs and counters in the kernel": "bpf perf_event_open",
     "the keys of whom the grader runs as": "add_key keyctl request_key",
     "a session, and with it one more share of the processor": "setsid",
+    "processes, which come and go faster than anybody counts": "fork vfork",
 }
 # The newest, which an older libseccomp does not know by name; the number is that of every machine.
+GROWS = 0x100  # MAP_GROWSDOWN
+THREAD, FILES = 0x10000, 0x400  # CLONE_THREAD, CLONE_FILES
+LOCKS = (6, 7, 37, 38)  # of a part of a file: F_SETLK, F_SETLKW, and those of an open file
+INT = 2**32 - 1  # what the kernel reads of an int; the filter sees 64 bits
 NUMBERS = {"memfd_secret": 447, "setxattrat": 463}
 
 
@@ -44,7 +50,19 @@ def program() -> bytes:
         rules.add_rule(refuse, NUMBERS.get(name, name))
     # Shared memory without a file lives on as a whole while one page of it is mapped.
     shared = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS
-    rules.add_rule(refuse, "mmap", pyseccomp.Arg(3, pyseccomp.MASKED_EQ, shared, shared))
+    for kind in (shared, GROWS):  # a stack counts nowhere as data
+        rules.add_rule(refuse, "mmap", pyseccomp.Arg(3, pyseccomp.MASKED_EQ, kind, kind))
+    # Only threads may be cloned, with the open files of their process. A filter cannot read what
+    # clone3 is given; programs that are told it does not exist use clone.
+    for flag in (THREAD, FILES):
+        rules.add_rule(refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, 0))
+    rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
+    rules.add_rule(refuse, "close_range", pyseccomp.Arg(2, pyseccomp.NE, 0))
+    # Nobody else would end it if the grader were killed.
+    death = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, INT, 1)
+    rules.add_rule(refuse, "prctl", death, pyseccomp.Arg(1, pyseccomp.NE, signal.SIGKILL))
+    for command in LOCKS:  # 200 bytes for each, without end
+        rules.add_rule(refuse, "fcntl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, INT, command))
     with tempfile.TemporaryFile() as file:
         rules.export_bpf(file)
         file.seek(0)

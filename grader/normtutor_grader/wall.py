@@ -1,7 +1,7 @@
 """The wall around a submission: bubblewrap, which Flatpak uses, and limits of the kernel.
 
 A submission sees the interpreter and the system's libraries, read-only, an empty temporary folder
-of limited size, its own processes, and no network. What holds an answer is not there.
+of limited size, itself as its only process, and no network. What holds an answer is not there.
 """
 
 import functools
@@ -22,7 +22,7 @@ SCRATCH = "/normtutor-scratch"  # in there: a file system of its own, where no i
 CODE = "/grader"  # in there: the two files that a submission's process runs
 PYTHON = os.path.abspath(sys.executable)
 MEGABYTES_ON_DISK = 200
-PROCESSES = 16  # and threads; for each the kernel can hold 20 MB that nobody counts
+THREADS = 16
 NOBODY = 60_000  # for a grader that is root: one user of so many for each submission
 REMEDY = """Submissions are run inside bubblewrap, and it does not work here: {why}
   Debian, Ubuntu: sudo apt install bubblewrap libseccomp2
@@ -106,8 +106,10 @@ def arguments(files: dict[str, Path]) -> list[str]:
         apart = [f"--unshare-{kind}" for kind in ("ipc", "pid", "net", "uts", "cgroup")]
         user = NOBODY + os.getpid() % 5000
         as_whom = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"]
-        as_whom += ["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", "--"]
+        as_whom += ["--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+        as_whom += ["--pdeathsig=KILL", "--"]  # another user's is forgotten
     found = [*apart, "--die-with-parent", "--new-session", "--clearenv", *view(), "--proc", "/proc"]
+    found += ["--as-pid-1"]  # else process 1 is bubblewrap's, with the grader's environment
     # Shared memory can be had of /dev/zero as well.
     found += ["--dev", "/dev", "--ro-bind", "/dev/null", "/dev/zero"]
     found += ["--size", "65536", "--perms", "1777", "--tmpfs", "/dev/shm"]
@@ -118,7 +120,7 @@ def arguments(files: dict[str, Path]) -> list[str]:
     for name, value in environment(SCRATCH).items():
         found += ["--setenv", name, value]
     found += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", SCRATCH, "--"]
-    return [*found, "prlimit", f"--nproc={PROCESSES}", "--core=0", "--", *as_whom]
+    return [*found, "prlimit", f"--nproc={THREADS}", "--core=0", "--", *as_whom]
 
 
 def environment(home: str) -> dict[str, str]:

@@ -368,6 +368,32 @@ def test_all_calls_together_have_a_limit(monkeypatch):
     assert "used up its time" in replies[-1]["error"]
 
 
+def test_cells_that_run_once_more_do_so_in_the_time_of_calls(monkeypatch):
+    """Who ended the process with each call had the time of all cells six times."""
+    clock = [0.0]
+    monkeypatch.setattr(sandbox_module, "time", type("Clock", (), {"monotonic": lambda: clock[0]}))
+    cells = ["def end(): __import__('os')._exit(0)"]
+    with sandbox_of(cells, PATIENT._replace(total_seconds=10)) as sandbox:
+        reply = sandbox._reply
+
+        def slow(question, seconds):
+            clock[0] += 8 if "cell" in question else 0
+            return reply(question, seconds)
+
+        monkeypatch.setattr(sandbox, "_reply", slow)
+        for _ in range(sandbox_module.MOST_STARTS):
+            assert "error" in sandbox.ask({"name": "end", "arguments": []})
+    assert clock[0] <= 24
+
+
+def test_an_error_in_a_cell_does_not_end_its_time_limit(tmp_path):
+    """A loop after it was ended with its process, and with it went all points."""
+    end = "signal.setitimer(signal.ITIMER_REAL, 0.2)"
+    cell = f"import signal; {end}\n1 / 0\nwhile True: pass"
+    scores, found = graded(tmp_path, cell, tasks=("02.3",), limits=PATIENT._replace(seconds=50))
+    assert scores == {"02.3": 3} and "did not finish" in found.notes[1]
+
+
 STRAY = """
 import os, sys
 def layer_norm_dx(*a):
