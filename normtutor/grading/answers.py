@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 DTYPES = ("bool", "int64", "int32", "float16", "float32", "float64")
+LIST = "a list"  # of Python's numbers, which have no dtype
 MOST_BYTES = 16_000_000  # of one answer, as text
 MOST_TEXT = 100_000  # characters of a string
 # Packages that hold an answer or take derivatives. None of them is there for a graded submission.
@@ -84,7 +85,8 @@ def encode(value: Any) -> Any:
             if array.nbytes > MOST_BYTES // 2:
                 raise ValueError(f"the result is too large: shape {array.shape}")
             data = base64.b64encode(array.tobytes()).decode()
-            return {"array": data, "dtype": array.dtype.name, "shape": array.shape}
+            found = {"array": data, "dtype": array.dtype.name, "shape": array.shape}
+            return found | {"list": True} if isinstance(value, list) else found
     return {"other": type(value).__name__[:100]}
 
 
@@ -97,7 +99,7 @@ def _numeric(value: Any) -> bool:
 
 
 class Array(NamedTuple):
-    """An array that came over, and its dtype."""
+    """An array that came over, and its dtype: LIST where it had none."""
 
     values: np.ndarray
     dtype: str
@@ -129,7 +131,7 @@ def decode(text: Any, *, arrays: bool = False) -> Any:
         shape = tuple(int(n) for n in text["shape"])
         values = np.frombuffer(base64.b64decode(text["array"]), dtype=text["dtype"])
         values = values.reshape(shape).copy()
-        return Array(values, values.dtype.name) if arrays else values
+        return Array(values, LIST if text.get("list") else values.dtype.name) if arrays else values
     return Other(str(text.get("other"))[:100])
 
 
@@ -300,10 +302,11 @@ def drive(factory: Any, arguments: Sequence[Any], steps: Sequence[Any], seconds:
             elif kind == "buffer":
                 answers.append(getattr(module, step[1]))
             elif kind == "saved":
-                answers.append(step[1] in module.state_dict())
+                buffers = dict(module.named_buffers())
+                answers.append(step[1] in buffers and step[1] in module.state_dict())
             elif kind == "keeps graph":
                 buffer = getattr(module, step[1])
-                answers.append(bool(buffer.requires_grad or buffer.grad_fn is not None))
+                answers.append(buffer.grad_fn is not None)
         return tuple(answers)
 
     try:

@@ -214,7 +214,7 @@ def stacked(value: Any) -> Any:
     if not all(isinstance(row, (bool, int, float, answers.Array)) for row in rows):
         return value
     values = [row.values if isinstance(row, answers.Array) else np.asarray(row) for row in rows]
-    dtypes = {row.dtype if isinstance(row, answers.Array) else "float64" for row in rows}
+    dtypes = {row.dtype if isinstance(row, answers.Array) else answers.LIST for row in rows}
     if not values or len({v.shape for v in values}) > 1:
         return value
     return answers.Array(np.stack(values), dtypes.pop() if len(dtypes) == 1 else "float64")
@@ -275,7 +275,7 @@ def compare(
             shapes = f"{name} must have shape {w.shape}; it has {g.values.shape}"
             raise Mistake(f"{name} {exact}" if exact else shapes, known=bool(exact))
     for name, g in zip(names, got, strict=True):
-        if dtype is not None and g.dtype != dtype:
+        if dtype is not None and g.dtype not in (dtype, answers.LIST):
             words = f"{name} must come back as {dtype}, like the input; it is {g.dtype}"
             raise Mistake(words, known=True)
     values = [np.asarray(g.values, np.float64) for g in got]

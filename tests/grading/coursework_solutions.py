@@ -178,6 +178,12 @@ def _(g, x_hat, inverse_std):
     return result
 
 
+@solves("02.2", "lists")
+def _(g, x_hat, inverse_std):
+    pull = g.mean(-1, keepdims=True) + x_hat * (g * x_hat).mean(-1, keepdims=True)
+    return (inverse_std * (g - pull)).tolist()
+
+
 @solves("02.3", "loops")
 def _(n_a, mean_a, var_a, n_b, mean_b, var_b):
     n = n_a + n_b

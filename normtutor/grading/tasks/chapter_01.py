@@ -266,6 +266,8 @@ TRAINING = Formula(
             "through_variance = x_hat * mean(g * x_hat) / 2",
         "both paths are added; both are subtracted":
             "grad_x = inverse * (g + through_mean + through_variance)",
+        "x − μ stands twice where x̂ belongs in the path through the variance: the power of σ² + ε "
+        "is −3/2 there": "through_variance = (x - mu) * mean(g * (x - mu))",
         "γ multiplies the gradient of x twice":
             "grad_x = weight * inverse * (g - through_mean - through_variance)",
         "the statistics run over the features: that is LayerNorm's gradient": "axes = (1,)",

@@ -133,6 +133,8 @@ MERGED = Formula(
         "only the variances inside the chunks are there; the chunks' means differ, too":
             "variance = within",
         "the two means count alike; a longer chunk must count more": "mean = (mean_a + mean_b) / 2",
+        "both chunks count alike; a longer one must count more":
+            "mean = (mean_a + mean_b) / 2; variance = (var_a + var_b) / 2 + gap ** 2 / 4",
         "each mean is weighed by the other chunk's number":
             "mean = (n_b * mean_a + n_a * mean_b) / n",
         "each variance is weighed by the other chunk's number":

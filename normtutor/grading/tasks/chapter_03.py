@@ -267,8 +267,8 @@ def _graph_buffer(answer: Any, rng: Rng) -> None:
         )
     if saved is not True:
         raise Mistake(
-            f"{name} is a plain attribute: a saved model loses it, and .to(device) leaves it "
-            "behind. Register it as a buffer",
+            f"{name} is no buffer. A saved model loses a plain attribute, and an optimizer trains "
+            "a parameter: register it as a buffer",
             known=True,
         )
     compare(value, (_next(_next(np.ones(features), x1), x2),), (name,), tolerance=1e-5)

@@ -140,6 +140,9 @@ ADD_NORM = Formula(
         "the path through the norm is lost": "grad_x = grad_h; grad_branch = grad_h",
         "the gradient of the stream goes past the norm, not through it":
             "g = (grad_y + grad_h) * weight; grad_x = through_norm; grad_branch = through_norm",
+        "the gradient of the stream goes past the norm and γ, not through them":
+            "g = (grad_y + grad_h) * weight; grad_weight = total((grad_y + grad_h) * h_hat); "
+            "grad_x = through_norm; grad_branch = through_norm",
         "γ multiplies the stream's gradient; it belongs to the norm alone":
             "grad_x = grad_h * weight + through_norm; grad_branch = grad_h * weight + through_norm",
         "the gradient of the stream is subtracted; it is to be added":
@@ -231,6 +234,7 @@ BLOCK = Formula(
             "y = h + feed_forward(norm(h, weight_1, bias_1))",
         "both norms use the first one's γ and β": "y = h + feed_forward(norm(h, weight_1, bias_1))",
         "both norms use the second one's γ and β": "h = x + attention(norm(x, weight_2, bias_2))",
+        "the second skip is missing": "y = feed_forward(norm(h, weight_2, bias_2))",
         "the skip connections are missing":
             "h = attention(norm(x, weight_1, bias_1)); y = feed_forward(norm(h, weight_2, bias_2))",
         "there is no norm in it": "h = x + attention(x); y = h + feed_forward(h)",
