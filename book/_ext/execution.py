@@ -25,6 +25,7 @@ from jupyter_client.manager import KernelManager
 from myst_nb.core import render
 from nbformat import NotebookNode
 from sphinx.application import Sphinx
+from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.util.logging import getLogger
@@ -35,6 +36,7 @@ logger.setLevel(logging.INFO)  # the executor says what it executes
 ROOT = Path(__file__).resolve().parents[2]
 BEHIND_OUTPUTS = ("normtutor/**/*", "studies/normtutor_studies/**/*", "requirements.txt")
 BEHIND_PAGES = (*BEHIND_OUTPUTS, "book/_ext/*.py", "_config.yml")
+BEHIND_STYLE = ("book/_static/**/*", "requirements.txt")
 TIMEOUT = 3600  # seconds, for a cell that hangs; a machine may do much else meanwhile
 CACHE = ROOT / "_build" / ".jupyter_cache"  # of `jupyter-book build .`
 # What MyST alone understands: a page takes it in place of the same text in Markdown.
@@ -128,6 +130,11 @@ def name_outdated(
     return [] if before == now else sorted(env.found_docs)
 
 
+def name_style(app: Sphinx, config: Config) -> None:
+    """Have all pages written anew, and what stands beside them copied, when a style has changed."""
+    config.behind_style = digest(BEHIND_STYLE)
+
+
 def execute_pages(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> None:
     """Execute what the pages need that will be read."""
     if app.config.nb_execution_mode == "cache":
@@ -155,6 +162,8 @@ class MystOutput:
 def setup(app: Sphinx) -> dict[str, Any]:
     # A preview keeps the outputs of a chapter until its own code changes, and shows what fails.
     app.add_config_value("keep_outputs", False, "")
+    app.add_config_value("behind_style", "", "html")
+    app.connect("config-inited", name_style)
     app.connect("env-get-outdated", name_outdated)
     app.connect("env-before-read-docs", execute_pages)
     # myst-nb looks for such plugins among the installed packages, and anew for each output.

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import drawings
-import execution
 import from_npm
 from fontTools.subset import Options, Subsetter
 from fontTools.ttLib import TTFont
@@ -67,7 +66,7 @@ def lighten(
     body = HEADING.sub(lambda head: DOT.sub(r"\1<wbr>", head[0]), body)
     context["body"] = PICTURE.sub('<img loading="lazy" ', body)
     # A browser that was here before fetches a new style sheet.
-    context["style_digest"] = execution.digest(["book/_static/*.css", "requirements.txt"])[:8]
+    context["style_digest"] = app.config.behind_style[:8]
     # sphinx-thebe loads its scripts on every page, though the book offers no live code;
     # sphinx-design loads one for tabs.
     unused = "thebe" if "sd-tab-set" in body else "thebe|design-tabs"
@@ -175,10 +174,11 @@ def write_style(site: Path, sheets: Iterable[str], kept: Path) -> None:
         kept.write_text(digest)
 
 
-def patch_scripts(static: Path) -> None:
+def patch_scripts(static: Path, themes: Iterable[str]) -> None:
     """Keep the theme from work for what is not seen or not there."""
     for name, old in PATCHES.items():
-        text = (static / name).read_text(encoding="utf-8")
+        whole = next(path for theme in themes if (path := Path(theme, "static", name)).exists())
+        text = whole.read_text(encoding="utf-8")
         if text.count(old) != 1:
             raise ExtensionError(f"{name} of the theme no longer has {old}: see light_pages.py.")
         # Its source map would no longer fit.
@@ -192,7 +192,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
     site = Path(app.outdir)
     drawings.write(app)
     drawings.write_slides(app)
-    patch_scripts(site / "_static")
+    patch_scripts(site / "_static", app.builder.theme.get_theme_dirs())
     files = sorted(app.builder._css_files, key=lambda sheet: sheet.priority)
     sheets = [str(sheet.filename).split("_static/")[-1].split("?")[0] for sheet in files]
     write_style(site, sheets, Path(app.doctreedir) / "style.txt")

@@ -28,7 +28,9 @@ def write_notebook(path: Path, code: str, prose: str = "# A title") -> Path:
 
 @pytest.fixture
 def place(tmp_path, monkeypatch) -> Path:
-    """A repository of one module."""
+    """A repository of one module and a style sheet."""
+    (tmp_path / "book" / "_static").mkdir(parents=True)
+    (tmp_path / "book" / "_static" / "style.css").write_text("b {}")
     (tmp_path / "normtutor").mkdir()
     (tmp_path / "normtutor" / "__init__.py").touch()
     (tmp_path / "normtutor" / "formula.py").write_text("factor = 2")
@@ -43,6 +45,7 @@ def build(place: Path) -> str:
         "root_doc": "a",
         "nb_execution_mode": "cache",
         "exclude_patterns": ["_build", "normtutor"],
+        "html_static_path": ["book/_static"],
     }
     out = place / "_build" / "html"
     with docutils_namespace():
@@ -70,6 +73,14 @@ def test_a_changed_formula_changes_the_number_on_the_page(place):
     assert "a 40" in site and "b 30" in site and runs() == "aaabb"
     build(place)
     assert runs() == "aaabb"
+
+
+def test_a_changed_style_reaches_a_site_whose_pages_are_as_before(place):
+    write_notebook(place / "a.ipynb", "1")
+    build(place)
+    (place / "book" / "_static" / "style.css").write_text("i {}")
+    build(place)
+    assert (place / "_build" / "html" / "_static" / "style.css").read_text() == "i {}"
 
 
 def test_all_that_fail_are_named_and_the_others_are_kept(place):

@@ -9,7 +9,6 @@ from book_text import PAGES
 from torch import distributed, nn
 from torch.ao import quantization
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.swa_utils import update_bn
 
 from normtutor import layers, models, swap_norms
 
@@ -36,7 +35,7 @@ WITH_NORMS = {
 
 def runs(line: str, make: Callable[[], nn.Module]) -> bool:
     names = {"layers": layers, "models": models, "swap_norms": swap_norms, "nn": nn}
-    names |= {"model": make(), "update_bn": update_bn, "loader": [torch.randn(4, 3, 8, 8)]}
+    names |= {"model": make(), "torch": torch, "loader": [torch.randn(4, 3, 8, 8)]}
     try:
         eval(line, names)
     except (AttributeError, RuntimeError, TypeError, ValueError):

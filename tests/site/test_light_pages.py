@@ -40,14 +40,19 @@ def test_a_short_equation_keeps_the_punctuation_after_it_and_no_other(parts, hel
     assert (box and box.astext()) == held and page.astext() == said
 
 
-def test_a_theme_that_a_patch_no_longer_fits_fails_the_build_in_a_sentence(tmp_path):
-    (tmp_path / "scripts").mkdir()
+def test_a_theme_is_patched_once_and_one_that_a_patch_does_not_fit_fails_in_a_sentence(tmp_path):
+    """A second build found its own patch in place of the theme's lines."""
+    theme, site = tmp_path / "theme" / "static", tmp_path / "site"
+    for folder in (theme, site):
+        (folder / "scripts").mkdir(parents=True)
     for name, old in light_pages.PATCHES.items():
-        (tmp_path / name).write_text(f"before({old})")
-    light_pages.patch_scripts(tmp_path)
-    assert {path.read_text() for path in tmp_path.rglob("*.js")} == {"before([])"}
+        (theme / name).write_text(f"before({old})")
+    for _ in range(2):
+        light_pages.patch_scripts(site, [str(theme.parent)])
+        assert {path.read_text() for path in site.rglob("*.js")} == {"before([])"}
+    (theme / name).write_text("other()")
     with pytest.raises(ExtensionError, match=r"theme no longer has .* see light_pages"):
-        light_pages.patch_scripts(tmp_path)
+        light_pages.patch_scripts(site, [str(theme.parent)])
 
 
 def test_the_figures_of_the_chapters_are_packed_for_slides(tmp_path):
