@@ -143,10 +143,12 @@ def written(cells: Sequence[str], name: str) -> str | None:
     None where the assignment holds more than plain strings.
     """
     for cell in reversed(cells):
-        found = re.search(rf"^{name}\s*=\s*", cell, re.MULTILINE)
-        if not found:
+        assigned = [*re.finditer(rf"^([ \t]*){name}\s*(\+?)=\s*", cell, re.MULTILINE)]
+        if not assigned:
             continue
-        parts = []
+        found, parts = assigned[-1], []
+        if any(found.groups()):  # in a block, or added to what was there
+            return None
         try:
             for token in tokenize.generate_tokens(io.StringIO(cell[found.end() :]).readline):
                 if token.type == tokenize.STRING:

@@ -170,6 +170,9 @@ LATEX = [
     (r'''r"""It is \frac{1}{n}."""''', r"It is \frac{1}{n}."),
     ("(\"one \\alpha \"\n   'two \\N')", r"one \alpha two \N"),
     (r'''"""a""" + " b"''', "a b"),
+    ("'draft'\nexplanation_02_7 = r'the \\beta of it'", r"the \beta of it"),
+    ("'one'\nexplanation_02_7 += ' two'", "one two"),
+    ("'one'\nif True:\n    explanation_02_7 = 'two'", "two"),
 ]
 
 
