@@ -146,7 +146,8 @@ def pre_ln_with_rms_norm() -> Evidence:
     }
     return [
         Finding(
-            f"of {len(newest)} decoder classes of 2025 and 2026, those with {words}",
+            f"of {len(newest)} decoder classes with a copyright line of 2025 or 2026, those with "
+            f"{words}",
             count,
             everyone,
             reported="wolf2020",
