@@ -246,7 +246,7 @@ Study(
         for arm in (*STALL, *TRAIN, "Adam, second moments first, 0.004", "Pre-LN, Adam, 0.004")
     },
     finding="At a large rate Post-LN stalls without warm-up under Adam and under SGD; moments that "
-    "are known in advance do not prevent it, short first steps do.",
+    "are known in advance do not prevent it, warm-up does.",
     holds=warm_up_helps_both,
     worlds=[SORTING],
     seeds=(0, 1, 2),
