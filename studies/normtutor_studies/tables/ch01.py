@@ -129,7 +129,7 @@ Study(
         },
     },
     pairs=[("no norm", f"{label}, {dose:g}") for label in SHAKEN for dose in DOSES],
-    finding="Mildly shaken, the network still learns; the stronger the noise, the less.",
+    finding="Mildly shaken, the network still learns; the stronger the noise, the more slowly.",
     holds=the_dose_decides,
     worlds=[DIGITS],
     control="Each arm at its own rate. BatchNorm without γ and β cannot make the signal larger "
