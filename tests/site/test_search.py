@@ -96,6 +96,13 @@ def test_a_slip_of_the_finger_is_forgiven():
     assert found == {slip: [meant] for slip, meant in SLIPS.items()}
 
 
+def test_covariance_shift_is_read_as_covariate_shift():
+    """Many write so; it once led to whitening."""
+    titles = ["A covariance matrix", "Covariate shift", "The shift of a gradient"]
+    [(_, found)] = searched(titles, ["covariance shift"])
+    assert found[0] == "Covariate shift"
+
+
 def test_a_name_with_a_digit_is_read_as_it_is_written():
     """bfloat16 was once read as float16: "bfloat" stands nowhere, and "float" is a word."""
     names = ["bfloat16", "batchnorm1d", "conv3d bfloat16 float"]

@@ -61,7 +61,7 @@
     ["apply", "put", "place", "insert", "position"],
     ["mask", "masks", "masked", "masking", "attention mask"],
     ["leak", "leaks", "leakage", "leaking"],
-    ["covariateshift", "internal covariate shift", "covariate shift", "ics"],
+    ["covariateshift", "internal covariate shift", "covariate shift", "covariance shift", "ics"],
     ["residual", "skip connection", "skip connections"],
     ["batchsize", "batch size", "minibatch", "mini batch", "small batch", "small batches", "small batch size", "small batch sizes", "batch of"],
     ["reinforcement", "rl", "target network", "target networks"],
