@@ -37,6 +37,9 @@ def test_what_a_page_for_owners_names_is_there(name):
 def test_the_newest_change_is_that_of_this_version():
     newest = re.search(r"^## (\S+)(?: \((\S+)\))?", read("CHANGELOG.md"), re.MULTILINE)
     assert newest and newest[1] == normtutor.__version__
+    assert f"version: {newest[1]}\n" in read("CITATION.cff")
+    for folder in (".", "studies", "grader"):
+        assert f'\nversion = "{newest[1]}"\n' in read(f"{folder}/pyproject.toml"), folder
     cited = re.search(r"^date-released: (\S+)$", read("CITATION.cff"), re.MULTILINE)
     assert cited and newest[2] in (cited[1], "unreleased")
 

@@ -6,7 +6,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from normtutor import norms
-from normtutor.moments import count, mean, mean_square, unbiased, widen
+from normtutor.moments import count, mean, mean_square, unbiased
 
 AXES = [-1, 1, (0, 1), (-2, -1), (0, 1, 2)]
 MASK = torch.arange(5)[:, None] < torch.tensor([5, 2, 3])[:, None, None]
@@ -57,28 +57,12 @@ def test_a_number_takes_the_place_of_the_second_mean(axes):
     assert_allclose(off, own - cache.r * x_hat, rtol=1e-13, atol=1e-15)
 
 
-@every_group
-def test_what_a_norm_forgets_is_missing_from_the_gradient(axes):
-    x, g = draw()
-    for eps in (0.0, 0.3):
-        x_hat, cache = norms.normalize(x.detach(), axes, eps=eps)
-        dx = norms.normalize_backward(g, cache)
-        assert_allclose(dx.mean(axes), 0, atol=1e-15)
-        along = eps * cache.r**3 * (g * x_hat).mean(axes, keepdim=True)
-        assert_allclose((dx * x_hat).mean(axes, keepdim=True), along, atol=1e-15)
-
-
 def test_it_is_layer_norm_with_torchs_numbers_and_takes_half_precision():
     x, g = draw()
     expected = torch.nn.functional.layer_norm(x, (6,))
     assert_allclose(norms.normalize(x, -1)[0].detach(), expected.detach(), atol=1e-14)
     x_hat, cache = norms.normalize(x.detach().half(), -1)
     assert x_hat.dtype == norms.normalize_backward(g.half(), cache).dtype == torch.float32
-
-
-def test_a_row_of_equal_numbers_gives_zero():
-    x_hat, cache = norms.normalize(np.full((2, 4), 3.0), -1)
-    assert not x_hat.any() and np.isfinite(norms.normalize_backward(np.ones((2, 4)), cache)).all()
 
 
 # --- the statistics -------------------------------------------------------------------------------
@@ -99,10 +83,3 @@ def test_against_numpy():
     assert_allclose(mean(X, (0, 1, 2), mask)[0, 0, 0], X[[0, 2]].mean())
     _, cache = norms.normalize(X, (0, 1, 2), mask=mask)
     assert_allclose(cache.square[0, 0, 0], X[[0, 2]].var())
-
-
-def test_half_precision_would_overflow_without_widening():
-    large = np.full((1, 4), 300.0, np.float16)  # 300² is beyond float16
-    assert_array_equal(mean_square(widen(large), (1,)), 90000)
-    for narrow in (torch.float16, torch.bfloat16):
-        assert widen(torch.ones(2, dtype=narrow)).dtype == torch.float32

@@ -105,13 +105,6 @@ def test_colours_stay_apart_for_every_kind_of_colour_vision(palette, kind):
         assert distance(first, second, kind) > 15, (first, second)
 
 
-def test_what_is_no_norm_wears_no_norms_colour():
-    for others, of_norms in ((plotting.PALETTE.values(), LIGHT), (DARK_PALETTE, DARK)):
-        for other, of_norm in itertools.product(others, of_norms):
-            assert distance(other, of_norm) > 30, (other, of_norm)
-    assert set(plotting.OTHER_COLOURS.values()) <= set(plotting.PALETTE.values())
-
-
 def test_a_norm_has_its_colour_in_figures_and_on_pages():
     with pytest.raises(KeyError, match="no colour is reserved for 'Norm'"):
         plotting.norm_colour("Norm")
