@@ -22,13 +22,6 @@ def read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def test_every_page_is_in_the_table_of_contents():
-    listed = re.findall(r"(?:root|file): (\S+)", read(ROOT / "_toc.yml"))
-    pages = [path.relative_to(ROOT).with_suffix("") for path in BOOK.rglob("*.ipynb")]
-    assert {path.as_posix() for path in pages} <= {*listed}
-    assert len(listed) == len({*listed})
-
-
 # --- citations ------------------------------------------------------------------------------------
 
 

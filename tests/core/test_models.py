@@ -20,13 +20,6 @@ def language_model(norm="layer", **settings):
     )
 
 
-def test_every_row_of_the_table_names_its_layer_and_none_is_called_as_another():
-    rows = (norms.TABLE | norms.RELATIVES).values()
-    assert {row.layer.name for row in rows} <= set(layers.__all__)
-    called = [row.layer.called for row in rows if row.layer.called]
-    assert len(called) == len(set(called)) and list(models.NORM_LAYERS) == called
-
-
 @pytest.mark.parametrize("called", models.NORM_LAYERS)
 def test_a_layer_starts_with_the_formula_of_its_row(called):
     row = next(r for r in (norms.TABLE | norms.RELATIVES).values() if r.layer.called == called)

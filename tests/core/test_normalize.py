@@ -46,17 +46,6 @@ def test_with_sums_it_divides_by_the_length(axes, centred):
     assert_allclose(norms.normalize_backward(g, cache).detach(), expected, rtol=0, atol=1e-14)
 
 
-@every_group
-def test_a_number_takes_the_place_of_the_second_mean(axes):
-    x, g = draw()
-    x_hat, cache = norms.normalize(x.detach(), axes, centred=False)
-    product = (g * x_hat).mean(axes, keepdim=True)
-    own = norms.normalize_backward(g, cache)
-    assert_allclose(norms.normalize_backward(g, cache, product), own, rtol=1e-13, atol=1e-15)
-    off = norms.normalize_backward(g, cache, product + 1)
-    assert_allclose(off, own - cache.r * x_hat, rtol=1e-13, atol=1e-15)
-
-
 def test_it_is_layer_norm_with_torchs_numbers_and_takes_half_precision():
     x, g = draw()
     expected = torch.nn.functional.layer_norm(x, (6,))

@@ -209,14 +209,6 @@ def test_constant_and_zero_rows_stay_finite(case, value):
     assert case.backward(grad_y, cache)[0].isfinite().all()
 
 
-@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
-def test_squares_that_overflow_give_zero_not_nan():
-    x = np.random.default_rng(0).standard_normal((2, 8)) * 1e20
-    for norm in (norms.rms_norm, norms.layer_norm):
-        assert_array_equal(norm(x.astype(np.float32))[0], 0)
-        assert_allclose(np.square(norm(x)[0]).mean(-1), 1, rtol=0.2)  # float64 holds the squares
-
-
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("case", [c for c in EVERY if c.reaches != "batch"], ids=str)
 def test_a_bad_number_reaches_nothing_with_a_statistic_of_its_own(case):
