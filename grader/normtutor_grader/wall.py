@@ -19,6 +19,7 @@ from normtutor_grader import system_calls
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/etc/fonts")
 SCRATCH = "/normtutor-scratch"  # in there: a file system of its own, where no interpreter lies
+PACKAGES = ("site-packages", "dist-packages")
 CODE = "/grader"  # in there: the two files that a submission's process runs
 PYTHON = os.path.abspath(sys.executable)
 MEGABYTES_ON_DISK = 200
@@ -46,11 +47,15 @@ def hidden() -> Iterator[Path]:
     for name in ("tests", "grader", ".git"):  # of a checkout
         if (package.parent / "pyproject.toml").exists() and (package.parent / name).exists():
             yield package.parent / name
-    for folder in map(Path, sys.path):
-        if folder.name in ("site-packages", "dist-packages") and folder.is_dir():
-            for path in folder.iterdir():
-                if answers.is_withheld(path.name):
-                    yield path.resolve()
+    folders = {folder for folder in map(Path, sys.path) if folder.name in PACKAGES}
+    for place in map(Path, ("/usr", "/usr/local", sys.base_prefix, sys.prefix)):
+        for name in PACKAGES:  # also those that lie there for another interpreter
+            folders.update(place.glob(f"lib/python3*/{name}"))
+            folders.update(place.glob(f"envs/*/lib/python3*/{name}"))
+    for folder in filter(Path.is_dir, folders):
+        for path in folder.iterdir():
+            if answers.is_withheld(path.name):
+                yield path.resolve()
 
 
 @functools.cache

@@ -291,6 +291,18 @@ assert not [f for f in left if os.path.getsize(f)], left
         assert result.score == 0 and "normtutor" in sandbox.errors[0]
 
 
+@pytest.mark.parametrize(
+    "place", ["lib/python3.11/site-packages", "envs/a/lib/python3.9/site-packages"]
+)
+def test_the_key_is_withheld_where_another_interpreter_keeps_it(place, tmp_path, monkeypatch):
+    """In a virtual environment, the packages of the Python that it was made of could be read."""
+    package = tmp_path / place / "normtutor"
+    package.mkdir(parents=True)
+    (tmp_path / place / "numpy").mkdir()
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path))
+    assert [path for path in wall.hidden() if path.is_relative_to(tmp_path)] == [package]
+
+
 def test_the_scratch_folder_hides_no_interpreter():
     """It lay over the system's own temporary folder, and a checkout in there had no wall."""
     assert not [place for place in wall.view() if place.startswith(wall.SCRATCH)]
