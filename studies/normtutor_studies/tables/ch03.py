@@ -37,6 +37,26 @@ Study(
 )
 
 Study(
+    name="composition_without_last_norm",
+    chapter=3,
+    question="Does BatchNorm still end below LayerNorm if neither model has a norm at its end?",
+    predicts={
+        "batch statistics suit mixed batches": "below on formulas, as with the last norm",
+        "LayerNorm pays more for the last norm": "level or above: BatchNorm's last norm leaves "
+        "tokens their lengths, LayerNorm's does not",
+    },
+    arms={
+        f"{label}, {kind}": {"norm": norm, "final_norm": False, **cell}
+        for kind, cell in BATCHES.items()
+        for label, norm in NORMS.items()
+    },
+    pairs=[(f"BatchNorm, {kind}", f"LayerNorm, {kind}") for kind in BATCHES],
+    worlds=SEQUENCES,
+    control="As in batch_composition, without the norm after the last layer, which costs "
+    "LayerNorm much on formulas. Each arm has its own rate.",
+)
+
+Study(
     name="padding",
     chapter=3,
     question="Does BatchNorm suffer from padding?",
