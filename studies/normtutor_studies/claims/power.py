@@ -88,7 +88,7 @@ def text_fluctuates_more() -> Evidence:
     met=f"the abstract of {{cite:t}}`shen2020`, and {sources.REVIEW}",
     place=Place(CHAPTER, "Is it better than LayerNorm?"),
     recorded="open",
-    answer="Its authors report it; ours ended lower on formulas, as BatchNorm did, not on code.",
+    answer="Its authors report it; of our models neither ended lower on both tasks.",
     condition="One user [could not reproduce it](https://github.com/sIncerass/powernorm/issues/7), "
     "another [saw little](https://github.com/lucidrains/x-transformers/pull/321). The code also "
     "scales each token first, [as in the appendix]"

@@ -102,7 +102,7 @@ SHAKEN: dict[str, Cell] = {
 
 
 def the_dose_decides(of: Study) -> bool:
-    """No norm: a guess. The more noise, the higher the loss, from learning to hardly learning."""
+    """No norm: a guess. The more noise, the higher the loss after these few steps."""
     plain = of.final("digits", "no norm")
     losses = [of.final("digits", f"BatchNorm, {dose:g}") for dose in DOSES]
     means = [float(loss.mean()) for loss in losses]
@@ -136,7 +136,8 @@ Study(
     "than the noise. A shift that all examples of a batch share is in part removed by the next "
     "layer's BatchNorm; more than half of the change that it makes is left, which a test holds. "
     "Scales are drawn as well, from 1 to 1 plus half the largest shift, and each example has a "
-    "little noise of its own. Tests have no noise, with averages gathered anew.",
+    "little noise of its own. Tests have no noise, with averages gathered anew. Not checked: "
+    "longer training.",
 )
 
 Study(
