@@ -142,7 +142,7 @@ def train(
     optimizer: str | Callable[[Any], torch.optim.Optimizer] = "adamw",
     weight_decay: float = 0.0,
     evaluate: Callable[[nn.Module], dict[str, float]] | None = None,
-    evaluate_every: int | None = None,
+    evaluate_every: float | None = None,
     clip: float | None = None,
     parameters: Iterable[Any] | None = None,
     betas: tuple[float, float] = (0.9, 0.98),
@@ -158,8 +158,8 @@ def train(
     optimizer : "adamw", "sgd" or function
         AdamW; SGD with momentum 0.9; or a function from the parameters to an optimizer.
     evaluate : function, optional
-        Called after the last step and after every ``evaluate_every`` steps; its numbers go into
-        ``History.evaluations``.
+        Called after the last step and after every ``evaluate_every`` steps, which need no whole
+        number: ``steps / 8`` is eight times. Its numbers go into ``History.evaluations``.
     clip : float, optional
         The longest gradient, over all parameters together; a longer one is shortened to it.
         ``History.gradient_norm`` then holds its length before, step by step.
@@ -215,5 +215,5 @@ def _make_optimizer(
     raise ValueError(f'optimizer must be "adamw" or "sgd"; got {optimizer!r}.')
 
 
-def _due(step: int, steps: int, every: int | None) -> bool:
-    return step + 1 == steps or (every is not None and (step + 1) % every == 0)
+def _due(step: int, steps: int, every: float | None) -> bool:
+    return step + 1 == steps or (every is not None and (step + 1) // every > step // every)

@@ -81,19 +81,26 @@ def mean_square(net, x):
     return net(x).square().mean()
 
 
-@pytest.mark.parametrize("value, evaluated, steps", [(1.0, [2, 4, 5], 5), (math.inf, [], 1)])
-def test_evaluations_come_when_due_and_a_diverged_run_stops(value, evaluated, steps):
+@pytest.mark.parametrize(
+    "value, steps, every, evaluated, made",
+    [
+        (1.0, 5, 2, [2, 4, 5], 5),
+        (math.inf, 5, 2, [], 1),
+        (1.0, 20, 20 / 8, [3, 5, 8, 10, 13, 15, 18, 20], 20),
+    ],
+)
+def test_evaluations_come_when_due_and_a_diverged_run_stops(value, steps, every, evaluated, made):
     history = training.train(
         nn.Linear(1, 1),
-        [torch.full((1, 1), value)] * 5,
+        [torch.full((1, 1), value)] * steps,
         mean_square,
-        steps=5,
+        steps=steps,
         learning_rate=0.1,
         evaluate=lambda net: {"score": 1.0},
-        evaluate_every=2,
+        evaluate_every=every,
     )
     assert [entry["step"] for entry in history.evaluations] == evaluated
-    assert len(history.loss) == steps and history.diverged == math.isinf(value)
+    assert len(history.loss) == made and history.diverged == math.isinf(value)
 
 
 def test_token_losses_ignore_padding():

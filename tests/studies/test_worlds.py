@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from normtutor_studies import STUDIES
+from normtutor_studies import STUDIES, Study, figures
 from normtutor_studies.engine import without_rate
+from normtutor_studies.store import Store
 from normtutor_studies.worlds import WORLDS, code, formulas, signals, sorting, transformers
 from torch import nn
 
@@ -137,6 +138,26 @@ def test_the_noise_has_the_means_and_deviations_of_its_source():
     assert deviations.max() < 1.31
     assert not torch.equal(noise(x), shaken)
     assert torch.equal(noise.eval()(x), x)
+
+
+def test_a_run_whose_steps_are_no_multiple_of_eight_is_drawn_at_eight_points(tmp_path):
+    """Twenty steps once gave ten points, and the second training's 250 gave nine."""
+    arms = {"an arm": {"steps": 20, "depth": 1, "width": 8, "heads": 1, "rate": 1e-3}}
+    asked = {"chapter": 0, "question": "Is it drawn?", "control": "-"}
+    study = Study(
+        name="twenty steps", arms=arms, worlds=[sorting.SORTING], folder=tmp_path, **asked
+    )
+    try:
+        assert {len(run["loss"]) for run in study.run()} == {8}
+        (line,) = figures.curves("twenty steps").axes[0].get_lines()
+        np.testing.assert_allclose(line.get_xdata(), np.arange(1, 9) * 20 / 8)
+    finally:
+        del STUDIES["twenty steps"]
+
+
+def test_every_curve_on_record_has_eight_points():
+    for world in WORLDS.values():
+        assert {len(run["loss"]) for run in Store(world).runs.values()} == {8}, world.name
 
 
 # --- layers arranged otherwise, and how training begins -------------------------------------------

@@ -179,7 +179,7 @@ def fit(
         learning_rate=rate,
         optimizer="sgd",
         evaluate=evaluate,
-        evaluate_every=steps // POINTS,
+        evaluate_every=steps / POINTS,
         **options,
     )
     training = averages(history.loss, steps)

@@ -205,7 +205,7 @@ def fit(
         parameters=parameter_groups(model, cell["decay"]),
         betas=(0.9, cell["beta2"]),
         evaluate=evaluate,
-        evaluate_every=steps // POINTS,
+        evaluate_every=steps / POINTS,
     )
 
 
