@@ -1,8 +1,6 @@
 """Claims about why BatchNorm works; chapter 1 explains them."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +14,8 @@ from normtutor.training import start
 from normtutor_studies import study
 from normtutor_studies.claims import sources
 from normtutor_studies.claims.ledger import (
-    Evidence,
     Finding,
+    Findings,
     Place,
     Unsettled,
     above,
@@ -41,7 +39,7 @@ CHAPTER = "01_internal_covariate_shift"
     condition="The data may stay as they are ({prf:ref}`def-ics`), and batches also differ in a "
     "network that learns nothing.",
 )
-def shift_between_batches() -> Evidence:
+def shift_between_batches() -> Findings:
     order, digits, last = start(0), load_digits(), "linears.2"
     network = xavier(MLP((64, 100, 100, 100, 10), activation=torch.sigmoid))
     stream, still = image_batches(digits.train, 60, order), digits.train.images[:300]
@@ -59,20 +57,16 @@ def shift_between_batches() -> Evidence:
         way = np.abs(mean[-10:].mean(axis=0) - mean[:10].mean(axis=0))
         return float(np.median(way / np.sqrt(training[last].variance[0])))
 
-    return [
-        Finding(
-            "distance that a unit's mean moves in 100 training steps, seen on *one fixed batch*, "
-            "in standard deviations",
-            travelled(training[last].mean),
-            below(
-                0.1, "If shift came from the batches, one batch would show none; a tenth is little."
-            ),
-        ),
-        Finding(
-            "the same over 100 *new batches*, ten averaged at either end, parameters frozen",
-            travelled(frozen[last].mean),
-        ),
-    ]
+    yield Finding(
+        "distance that a unit's mean moves in 100 training steps, seen on *one fixed batch*, in "
+        "standard deviations",
+        travelled(training[last].mean),
+        below(0.1, "If shift came from the batches, one batch would show none; a tenth is little."),
+    )
+    yield Finding(
+        "the same over 100 *new batches*, ten averaged at either end, parameters frozen",
+        travelled(frozen[last].mean),
+    )
 
 
 @claim(
@@ -83,18 +77,16 @@ def shift_between_batches() -> Evidence:
     answer="It sets the mean and the variance; the shape of the distribution stays.",
     condition="The map is affine.",
 )
-def standard_normal() -> Evidence:
+def standard_normal() -> Findings:
     y = norms.batch_norm(np.random.default_rng(0).exponential(size=(5000, 1)))[0]
     few = "A normal distribution has none; with 5000 values 0.2 is six standard errors."
-    return [
-        Finding(
-            "skewness of exponential values after BatchNorm",
-            float(stats.skew(y)[0]),
-            near(0, 0.2, few),
-        ),
-        Finding("their mean after BatchNorm", float(y.mean())),
-        Finding("their variance after BatchNorm", float(y.var())),
-    ]
+    yield Finding(
+        "skewness of exponential values after BatchNorm",
+        float(stats.skew(y)[0]),
+        near(0, 0.2, few),
+    )
+    yield Finding("their mean after BatchNorm", float(y.mean()))
+    yield Finding("their variance after BatchNorm", float(y.var()))
 
 
 @claim(
@@ -103,11 +95,11 @@ def standard_normal() -> Evidence:
     place=Place(CHAPTER, "Third explanation: a smoother loss"),
     recorded="open",
     answer="In our network it does; whether that is why networks learn faster is undecided.",
-    condition="At the same learning rate the largest curvature is much smaller with "
-    "BatchNorm, whether or not one allows for the weights' scale. But {cite:t}`yao2020` report "
-    "networks that BatchNorm does not smooth.",
+    condition="At the same learning rate the largest curvature is much smaller with BatchNorm, "
+    "whether or not one allows for the weights' scale. But {cite:t}`yao2020` report networks that "
+    "BatchNorm does not smooth.",
 )
-def smoother_loss() -> Evidence:
+def smoother_loss() -> Findings:
     land = study("loss_landscape")
 
     def ratio(key: str) -> np.ndarray:
@@ -116,27 +108,24 @@ def smoother_loss() -> Evidence:
         return np.log2(none / batch)
 
     smaller = above(0, "The account says that BatchNorm has the smaller one; 0 is equality.")
-    return [
-        Finding(
-            "effective smoothness along the gradient without a norm over that with BatchNorm, "
-            "both at rate 0.1, log2 (1 is twice)",
-            ratio("smoothness"),
-            smaller,
-        ),
-        Finding(
-            "largest curvature for relative changes of the weights, which their scale cannot "
-            "change, without a norm over with BatchNorm, log2",
-            ratio("relative_curvature"),
-            smaller,
-        ),
-        Finding("trace of the Hessian without a norm over with BatchNorm, log2", ratio("trace")),
-        Unsettled(
-            "A smoother loss and faster learning come together; neither is shown to cause the "
-            "other.",
-            "Smooth the loss without normalizing, by as much as BatchNorm does, and see over rates "
-            "and seeds whether the gain in speed comes with it.",
-        ),
-    ]
+    yield Finding(
+        "effective smoothness along the gradient without a norm over that with BatchNorm, both at "
+        "rate 0.1, log2 (1 is twice)",
+        ratio("smoothness"),
+        smaller,
+    )
+    yield Finding(
+        "largest curvature for relative changes of the weights, which their scale cannot change, "
+        "without a norm over with BatchNorm, log2",
+        ratio("relative_curvature"),
+        smaller,
+    )
+    yield Finding("trace of the Hessian without a norm over with BatchNorm, log2", ratio("trace"))
+    yield Unsettled(
+        "A smoother loss and faster learning come together; neither is shown to cause the other.",
+        "Smooth the loss without normalizing, by as much as BatchNorm does, and see over rates and "
+        "seeds whether the gain in speed comes with it.",
+    )
 
 
 @claim(
@@ -149,7 +138,7 @@ def smoother_loss() -> Evidence:
     condition="A deep linear network learned faster with BatchNorm, though its gradients changed "
     "more.",
 )
-def works_by_reducing_shift() -> Evidence:
+def works_by_reducing_shift() -> Findings:
     shifts = study("gradient_shift")
 
     def change(key: str) -> np.ndarray:
@@ -160,18 +149,16 @@ def works_by_reducing_shift() -> Evidence:
         return norm - none
 
     higher = "BatchNorm has more shift there; if less of it made the gain, it would end higher."
-    return [
-        Finding(
-            "deep linear network: cosine of a layer's gradient before and after the layers below "
-            "it move, BatchNorm minus no norm",
-            change("cosine"),
-        ),
-        Finding(
-            "deep linear network, loss at the end, BatchNorm minus no norm",
-            change("loss"),
-            above(0, higher),
-        ),
-    ]
+    yield Finding(
+        "deep linear network: cosine of a layer's gradient before and after the layers below it "
+        "move, BatchNorm minus no norm",
+        change("cosine"),
+    )
+    yield Finding(
+        "deep linear network, loss at the end, BatchNorm minus no norm",
+        change("loss"),
+        above(0, higher),
+    )
 
 
 @claim(
@@ -183,7 +170,7 @@ def works_by_reducing_shift() -> Evidence:
     answer="True of depth in our networks; width alone need not make it worse.",
     condition="Measured in the first steps of training.",
 )
-def shift_grows_with_the_network() -> Evidence:
+def shift_grows_with_the_network() -> Findings:
     def shift(hidden: int, width: int, seed: int) -> float:
         """Per step in front of the last ReLU of a network without a norm, He's weights."""
         order, digits, last = start(seed), load_digits(), f"norms.{hidden - 1}"
@@ -201,19 +188,17 @@ def shift_grows_with_the_network() -> Evidence:
         return np.log2([shift(*large, seed) / shift(*small, seed) for seed in range(4)])
 
     worse = above(1, "Four times the size: twice the shift is the least that “worse” should mean.")
-    return [
-        Finding(
-            "shift per step in front of the last ReLU, no norm, 12 hidden layers over 3, log2 "
-            "(1 is twice)",
-            growth((3, 64), (12, 64)),
-            worse,
-        ),
-        Finding(
-            "the same, 4 hidden layers, width 256 over width 64",
-            growth((4, 64), (4, 256)),
-            worse,
-        ),
-    ]
+    yield Finding(
+        "shift per step in front of the last ReLU, no norm, 12 hidden layers over 3, log2 (1 is "
+        "twice)",
+        growth((3, 64), (12, 64)),
+        worse,
+    )
+    yield Finding(
+        "the same, 4 hidden layers, width 256 over width 64",
+        growth((4, 64), (4, 256)),
+        worse,
+    )
 
 
 @claim(
@@ -226,22 +211,19 @@ def shift_grows_with_the_network() -> Evidence:
     condition="It has mean β and spread |γ|, and β moves slowly. What enters BatchNorm keeps "
     "drifting.",
 )
-def inputs_stand_still() -> Evidence:
+def inputs_stand_still() -> Findings:
     drift = study("input_drift")
 
     def path(network: str, place: str) -> np.ndarray:
         return drift.values("input_drift", network, place)
 
-    return [
-        Finding(
-            "path of the mean at the sigmoid, behind BatchNorm, in 1,000 steps (standard "
-            "deviations)",
-            path("BatchNorm", "sigmoid_path"),
-            below(1, "What hardly drifts travels less than one standard deviation."),
-        ),
-        Finding("the same in front of BatchNorm", path("BatchNorm", "before_path")),
-        Finding("the same without a norm, at the sigmoid", path("no norm", "sigmoid_path")),
-    ]
+    yield Finding(
+        "path of the mean at the sigmoid, behind BatchNorm, in 1,000 steps (standard deviations)",
+        path("BatchNorm", "sigmoid_path"),
+        below(1, "What hardly drifts travels less than one standard deviation."),
+    )
+    yield Finding("the same in front of BatchNorm", path("BatchNorm", "before_path"))
+    yield Finding("the same without a norm, at the sigmoid", path("no norm", "sigmoid_path"))
 
 
 @claim(
@@ -254,18 +236,15 @@ def inputs_stand_still() -> Evidence:
     condition="Whether that explains the whole gain is another question {cite:p}`bjorck2018`: the "
     "best rate was at most twice as large.",
 )
-def larger_rates() -> Evidence:
+def larger_rates() -> Findings:
     rates = study("learning_rates")
-    larger = above(2, "Larger means at least the next rate that was tried, twice as large.")
-    return [
-        Finding(
+    for world in rates.worlds:
+        yield Finding(
             "largest rate at which every seed ends better than guessing, BatchNorm over no norm, "
             f"{world.title[0].lower() + world.title[1:]}",
             largest(rates, world.name, "BatchNorm") / largest(rates, world.name, "no norm"),
-            larger,
+            above(2, "Larger means at least the next rate that was tried, twice as large."),
         )
-        for world in rates.worlds
-    ]
 
 
 @claim(
@@ -277,20 +256,17 @@ def larger_rates() -> Evidence:
     condition="The 14 belong to a model that also has a higher learning rate, no dropout and a "
     "weaker weight penalty. Rests on the paper's table, not on a run of ours.",
 )
-def fourteen_times() -> Evidence:
-    claimed = above(13, "The claim says 14 times; 13 leaves room for rounding.")
-    return [
-        Finding(
+def fourteen_times() -> Findings:
+    for model, steps in (
+        ("BN-x5", 2.1),
+        ("BN-Baseline, which adds BatchNorm and nothing else", 13.3),
+    ):
+        yield Finding(
             f"million steps of Inception over those of {model}, to 72.2%",
             31.0 / steps,
-            claimed,
+            above(13, "The claim says 14 times; 13 leaves room for rounding."),
             reported="ioffe2015",
         )
-        for model, steps in (
-            ("BN-x5", 2.1),
-            ("BN-Baseline, which adds BatchNorm and nothing else", 13.3),
-        )
-    ]
 
 
 class _BatchNorm(nn.Module):
@@ -316,7 +292,7 @@ class _BatchNorm(nn.Module):
     condition="Parameters then move in directions that the loss does not depend on "
     "({prf:ref}`thm-ics-outside`).",
 )
-def constant_statistics() -> Evidence:
+def constant_statistics() -> Findings:
     def loss(detached: bool) -> np.ndarray:
         """Mean training loss of the last 20 of 150 steps, one per seed."""
         ends = []
@@ -335,20 +311,18 @@ def constant_statistics() -> Evidence:
         y = _BatchNorm(8, detached=detached).double()(5 + 2 * x + bias)
         return torch.autograd.grad((y - target - 1).square().mean(), bias)[0].norm().item()
 
-    return [
-        Finding(
-            "length of the gradient of a bias in front of BatchNorm, statistics held constant; "
-            "the true one is 0, since the mean takes the bias away",
-            gradient(True),
-            below(1e-9, "A permitted shortcut gives the same gradient; rounding is below 1e−9."),
-        ),
-        Finding("the same with the statistics inside", gradient(False)),
-        Finding(
-            "digits, 150 steps at rate 1, best for both: training loss with constant statistics "
-            "over that with the true gradient, log2 (1 is twice)",
-            np.log2(loss(True) / loss(False)),
-        ),
-    ]
+    yield Finding(
+        "length of the gradient of a bias in front of BatchNorm, statistics held constant; the "
+        "true one is 0, since the mean takes the bias away",
+        gradient(True),
+        below(1e-9, "A permitted shortcut gives the same gradient; rounding is below 1e−9."),
+    )
+    yield Finding("the same with the statistics inside", gradient(False))
+    yield Finding(
+        "digits, 150 steps at rate 1, best for both: training loss with constant statistics over "
+        "that with the true gradient, log2 (1 is twice)",
+        np.log2(loss(True) / loss(False)),
+    )
 
 
 @claim(
@@ -361,31 +335,16 @@ def constant_statistics() -> Evidence:
     condition="The factor γ²/σ² in front decides ({prf:ref}`thm-ics-norm`). Both occur in one "
     "network.",
 )
-def smaller_gradients() -> Evidence:
+def smaller_gradients() -> Findings:
     parts = study("gradient_parts")
     ratio = parts.read("ratio")
-    return [
-        Finding(
+    for place in range(3):
+        yield Finding(
             f"squared length of the gradient below over above BatchNorm {place + 1} of 3, after "
             f"{parts.settings['looks'][-1]} steps, median over the units",
             ratio[:, -1, place],
             below(1, "Smaller means a ratio below 1."),
         )
-        for place in range(3)
-    ]
-
-
-def _change_in_other_company(norm: Callable[..., Any]) -> float:
-    """How far the output for one example moves when the other examples of its batch change."""
-    x = np.random.default_rng(0).normal(size=(15, 16))
-    return apart(norm(x[:8])[0][0], norm(x[[0, *range(8, 15)]])[0][0])
-
-
-NOISE = above(
-    1e-6,
-    "A regularizer that adds no penalty works by noise: the same example must come out "
-    "differently in other company, by more than rounding.",
-)
 
 
 @claim(
@@ -396,16 +355,19 @@ NOISE = above(
     answer="Its noise is real; whether the noise lowers the test loss we have not measured.",
     condition="A lower test loss alone does not show that the noise is the reason.",
 )
-def batch_norm_regularizes() -> Evidence:
-    return [
-        Finding(
-            "change of an example's BatchNorm output when the batch around it changes",
-            _change_in_other_company(norms.batch_norm),
-            NOISE,
+def batch_norm_regularizes() -> Findings:
+    x = np.random.default_rng(0).normal(size=(15, 16))
+    yield Finding(
+        "change of an example's BatchNorm output when the batch around it changes",
+        apart(norms.batch_norm(x[:8])[0][0], norms.batch_norm(x[[0, *range(8, 15)]])[0][0]),
+        above(
+            1e-6,
+            "A regularizer that adds no penalty works by noise: the same example must come out "
+            "differently in other company, by more than rounding.",
         ),
-        Unsettled(
-            "That there is noise does not say what it does to the test loss.",
-            "Train with statistics of few and of all examples to the same training loss, each at "
-            "its own best rate, on several data sets, and compare the test losses.",
-        ),
-    ]
+    )
+    yield Unsettled(
+        "That there is noise does not say what it does to the test loss.",
+        "Train with statistics of few and of all examples to the same training loss, each at its "
+        "own best rate, on several data sets, and compare the test losses.",
+    )

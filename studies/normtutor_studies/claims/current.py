@@ -9,8 +9,8 @@ from normtutor.training import start
 from normtutor_studies import current_models, study
 from normtutor_studies.claims import sources
 from normtutor_studies.claims.ledger import (
-    Evidence,
     Finding,
+    Findings,
     Place,
     Unsettled,
     above,
@@ -18,6 +18,7 @@ from normtutor_studies.claims.ledger import (
     claim,
     near,
 )
+from normtutor_studies.claims.residual_wiring import FAILED
 
 CHAPTER = "08_after_2020"
 
@@ -31,30 +32,25 @@ CHAPTER = "08_after_2020"
     answer="True of models merely stripped of it; with initial weights made for it they train.",
     condition="Fixup does it, with initial weights made for it and a learned factor per branch.",
 )
-def without_normalization() -> Evidence:
+def without_normalization() -> Findings:
     def best(wiring: str) -> np.ndarray:
         """The smallest mean loss over the rates, one per seed at that rate."""
         losses = study("warmup_map").across("rate", wiring=wiring)
         return losses[:, losses.mean(axis=0).argmin()]
 
-    failed = above(
-        1.15, "Not to train is to end above half of chance, ln 10 = 2.30 nats per digit."
+    yield Finding(
+        "BLEU of a Transformer of usual size whose LayerNorms were taken out",
+        0,
+        below(1, "A model that does not train translates nothing."),
+        reported="zhang2019rms",
     )
-    return [
-        Finding(
-            "BLEU of a Transformer of usual size whose LayerNorms were taken out",
-            0,
-            below(1, "A model that does not train translates nothing."),
-            reported="zhang2019rms",
-        ),
-        Finding(
-            "loss of 12 layers without a norm and without anything in its place over that of "
-            "chance, best of five rates, log10",
-            np.log10(best("none") / np.log(10)),
-            above(0, "Not to train is to end at chance or worse."),
-        ),
-        Finding("loss of 12 layers without a norm, Fixup", best("fixup"), failed),
-    ]
+    yield Finding(
+        "loss of 12 layers without a norm and without anything in its place over that of chance, "
+        "best of five rates, log10",
+        np.log10(best("none") / np.log(10)),
+        above(0, "Not to train is to end at chance or worse."),
+    )
+    yield Finding("loss of 12 layers without a norm, Fixup", best("fixup"), FAILED)
 
 
 @claim(
@@ -67,7 +63,7 @@ def without_normalization() -> Evidence:
     "two learned weights γ, or, with rotary positions in between, the product of the largest of "
     "each ({prf:ref}`thm-after-qk`).",
 )
-def bounded_logits() -> Evidence:
+def bounded_logits() -> Findings:
     rng, d = np.random.default_rng(0), 64
     query, key = 1000 * rng.normal(size=(2, 200, d))
     query[0] = key[0] = 1e4 * rng.normal(size=d)  # as aligned as two tokens can be
@@ -79,18 +75,16 @@ def bounded_logits() -> Evidence:
         return float(np.abs(logits).max()) / d**0.5
 
     cauchy = "By the Cauchy-Schwarz inequality the quotient is at most 1, up to rounding."
-    return [
-        Finding(
-            "largest logit with RMSNorm on queries and keys, d = 64, over √d = 8",
-            largest(None, None),
-            below(1.000001, cauchy),
-        ),
-        Finding(
-            "the same with weights γ, over their largest product, too",
-            largest(*gains) / float(gains.prod(axis=0).max()),
-            below(1.000001, "The largest product of the weights is what the bound grows by."),
-        ),
-    ]
+    yield Finding(
+        "largest logit with RMSNorm on queries and keys, d = 64, over √d = 8",
+        largest(None, None),
+        below(1.000001, cauchy),
+    )
+    yield Finding(
+        "the same with weights γ, over their largest product, too",
+        largest(*gains) / float(gains.prod(axis=0).max()),
+        below(1.000001, "The largest product of the weights is what the bound grows by."),
+    )
 
 
 @claim(
@@ -102,7 +96,7 @@ def bounded_logits() -> Evidence:
     condition="The theorem behind the report leaves everything between linear and exponential "
     "growth.",
 )
-def exponential_growth() -> Evidence:
+def exponential_growth() -> Findings:
     growth = []
     for seed in range(5):
         start(seed)
@@ -114,18 +108,16 @@ def exponential_growth() -> Evidence:
                 x = layer(x)
                 sizes.append(float(x.square().mean()))
         growth.append(sizes[31] / sizes[15])
-    return [
-        Finding(
-            "mean square of the stream behind 32 layers over that behind 16, before training: in "
-            "proportion it doubles",
-            growth,
-        ),
-        Unsettled(
-            "The report is of large trained models.",
-            "Take trained Pre-LN models of 30 layers and more, fit powers and exponentials to the "
-            "size of the stream over the layers, and see which predicts the layers left out.",
-        ),
-    ]
+    yield Finding(
+        "mean square of the stream behind 32 layers over that behind 16, before training: in "
+        "proportion it doubles",
+        growth,
+    )
+    yield Unsettled(
+        "The report is of large trained models.",
+        "Take trained Pre-LN models of 30 layers and more, fit powers and exponentials to the size "
+        "of the stream over the layers, and see which predicts the layers left out.",
+    )
 
 
 @claim(
@@ -137,23 +129,20 @@ def exponential_growth() -> Evidence:
     condition="Counted over every decoder class of one release of transformers, by its defaults, "
     "copies included.",
 )
-def pre_ln_with_rms_norm() -> Evidence:
+def pre_ln_with_rms_norm() -> Findings:
     newest = [model for model in current_models.decoders() if model.year and model.year >= 2025]
-    everyone = near(len(newest), 0, f"All of them would be {len(newest)}.")
     counts = {
         "RMSNorm": sum(map(current_models.PROPERTIES["RMSNorm"], newest)),
         "a plain Pre-LN wiring": sum(model.placement == "pre" for model in newest),
     }
-    return [
-        Finding(
+    for words, count in counts.items():
+        yield Finding(
             f"of {len(newest)} decoder classes with a copyright line of 2025 or 2026, those with "
             f"{words}",
             count,
-            everyone,
+            near(len(newest), 0, f"All of them would be {len(newest)}."),
             reported="wolf2020",
         )
-        for words, count in counts.items()
-    ]
 
 
 @claim(
@@ -163,28 +152,24 @@ def pre_ln_with_rms_norm() -> Evidence:
     recorded="open",
     answer="Its authors report no loss and a later report finds one; it is undecided.",
 )
-def dynamic_tanh() -> Evidence:
-    return [
-        Finding(
-            "dynamic tanh minus the norm it replaces, training loss of a LLaMA with 7 billion "
-            "parameters, 1.60 against 1.59",
-            0.01,
-            form="+.2f",
-            reported="zhu2025",
-        ),
-        *(
-            Finding(
-                f"change of the validation loss by dynamic tanh, 64 million parameters, {tokens} "
-                "million tokens",
-                change,
-                form="+.1%",
-                reported="verma2026",
-            )
-            for tokens, change in ((1, -0.273), (118, 0.188))
-        ),
-        Unsettled(
-            "The reports contradict each other, and none of them is ours to check at its size.",
-            "Train models with the start of α, the last place, the scale of the embeddings and the "
-            "learning rate tuned for each, on texts of several lengths, and compare test losses.",
-        ),
-    ]
+def dynamic_tanh() -> Findings:
+    yield Finding(
+        "dynamic tanh minus the norm it replaces, training loss of a LLaMA with 7 billion "
+        "parameters, 1.60 against 1.59",
+        0.01,
+        form="+.2f",
+        reported="zhu2025",
+    )
+    for tokens, change in ((1, -0.273), (118, 0.188)):
+        yield Finding(
+            f"change of the validation loss by dynamic tanh, 64 million parameters, {tokens} "
+            "million tokens",
+            change,
+            form="+.1%",
+            reported="verma2026",
+        )
+    yield Unsettled(
+        "The reports contradict each other, and none of them is ours to check at its size.",
+        "Train models with the start of α, the last place, the scale of the embeddings and the "
+        "learning rate tuned for each, on texts of several lengths, and compare test losses.",
+    )

@@ -9,8 +9,8 @@ from torch import nn
 from normtutor import layers, norms
 from normtutor_studies.claims import sources
 from normtutor_studies.claims.ledger import (
-    Evidence,
     Finding,
+    Findings,
     Place,
     above,
     apart,
@@ -41,23 +41,21 @@ def _tokens(count: int = 1000, width: int = WIDTH) -> np.ndarray:
     condition="The sphere lies inside the hyperplane of vectors with mean 0 "
     "({prf:ref}`thm-norms-sphere`).",
 )
-def unit_sphere() -> Evidence:
+def unit_sphere() -> Findings:
     x, rng = _tokens(), np.random.default_rng(1)
     lengths = np.linalg.norm(norms.layer_norm(x)[0], axis=1)
     weight, bias = 1 + 0.3 * rng.normal(size=(2, WIDTH))
     learned = np.linalg.norm(norms.layer_norm(x, weight, bias)[0], axis=1)
-    return [
-        Finding(
-            f"mean length of an output, d = {WIDTH}",
-            float(lengths.mean()),
-            near(1, 0.01, "A hundredth allows for ε."),
-        ),
-        Finding(
-            "longest over shortest output with random γ and β",
-            float(learned.max() / learned.min()),
-            near(1, 0.01, "On a sphere around the origin all have one length."),
-        ),
-    ]
+    yield Finding(
+        f"mean length of an output, d = {WIDTH}",
+        float(lengths.mean()),
+        near(1, 0.01, "A hundredth allows for ε."),
+    )
+    yield Finding(
+        "longest over shortest output with random γ and β",
+        float(learned.max() / learned.min()),
+        near(1, 0.01, "On a sphere around the origin all have one length."),
+    )
 
 
 @claim(
@@ -65,13 +63,13 @@ def unit_sphere() -> Evidence:
     met=sources.EXPLANATION,
     place=Place(CHAPTER, "Which norm loses the differences between tokens?"),
     recorded="partly",
-    answer="Within a batch LayerNorm loses some and BatchNorm none; between batches "
-    "BatchNorm loses some.",
+    answer="Within a batch LayerNorm loses some and BatchNorm none; between batches BatchNorm "
+    "loses some.",
     condition="Within a batch BatchNorm applies one invertible affine map to all tokens; LayerNorm "
     "forgets the mean and the scale of each ({prf:ref}`thm-norms-forgets`). Between batches "
     "BatchNorm erases what a topic adds to all tokens.",
 )
-def differences_between_tokens() -> Evidence:
+def differences_between_tokens() -> Findings:
     x = _tokens(2000, 32)
     x[1] = 3 * x[0] + 2
     batch, layer = norms.batch_norm(x)[0], norms.layer_norm(x)[0]
@@ -86,26 +84,23 @@ def differences_between_tokens() -> Evidence:
         before, after = np.linalg.norm(np.diff(means, axis=0)[0], axis=1)
         return after / before
 
-    gone = "A difference that is wiped out is gone; a hundredth allows for rounding."
-    return [
-        Finding(
-            "share of the tokens' variance that one affine map recovers from BatchNorm's output",
-            float(1 - left.var() / x.var(axis=0).mean()),
-            below(0.99, "What is wiped out cannot be recovered; 0.99 allows for ε."),
-        ),
-        Finding(
-            "distance of two outputs of LayerNorm over the distance of their inputs x and 3x + 2",
-            float(np.linalg.norm(layer[0] - layer[1]) / np.linalg.norm(x[0] - x[1])),
-            above(0.01, "If nothing were lost, different tokens would stay different."),
-        ),
-        Finding(
-            "distance between the mean tokens of two batches with a topic each, after BatchNorm on "
-            "each batch over before",
-            distance(norms.batch_norm),
-            below(0.01, gone),
-        ),
-        Finding("the same after LayerNorm", distance(norms.layer_norm)),
-    ]
+    yield Finding(
+        "share of the tokens' variance that one affine map recovers from BatchNorm's output",
+        float(1 - left.var() / x.var(axis=0).mean()),
+        below(0.99, "What is wiped out cannot be recovered; 0.99 allows for ε."),
+    )
+    yield Finding(
+        "distance of two outputs of LayerNorm over the distance of their inputs x and 3x + 2",
+        float(np.linalg.norm(layer[0] - layer[1]) / np.linalg.norm(x[0] - x[1])),
+        above(0.01, "If nothing were lost, different tokens would stay different."),
+    )
+    yield Finding(
+        "distance between the mean tokens of two batches with a topic each, after BatchNorm on "
+        "each batch over before",
+        distance(norms.batch_norm),
+        below(0.01, "A difference that is wiped out is gone; a hundredth allows for rounding."),
+    )
+    yield Finding("the same after LayerNorm", distance(norms.layer_norm))
 
 
 @claim(
@@ -117,17 +112,15 @@ def differences_between_tokens() -> Evidence:
     condition="Pass correction=0. The outputs differ by the factor √((d−1)/d) "
     "({prf:ref}`prop-norms-unbiased`), which is close to 1 for wide layers.",
 )
-def torch_variance() -> Evidence:
+def torch_variance() -> Findings:
     def ratio(width: int) -> float:
         x = torch.from_numpy(_tokens(100, width))
         by_hand = (x - x.mean(-1, keepdim=True)) / torch.sqrt(x.var(-1, keepdim=True) + 1e-5)
         return (by_hand / nn.functional.layer_norm(x, (width,))).median().item()
 
     same = near(1, 1e-9, "In double precision the same formula agrees to 1e-9.")
-    return [
-        Finding(f"output with torch.var over LayerNorm's, d = {width}", ratio(width), same)
-        for width in (4, WIDTH)
-    ]
+    for width in (4, WIDTH):
+        yield Finding(f"output with torch.var over LayerNorm's, d = {width}", ratio(width), same)
 
 
 @claim(
@@ -139,20 +132,18 @@ def torch_variance() -> Evidence:
     condition="Two layers share the name. The average over the whole image is GroupNorm with one "
     "group.",
 )
-def whole_image() -> Evidence:
+def whole_image() -> Findings:
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(2, 6, 5, 5)) * 3 + 1)
     whole = norms.group_norm(x, num_groups=1)[0]
     flat = nn.functional.layer_norm(x, (6, 5, 5))
     token = nn.functional.layer_norm(x.movedim(1, -1), (6,)).movedim(-1, 1)
     same = below(1e-9, "The same axes give the same numbers.")
-    return [
-        Finding(
-            "LayerNorm([C, H, W]) against the average over the whole image: largest difference",
-            apart(flat, whole),
-            same,
-        ),
-        Finding("the same with LayerNorm(C), as in Transformers", apart(token, whole), same),
-    ]
+    yield Finding(
+        "LayerNorm([C, H, W]) against the average over the whole image: largest difference",
+        apart(flat, whole),
+        same,
+    )
+    yield Finding("the same with LayerNorm(C), as in Transformers", apart(token, whole), same)
 
 
 @claim(
@@ -165,21 +156,19 @@ def whole_image() -> Evidence:
     condition="In training transposing the matrix turns one into the other. On a given batch "
     "BatchNorm's affine map can undo it ({prf:ref}`prop-norms-affine`).",
 )
-def axes_alone() -> Evidence:
+def axes_alone() -> Findings:
     x = _tokens(12, 8)
     module, batch = layers.BatchNorm(8).double(), torch.from_numpy(x)
     trained, evaluated = module(batch).detach(), module.eval()(batch).detach()
-    return [
-        Finding(
-            "BatchNorm of the transposed matrix against LayerNorm: largest difference",
-            apart(norms.batch_norm(x.T)[0].T, norms.layer_norm(x)[0]),
-        ),
-        Finding(
-            "the same batch in evaluation against training: largest difference in BatchNorm",
-            apart(evaluated, trained),
-            below(1e-9, "LayerNorm has one mode; if only the axes differed, so would BatchNorm."),
-        ),
-    ]
+    yield Finding(
+        "BatchNorm of the transposed matrix against LayerNorm: largest difference",
+        apart(norms.batch_norm(x.T)[0].T, norms.layer_norm(x)[0]),
+    )
+    yield Finding(
+        "the same batch in evaluation against training: largest difference in BatchNorm",
+        apart(evaluated, trained),
+        below(1e-9, "LayerNorm has one mode; if only the axes differed, so would BatchNorm."),
+    )
 
 
 @claim(
@@ -192,7 +181,7 @@ def axes_alone() -> Evidence:
     condition="LayerNorm has a mean and a scale for each token, and γ and β for each feature "
     "({prf:ref}`prop-norms-affine`).",
 )
-def undone_by_the_affine_map() -> Evidence:
+def undone_by_the_affine_map() -> Findings:
     x = _tokens(500, 16)
 
     def restored(y: np.ndarray) -> float:
@@ -203,10 +192,8 @@ def undone_by_the_affine_map() -> Evidence:
 
     undone = above(0.999, "To undo is to bring all of it back; 0.999 allows for rounding.")
     what = "share of the input that the best γ and β restore"
-    return [
-        Finding(f"{what}, BatchNorm", restored(norms.batch_norm(x)[0]), undone),
-        Finding(f"{what}, LayerNorm", restored(norms.layer_norm(x)[0]), undone),
-    ]
+    yield Finding(f"{what}, BatchNorm", restored(norms.batch_norm(x)[0]), undone)
+    yield Finding(f"{what}, LayerNorm", restored(norms.layer_norm(x)[0]), undone)
 
 
 @claim(
@@ -214,13 +201,13 @@ def undone_by_the_affine_map() -> Evidence:
     met=f"comments in code, and {sources.TUTORIALS}",
     place=Place(CHAPTER, "What ε does", in_depth=True),
     recorded="partly",
-    answer="True while ε is far below the variance of the input; from there on it shrinks "
-    "the output.",
+    answer="True while ε is far below the variance of the input; from there on it shrinks the "
+    "output.",
     condition="An embedding table with standard deviation 0.02 has variance 0.0004. BERT's ε is "
     "far below that {cite:p}`wolf2020`; the default of Keras is above it "
     "{cite:p}`chollet2015keras`.",
 )
-def epsilon_is_harmless() -> Evidence:
+def epsilon_is_harmless() -> Findings:
     x = 0.02 * np.random.default_rng(0).normal(size=(10, 4096))
 
     def length(eps: float) -> float:
@@ -228,11 +215,9 @@ def epsilon_is_harmless() -> Evidence:
 
     guard = near(1, 0.01, "If ε only guarded, no output would change by a hundredth of its length.")
     what = "length of an output over √d, inputs of standard deviation 0.02, ε ="
-    return [
-        Finding(f"{what} 0.001, as by default in Keras", length(1e-3), guard),
-        Finding(f"{what} 10⁻¹², as in BERT", length(1e-12), guard),
-        Finding(f"{what} 0.00001, as by default in torch", length(1e-5)),
-    ]
+    yield Finding(f"{what} 0.001, as by default in Keras", length(1e-3), guard)
+    yield Finding(f"{what} 10⁻¹², as in BERT", length(1e-12), guard)
+    yield Finding(f"{what} 0.00001, as by default in torch", length(1e-5))
 
 
 @claim(
@@ -241,24 +226,22 @@ def epsilon_is_harmless() -> Evidence:
     place=IMAGES,
     recorded="false",
     answer="They agree on vectors; on sequences and images GroupNorm averages over positions too.",
-    condition="So in a causal model GroupNorm leaks the future. Its affine map has another "
-    "shape, too.",
+    condition="So in a causal model GroupNorm leaks the future. Its affine map has another shape, "
+    "too.",
 )
-def one_group() -> Evidence:
+def one_group() -> Findings:
     x = np.random.default_rng(0).normal(size=(2, 5, 8))
 
     def gap(x: np.ndarray) -> float:
         group = norms.group_norm(x, num_groups=1, feature_axis=-1)[0]
         return apart(group, norms.layer_norm(x)[0])
 
-    return [
-        Finding(
-            "largest difference on sequences, (B, L, H)",
-            gap(x),
-            below(1e-9, "The same layer gives the same numbers."),
-        ),
-        Finding("largest difference on vectors, (B, H)", gap(x[:, 0])),
-    ]
+    yield Finding(
+        "largest difference on sequences, (B, L, H)",
+        gap(x),
+        below(1e-9, "The same layer gives the same numbers."),
+    )
+    yield Finding("largest difference on vectors, (B, H)", gap(x[:, 0]))
 
 
 @claim(
@@ -269,27 +252,24 @@ def one_group() -> Evidence:
     answer="A norm at each pixel commutes with every shift.",
     condition="In ConvNeXt such a norm replaces BatchNorm without loss {cite:p}`liu2022`.",
 )
-def layer_norm_at_each_pixel() -> Evidence:
+def layer_norm_at_each_pixel() -> Findings:
     x = np.random.default_rng(0).normal(size=(2, 8, 8, 6))  # channels last
 
     def shifted(images: np.ndarray) -> np.ndarray:
         return np.roll(images, (1, 2), axis=(1, 2))
 
-    broken = "A layer that breaks translation invariance does not commute with a shift."
-    return [
-        Finding(
-            "normalizing a shifted image against shifting the normalized one: largest difference",
-            apart(norms.layer_norm(shifted(x))[0], shifted(norms.layer_norm(x)[0])),
-            above(1e-9, broken),
-        ),
-        Finding(
-            "ImageNet, accuracy (%) of a network on the way to ConvNeXt after LayerNorm per pixel "
-            "replaced BatchNorm, minus before",
-            81.5 - 81.4,
-            below(-0.1, "What is destroyed should cost at least a tenth of a point."),
-            reported="liu2022",
-        ),
-    ]
+    yield Finding(
+        "normalizing a shifted image against shifting the normalized one: largest difference",
+        apart(norms.layer_norm(shifted(x))[0], shifted(norms.layer_norm(x)[0])),
+        above(1e-9, "A layer that breaks translation invariance does not commute with a shift."),
+    )
+    yield Finding(
+        "ImageNet, accuracy (%) of a network on the way to ConvNeXt after LayerNorm per pixel "
+        "replaced BatchNorm, minus before",
+        81.5 - 81.4,
+        below(-0.1, "What is destroyed should cost at least a tenth of a point."),
+        reported="liu2022",
+    )
 
 
 @claim(
@@ -300,7 +280,7 @@ def layer_norm_at_each_pixel() -> Evidence:
     answer="True where no activation stands between BatchNorm and the linear layer.",
     condition="LayerNorm cannot be folded away, because it measures every token anew.",
 )
-def folded_away() -> Evidence:
+def folded_away() -> Findings:
     rng = np.random.default_rng(0)
     x, weight = rng.normal(size=(50, 6)), rng.normal(size=(4, 6))
     bias, gamma, beta, mean = rng.normal(size=(4, 4))
@@ -309,10 +289,8 @@ def folded_away() -> Evidence:
     y = norms.batch_norm(z, gamma, beta, running_mean=mean, running_var=variance, training=False)[0]
     scale = gamma / np.sqrt(variance + 1e-5)
     folded = x @ (scale[:, None] * weight).T + scale * (bias - mean) + beta
-    return [
-        Finding(
-            "largest difference of linear layer and BatchNorm in evaluation from one linear layer",
-            apart(folded, y),
-            below(1e-9, "Folded away means that one linear layer computes the same."),
-        )
-    ]
+    yield Finding(
+        "largest difference of linear layer and BatchNorm in evaluation from one linear layer",
+        apart(folded, y),
+        below(1e-9, "Folded away means that one linear layer computes the same."),
+    )

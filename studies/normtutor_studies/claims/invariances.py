@@ -5,8 +5,8 @@ import numpy as np
 from normtutor import norms
 from normtutor_studies.claims import sources
 from normtutor_studies.claims.ledger import (
-    Evidence,
     Finding,
+    Findings,
     Place,
     above,
     apart,
@@ -41,20 +41,18 @@ def _change(x: np.ndarray, weight: np.ndarray) -> float:
     answer="It does notice a shift of the data that comes before a linear map.",
     condition="A constant added to all features of LayerNorm's own input disappears.",
 )
-def recentred_data() -> Evidence:
+def recentred_data() -> Findings:
     x, weight = _data()
     shift, z = np.random.default_rng(1).normal(size=32), x @ weight.T
-    return [
-        Finding(
-            "largest change of an output when one vector is added to every token",
-            _change(x + shift, weight),
-            above(0.01, "Not invariant means a change far larger than ε makes."),
-        ),
-        Finding(
-            "change when 3 is added to all features of the norm's own input",
-            apart(norms.layer_norm(z + 3)[0], norms.layer_norm(z)[0]),
-        ),
-    ]
+    yield Finding(
+        "largest change of an output when one vector is added to every token",
+        _change(x + shift, weight),
+        above(0.01, "Not invariant means a change far larger than ε makes."),
+    )
+    yield Finding(
+        "change when 3 is added to all features of the norm's own input",
+        apart(norms.layer_norm(z + 3)[0], norms.layer_norm(z)[0]),
+    )
 
 
 @claim(
@@ -64,17 +62,17 @@ def recentred_data() -> Evidence:
     recorded="partly",
     answer="True if all units get the same shift; centring each unit by itself changes the output.",
 )
-def recentred_weights() -> Evidence:
+def recentred_weights() -> Findings:
     x, weight = _data()
     row, units = np.random.default_rng(1).normal(size=32), weight.mean(axis=1, keepdims=True)
-    return [
-        Finding("change of an output, one row added to every unit", _change(x, weight + row), SAME),
-        Finding(
-            "change of an output, the weights of each unit centred by themselves",
-            _change(x, weight - units),
-            SAME,
-        ),
-    ]
+    yield Finding(
+        "change of an output, one row added to every unit", _change(x, weight + row), SAME
+    )
+    yield Finding(
+        "change of an output, the weights of each unit centred by themselves",
+        _change(x, weight - units),
+        SAME,
+    )
 
 
 @claim(
@@ -85,16 +83,14 @@ def recentred_weights() -> Evidence:
     answer="One positive factor for all changes nothing; signs and separate factors do.",
     condition="The norm's input must also be large compared with ε, with no bias in front of it.",
 )
-def arbitrary_rescaling() -> Evidence:
+def arbitrary_rescaling() -> Findings:
     x, weight = _data()
     units = np.random.default_rng(1).uniform(0.5, 2, size=(64, 1))
     what = "change of an output, all weights times"
-    return [
-        Finding(f"{what} 10", _change(x, 10 * weight)),
-        Finding(f"{what} −10", _change(x, -10 * weight), SAME),
-        Finding(f"{what} 0.0001", _change(x, 1e-4 * weight), SAME),
-        Finding("the same, each unit by a factor of its own", _change(x, units * weight), SAME),
-    ]
+    yield Finding(f"{what} 10", _change(x, 10 * weight))
+    yield Finding(f"{what} −10", _change(x, -10 * weight), SAME)
+    yield Finding(f"{what} 0.0001", _change(x, 1e-4 * weight), SAME)
+    yield Finding("the same, each unit by a factor of its own", _change(x, units * weight), SAME)
 
 
 def _train(*, scale: float, rate: float, steps: int = 60) -> np.ndarray:
@@ -124,7 +120,7 @@ def _train(*, scale: float, rate: float, steps: int = 60) -> np.ndarray:
     condition="Under SGD weights c times as long learn as if the rate were c² times smaller "
     "({prf:ref}`thm-inv-rate`).",
 )
-def initial_scale() -> Evidence:
+def initial_scale() -> Findings:
     x, weight = _data()
     reference = _train(scale=1, rate=1)
 
@@ -132,15 +128,13 @@ def initial_scale() -> Evidence:
         """Largest change of the loss curve by weights ten times as long, over the first loss."""
         return apart(_train(scale=10, rate=rate), reference) / reference[0]
 
-    return [
-        Finding("change of the first outputs, weights times 10", _change(x, 10 * weight), SAME),
-        Finding(
-            "largest change of the loss curve in 60 steps, weights times 10, over the first loss",
-            off(rate=1),
-            below(0.01, "If it did not matter, the curves would agree to a hundredth."),
-        ),
-        Finding("the same with 100 times the rate", off(rate=100)),
-    ]
+    yield Finding("change of the first outputs, weights times 10", _change(x, 10 * weight), SAME)
+    yield Finding(
+        "largest change of the loss curve in 60 steps, weights times 10, over the first loss",
+        off(rate=1),
+        below(0.01, "If it did not matter, the curves would agree to a hundredth."),
+    )
+    yield Finding("the same with 100 times the rate", off(rate=100))
 
 
 @claim(
@@ -152,7 +146,7 @@ def initial_scale() -> Evidence:
     condition="A higher effective rate can change the test loss all the same "
     "{cite:p}`vanlaarhoven2017`.",
 )
-def weight_decay() -> Evidence:
+def weight_decay() -> Findings:
     x, weight = _data()
     target = np.random.default_rng(0).normal(size=(200, 64))
 
@@ -167,14 +161,12 @@ def weight_decay() -> Evidence:
         return float(np.linalg.norm(w))
 
     shown = "A restraint on the function would show in the outputs, by far more than ε makes."
-    return [
-        Finding(
-            "largest change of an output when decay has halved all weights",
-            _change(x, 0.5 * weight),
-            above(0.01, shown),
-        ),
-        Finding(
-            "effective learning rate with decay over that without, after 400 steps",
-            (length(0) / length(0.02)) ** 2,
-        ),
-    ]
+    yield Finding(
+        "largest change of an output when decay has halved all weights",
+        _change(x, 0.5 * weight),
+        above(0.01, shown),
+    )
+    yield Finding(
+        "effective learning rate with decay over that without, after 400 steps",
+        (length(0) / length(0.02)) ** 2,
+    )

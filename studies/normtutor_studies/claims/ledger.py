@@ -1,7 +1,7 @@
 """What a claim is, what counts as evidence, and how a verdict follows from it.
 
 A claim is a sentence that readers meet elsewhere, with a function that looks for evidence and
-returns it as a list of findings. A finding is a number. Some findings are *judged*: the claim says,
+yields it as findings. A finding is a number. Some findings are *judged*: the claim says,
 or implies, in which range the number must lie, and the function states that range and why it ends
 where it does. The others are told for context. From the judged findings the verdict follows:
 
@@ -19,7 +19,7 @@ for context. Each claim has an answer beside its verdict: what to believe, in a 
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -179,6 +179,7 @@ class Unsettled:
 
 
 Evidence = list[Finding | Unsettled]
+Findings = Iterator[Finding | Unsettled]  # what the function of a claim yields
 
 
 def verdict_of(evidence: Iterable[Finding | Unsettled]) -> str:
@@ -242,7 +243,7 @@ class Claim:
         What to believe, in a sentence that can be quoted behind the verdict, as in "True of
         unmasked batches; a mask removes it." Plain text.
     evidence : function
-        Returns the findings.
+        Gathers the findings in a list.
     condition : str
         Why, in a few more words, if the answer leaves that open. MyST markdown.
     scope : str
@@ -270,13 +271,14 @@ def claim(
     answer: str,
     condition: str = "",
     scope: str = "",
-) -> Callable[[Callable[[], Evidence]], Claim]:
-    """Turn a function that returns evidence into the claim that it judges."""
+) -> Callable[[Callable[[], Findings]], Claim]:
+    """Turn a function that yields evidence into the claim that it judges."""
     if recorded not in VERDICTS:
         raise ValueError(f"a verdict is one of {VERDICTS}; got {recorded!r}.")
 
-    def decorate(evidence: Callable[[], Evidence]) -> Claim:
-        name = evidence.__name__.replace("_", "-")
+    def decorate(found: Callable[[], Findings]) -> Claim:
+        name = found.__name__.replace("_", "-")
+        evidence = lambda: list(found())  # noqa: E731
         return Claim(name, words, met, place, recorded, answer, evidence, condition, scope)
 
     return decorate

@@ -6,8 +6,8 @@ from normtutor import norms
 from normtutor_studies import study
 from normtutor_studies.claims import sources
 from normtutor_studies.claims.ledger import (
-    Evidence,
     Finding,
+    Findings,
     Place,
     Unsettled,
     above,
@@ -15,9 +15,15 @@ from normtutor_studies.claims.ledger import (
     claim,
     near,
 )
-from normtutor_studies.measures.power_statistics import QUANTITIES
+from normtutor_studies.engine import Study
+from normtutor_studies.measures.power_statistics import QUANTITIES, first_norm
 
 CHAPTER = "06_power_norm"
+
+
+def _gap(one: Study, world: str, label: str) -> np.ndarray:
+    """Test loss in evaluation minus with the statistics of the batch, after training."""
+    return one.final(world, label) - one.values(world, label, "batch_loss")[:, -1]
 
 
 @claim(
@@ -29,28 +35,17 @@ CHAPTER = "06_power_norm"
     answer="True; on the same mixed batches our BatchNorm models had hardly one either.",
     condition="Programs add a warm-up, in which training divides by the batch.",
 )
-def no_gap() -> Evidence:
-    def gap(world: str, label: str) -> np.ndarray:
-        """Test loss in evaluation minus with the statistics of training, after training."""
-        one = study(f"power_norm_on_{world}")
-        return one.final(world, label) - one.values(world, label, "batch_loss")[:, -1]
-
-    none = near(0, 0.01, "No gap is less than a hundredth of a nat.")
-    return [
-        *(
-            Finding(
-                f"{world}, six layers, batches of 16: PowerNorm's test loss in evaluation minus in "
-                "training mode (nats)",
-                gap(world, "PowerNorm, 16"),
-                none,
-            )
-            for world in ("formulas", "code")
-        ),
-        *(
-            Finding(f"{world}: the same with BatchNorm", gap(world, "BatchNorm, 16"))
-            for world in ("formulas", "code")
-        ),
-    ]
+def no_gap() -> Findings:
+    for world in ("formulas", "code"):
+        yield Finding(
+            f"{world}, six layers, batches of 16: PowerNorm's test loss in evaluation minus in "
+            "training mode (nats)",
+            _gap(study(f"power_norm_on_{world}"), world, "PowerNorm, 16"),
+            near(0, 0.01, "No gap is less than a hundredth of a nat."),
+        )
+    for world in ("formulas", "code"):
+        gap = _gap(study(f"power_norm_on_{world}"), world, "BatchNorm, 16")
+        yield Finding(f"{world}: the same with BatchNorm", gap)
 
 
 @claim(
@@ -63,24 +58,19 @@ def no_gap() -> Evidence:
     condition="Compared in the same unit, with equally many values and in the same Transformer, it "
     "depends on the statistic.",
 )
-def text_fluctuates_more() -> Evidence:
+def text_fluctuates_more() -> Findings:
     saved = study("power_statistics")
 
     def ratio(quantity: str, images: str) -> np.ndarray:
         """log2 of the fluctuation of shuffled text over that of images, in the first norm."""
-        text, other = (
-            saved.read("effect", condition=name)[:, 0, QUANTITIES.index(quantity)]
-            for name in ("shuffled", images)
-        )
+        text, other = (first_norm(saved, name, "effect", quantity) for name in ("shuffled", images))
         return 0.5 * np.log2(text / other)
 
     what = "fluctuation of the batch {} in the first norm, text over images, log2 (1 is twice)"
     more = above(0, "More is a ratio above 1, 0 in log2; both pool 1024 values, in units of σ.")
-    return [
-        Finding(what.format("mean"), ratio("mean", "images"), more),
-        Finding(what.format("variance"), ratio("variance", "images"), more),
-        Finding("that of the mean, over images read pixel by pixel", ratio("mean", "pixels")),
-    ]
+    yield Finding(what.format("mean"), ratio("mean", "images"), more)
+    yield Finding(what.format("variance"), ratio("variance", "images"), more)
+    yield Finding("that of the mean, over images read pixel by pixel", ratio("mean", "pixels"))
 
 
 @claim(
@@ -91,39 +81,30 @@ def text_fluctuates_more() -> Evidence:
     answer="Its authors report it; of our models neither ended lower on both tasks.",
     condition="One user [could not reproduce it](https://github.com/sIncerass/powernorm/issues/7), "
     "another [saw little](https://github.com/lucidrains/x-transformers/pull/321). The code also "
-    "scales each token first, [as in the appendix]"
-    "(https://github.com/sIncerass/powernorm/issues/8).",
+    "scales each token first, [as in the "
+    "appendix](https://github.com/sIncerass/powernorm/issues/8).",
 )
-def better_than_layer_norm() -> Evidence:
-    lower = "To beat is to have the lower loss."
+def better_than_layer_norm() -> Findings:
     reported = (
         ("BLEU of PowerNorm minus LayerNorm, IWSLT14", 0.4),
         ("the same, WMT14", 0.6),
         ("perplexity of LayerNorm minus PowerNorm, PTB", 5.6),
         ("the same, WikiText-103", 3.0),
     )
-    return [
-        *(
-            Finding(what, gain, above(0, "To beat is to be better."), reported="shen2020")
-            for what, gain in reported
-        ),
-        *(
-            Finding(
-                f"{world}, six layers, batches of {size}: test loss of PowerNorm minus LayerNorm's "
-                "(nats)",
-                study(f"power_norm_on_{world}").row(
-                    f"{world}: PowerNorm, {size} - LayerNorm, {size}"
-                ),
-                below(0, lower),
-            )
-            for world, size in (("formulas", 16), ("formulas", 64), ("code", 16))
-        ),
-        Unsettled(
-            "The reports are of one run each, and our models are small.",
-            "Train both on one of the paper's tasks with the published code, each at its own "
-            "learning rate, five seeds or more, and compare the test scores paired by seed.",
-        ),
-    ]
+    for what, gain in reported:
+        yield Finding(what, gain, above(0, "To beat is to be better."), reported="shen2020")
+    for world, size in (("formulas", 16), ("formulas", 64), ("code", 16)):
+        yield Finding(
+            f"{world}, six layers, batches of {size}: test loss of PowerNorm minus LayerNorm's "
+            "(nats)",
+            study(f"power_norm_on_{world}").row(f"{world}: PowerNorm, {size} - LayerNorm, {size}"),
+            below(0, "To beat is to have the lower loss."),
+        )
+    yield Unsettled(
+        "The reports are of one run each, and our models are small.",
+        "Train both on one of the paper's tasks with the published code, each at its own learning "
+        "rate, five seeds or more, and compare the test scores paired by seed.",
+    )
 
 
 @claim(
@@ -137,34 +118,21 @@ def better_than_layer_norm() -> Evidence:
     condition="{cite:t}`wang2022bn` find it the leading cause. The running averages miss what lies "
     "between batches ({prf:ref}`cor-seq-running`); between mixed batches that is little.",
 )
-def trouble_of_batch_norm() -> Evidence:
+def trouble_of_batch_norm() -> Findings:
     one = study("batch_composition")
 
-    def gap(world: str, label: str) -> np.ndarray:
-        return one.final(world, label) - one.values(world, label, "batch_loss")[:, -1]
-
     trouble = above(0, "If that were the trouble, evaluation would have a higher loss.")
-    return [
-        Finding(
+    for world, batches, what in (
+        (
+            *("formulas", "one topic"),
             "formulas, batches of one kind of operator: BatchNorm's test loss in evaluation minus "
             "with the statistics of the test batch (nats)",
-            gap("formulas", "BatchNorm, one topic"),
-            trouble,
         ),
-        Finding(
-            "source code, batches of one package: the same",
-            gap("code", "BatchNorm, one topic"),
-            trouble,
-        ),
-        *(
-            Finding(
-                f"{world}, mixed batches: the same",
-                gap(world, "BatchNorm, varied lengths"),
-                trouble,
-            )
-            for world in ("formulas", "code")
-        ),
-    ]
+        ("code", "one topic", "source code, batches of one package: the same"),
+        ("formulas", "varied lengths", "formulas, mixed batches: the same"),
+        ("code", "varied lengths", "code, mixed batches: the same"),
+    ):
+        yield Finding(what, _gap(one, world, f"BatchNorm, {batches}"), trouble)
 
 
 @claim(
@@ -177,7 +145,7 @@ def trouble_of_batch_norm() -> Evidence:
     condition="They are projections that are subtracted, so they cannot lengthen it.",
     scope="at our scale",
 )
-def gradient_terms() -> Evidence:
+def gradient_terms() -> Findings:
     saved = study("power_statistics")
     pooled = saved.settings["chunks"] * saved.settings["length"]
     effect = saved.read("effect", condition="document")
@@ -191,24 +159,21 @@ def gradient_terms() -> Evidence:
         left = x.std() * norms.batch_norm_backward(g, cache).x
         return float(np.linalg.norm(left) / np.linalg.norm(g))
 
-    return [
-        Finding(
-            "share of the squared gradient that both terms remove, neighbouring chunks of text, "
-            "last norm",
-            (parts[0] + parts[1])[:, -1] / pooled,
-            above(0.5, "To vanish is to lose more than half of the squared gradient in a norm."),
-            form=".2%",
-        ),
-        Finding(
-            "length of the gradient with the two terms over its length without them, largest of "
-            "300 random draws of 20 values",
-            max(kept(20) for _ in range(300)),
-            above(1.05, "To explode it must at least grow by a twentieth."),
-        ),
-        Finding(
-            "share of the squared gradient that both terms remove from such draws of 8 values, "
-            "mean",
-            1 - float(np.mean([kept(8) ** 2 for _ in range(300)])),
-            form=".0%",
-        ),
-    ]
+    yield Finding(
+        "share of the squared gradient that both terms remove, neighbouring chunks of text, last "
+        "norm",
+        (parts[0] + parts[1])[:, -1] / pooled,
+        above(0.5, "To vanish is to lose more than half of the squared gradient in a norm."),
+        form=".2%",
+    )
+    yield Finding(
+        "length of the gradient with the two terms over its length without them, largest of 300 "
+        "random draws of 20 values",
+        max(kept(20) for _ in range(300)),
+        above(1.05, "To explode it must at least grow by a twentieth."),
+    )
+    yield Finding(
+        "share of the squared gradient that both terms remove from such draws of 8 values, mean",
+        1 - float(np.mean([kept(8) ** 2 for _ in range(300)])),
+        form=".0%",
+    )

@@ -13,8 +13,8 @@ from normtutor.training import start
 from normtutor_studies import study
 from normtutor_studies.claims import sources
 from normtutor_studies.claims.ledger import (
-    Evidence,
     Finding,
+    Findings,
     Place,
     Unsettled,
     above,
@@ -71,19 +71,17 @@ def _at_the_start(wiring: str, depth: int) -> _Start:
     recorded="true",
     scope="at our scale",
     answer="True before training, and the more so the deeper the model.",
-    condition="It is often said, after {cite:t}`xiong2020`, that the gradient is the same in "
-    "every layer. That is true of a bound, not of the gradient.",
+    condition="It is often said, after {cite:t}`xiong2020`, that the gradient is the same in every "
+    "layer. That is true of a bound, not of the gradient.",
 )
-def larger_at_the_bottom() -> Evidence:
-    return [
-        Finding(
+def larger_at_the_bottom() -> Findings:
+    for depth in (6, 24):
+        yield Finding(
             f"gradient of the lowest layer over the highest, {depth} layers, Pre-LN, log2 (1 is "
             "twice)",
             _at_the_start("pre", depth).bottom_over_top,
             above(0, "Larger is a ratio above 1, which is 0 in log2."),
         )
-        for depth in (6, 24)
-    ]
 
 
 @claim(
@@ -95,20 +93,18 @@ def larger_at_the_bottom() -> Evidence:
     condition="DeepNorm leans far more on the identity, and before training its gradients are "
     "level.",
 )
-def bias_to_the_identity() -> Evidence:
+def bias_to_the_identity() -> Findings:
     deepnorm, pre = _at_the_start("deepnorm", 12), _at_the_start("pre", 12)
     larger = "DeepNorm leans more on the identity; by the claim its ratio would be the larger one."
-    return [
-        Finding(
-            "cosine of the last state with the input, 12 layers: DeepNorm minus Pre-LN",
-            deepnorm.kept - pre.kept,
-        ),
-        Finding(
-            "gradient of the lowest layer over the highest, log2: DeepNorm minus Pre-LN",
-            deepnorm.bottom_over_top - pre.bottom_over_top,
-            above(0, larger),
-        ),
-    ]
+    yield Finding(
+        "cosine of the last state with the input, 12 layers: DeepNorm minus Pre-LN",
+        deepnorm.kept - pre.kept,
+    )
+    yield Finding(
+        "gradient of the lowest layer over the highest, log2: DeepNorm minus Pre-LN",
+        deepnorm.bottom_over_top - pre.bottom_over_top,
+        above(0, larger),
+    )
 
 
 @claim(
@@ -121,27 +117,25 @@ def bias_to_the_identity() -> Evidence:
     "that.",
     condition="Cross-attention leads part of the decoder's gradient into the encoder.",
 )
-def vanish_in_post_ln() -> Evidence:
+def vanish_in_post_ln() -> Findings:
     vanished = below(-3.3, "To vanish is to lose a factor of ten or more, −3.3 in log2.")
     pairs = study("encoder_decoder")
     where = {"wiring": "post", "width": 128}
-    return [
-        Finding(
-            "gradient of the lowest layer over the highest before training, Post-LN, 24 layers of "
-            "self-attention, log2 (1 is twice)",
-            _at_the_start("post", 24).bottom_over_top,
-            vanished,
-        ),
-        Finding(
-            "the same, decoder of an encoder-decoder with 18 layers each",
-            encoder_decoder.bottom_over_top(pairs, "decoder", depth=18, **where),
-            vanished,
-        ),
-        Finding(
-            "what the variance of cross-attention's output predicts for that decoder, log2",
-            encoder_decoder.predicted(pairs, depth=18, **where),
-        ),
-    ]
+    yield Finding(
+        "gradient of the lowest layer over the highest before training, Post-LN, 24 layers of "
+        "self-attention, log2 (1 is twice)",
+        _at_the_start("post", 24).bottom_over_top,
+        vanished,
+    )
+    yield Finding(
+        "the same, decoder of an encoder-decoder with 18 layers each",
+        encoder_decoder.bottom_over_top(pairs, "decoder", depth=18, **where),
+        vanished,
+    )
+    yield Finding(
+        "what the variance of cross-attention's output predicts for that decoder, log2",
+        encoder_decoder.predicted(pairs, depth=18, **where),
+    )
 
 
 @claim(
@@ -150,26 +144,24 @@ def vanish_in_post_ln() -> Evidence:
     place=SHALLOW,
     recorded="true",
     answer="True before training: each norm shrinks the input's share of the stream.",
-    condition="With branches as large as the stream the input keeps the share 2^(−L/2) after "
-    "L steps.",
+    condition="With branches as large as the stream the input keeps the share 2^(−L/2) after L "
+    "steps.",
 )
-def weakened_identity() -> Evidence:
+def weakened_identity() -> Findings:
     rng = np.random.default_rng(0)
     x = first = norms.layer_norm(rng.normal(size=(500, 768)))[0]
     for _ in range(8):
         x = norms.layer_norm(x + norms.layer_norm(rng.normal(size=x.shape))[0])[0]
-    return [
-        Finding(
-            "share of the input after 8 steps with independent branches over 2^(−4)",
-            16 * float((x * first).sum() / (first**2).sum()),
-            near(1, 0.1, "A factor 1/√2 in every step gives 1; a tenth allows for 500 draws."),
-        ),
-        Finding(
-            "cosine of the last state with the input, 12 untrained layers: Post-LN minus Pre-LN",
-            _at_the_start("post", 12).kept - _at_the_start("pre", 12).kept,
-            below(0, "Weaker in Post-LN is a negative difference."),
-        ),
-    ]
+    yield Finding(
+        "share of the input after 8 steps with independent branches over 2^(−4)",
+        16 * float((x * first).sum() / (first**2).sum()),
+        near(1, 0.1, "A factor 1/√2 in every step gives 1; a tenth allows for 500 draws."),
+    )
+    yield Finding(
+        "cosine of the last state with the input, 12 untrained layers: Post-LN minus Pre-LN",
+        _at_the_start("post", 12).kept - _at_the_start("pre", 12).kept,
+        below(0, "Weaker in Post-LN is a negative difference."),
+    )
 
 
 @claim(
@@ -179,11 +171,10 @@ def weakened_identity() -> Evidence:
     recorded="partly",
     scope="at our scale",
     answer="True in sorting and on code; on formulas the later layers need one another's output.",
-    condition="Even there the later layers are not superfluous. In large trained models up to "
-    "half of the layers can be left out with little loss on question answering "
-    "{cite:p}`gromov2024`.",
+    condition="Even there the later layers are not superfluous. In large trained models up to half "
+    "of the layers can be left out with little loss on question answering {cite:p}`gromov2024`.",
 )
-def wide_and_shallow() -> Evidence:
+def wide_and_shallow() -> Findings:
     guessing = {"sorting": np.log(10), "formulas": np.log(5), "code": np.log(CHARACTERS)}
 
     def cost(world: str, arrangement: str) -> np.ndarray:
@@ -196,27 +187,16 @@ def wide_and_shallow() -> Evidence:
         "Layers that need not wait for one another lose less than a tenth of what guessing loses.",
     )
     settings = (("sorting", "5 to 12 of 12"), ("code", "3 to 6 of 6"), ("formulas", "3 to 6 of 6"))
-    return [
-        *(
-            Finding(
-                f"{world}, trained Pre-LN: what layers {layers}, all side by side, add to the test "
-                "loss, as a share of the loss of guessing",
-                cost(world, "side by side"),
-                shallow,
-                form=".0%",
-            )
-            for world, layers in settings
-        ),
-        *(
-            Finding(f"{world}: the same layers removed", cost(world, "removed"), form=".0%")
-            for world, _ in settings
-        ),
-    ]
-
-
-def _final_losses(rate: float, **where: object) -> np.ndarray:
-    """Test loss of sorting at one learning rate, one per seed; chance is ln 10 = 2.30."""
-    return study("warmup_map").read("loss", rate=rate, **where)
+    for world, layers in settings:
+        yield Finding(
+            f"{world}, trained Pre-LN: what layers {layers}, all side by side, add to the test "
+            "loss, as a share of the loss of guessing",
+            cost(world, "side by side"),
+            shallow,
+            form=".0%",
+        )
+    for world, _ in settings:
+        yield Finding(f"{world}: the same layers removed", cost(world, "removed"), form=".0%")
 
 
 TRAINED = 1.15  # nats per digit: half of chance
@@ -232,16 +212,14 @@ FAILED = above(TRAINED, "Not to train is to end above half of chance, ln 10 = 2.
     answer="True at large learning rates; at a small one ours trained without.",
     condition="Twelve layers fail from a smaller rate on than six.",
 )
-def warm_up_for_post_ln() -> Evidence:
+def warm_up_for_post_ln() -> Findings:
     def loss(rate: float, warmup: int = 0) -> np.ndarray:
-        return _final_losses(rate, wiring="post", depth=12, warmup=warmup)
+        return study("warmup_map").read("loss", wiring="post", depth=12, warmup=warmup, rate=rate)
 
     what = "loss of Post-LN of 12 layers after 200 steps"
-    return [
-        Finding(f"{what} without warm-up, rate 0.004", loss(4e-3), FAILED),
-        Finding(f"{what} without warm-up, rate 0.001", loss(1e-3), FAILED),
-        Finding(f"{what} with 60 steps of warm-up, rate 0.004", loss(4e-3, warmup=60)),
-    ]
+    yield Finding(f"{what} without warm-up, rate 0.004", loss(4e-3), FAILED)
+    yield Finding(f"{what} without warm-up, rate 0.001", loss(1e-3), FAILED)
+    yield Finding(f"{what} with 60 steps of warm-up, rate 0.004", loss(4e-3, warmup=60))
 
 
 @claim(
@@ -253,32 +231,25 @@ def warm_up_for_post_ln() -> Evidence:
     answer="It trains without, yet deep models at large rates end better with it.",
     condition="At the best rates of each, what warm-up gains is small or nothing.",
 )
-def no_warm_up_for_pre_ln() -> Evidence:
+def no_warm_up_for_pre_ln() -> Findings:
     saved = study("warmup_map")
-    deep: dict[str, Any] = {"wiring": "pre", "depth": 12}
-    worst = max(
-        (_final_losses(rate, **deep, warmup=0) for rate in saved.choices("rate")), key=np.mean
+    cold, warm = (  # (seeds, rates)
+        saved.across("rate", wiring="pre", depth=12, warmup=warmup) for warmup in (0, 60)
     )
     trained = "To train is to end below half of chance, which is ln 10 = 2.30 nats per digit."
     none = below(0.05, "To need none is to lose nothing that one would notice without it.")
-    return [
-        Finding(
-            "loss of Pre-LN of 12 layers after 200 steps without warm-up, the worst of five rates",
-            worst,
-            below(TRAINED, trained),
-        ),
-        Finding(
-            "loss without warm-up minus with 60 steps of it, the largest rate",
-            _final_losses(16e-3, **deep, warmup=0) - _final_losses(16e-3, **deep, warmup=60),
-            none,
-        ),
-        Finding(
-            "the same, each at its best rate",
-            at_best_rate(saved.across("rate", **deep, warmup=0))
-            - at_best_rate(saved.across("rate", **deep, warmup=60)),
-            none,
-        ),
-    ]
+    yield Finding(
+        "loss of Pre-LN of 12 layers after 200 steps without warm-up, the worst of five rates",
+        cold[:, cold.mean(axis=0).argmax()],
+        below(TRAINED, trained),
+    )
+    yield Finding(
+        "loss without warm-up minus with 60 steps of it, the largest rate",
+        (cold - warm)[:, -1],
+        none,
+    )
+    gained = at_best_rate(cold) - at_best_rate(warm)
+    yield Finding("the same, each at its best rate", gained, none)
 
 
 @claim(
@@ -290,7 +261,7 @@ def no_warm_up_for_pre_ln() -> Evidence:
     condition="On our sorting task Post-LN ends a little ahead with six layers, and behind with "
     "twelve.",
 )
-def post_ln_ends_better() -> Evidence:
+def post_ln_ends_better() -> Findings:
     saved = study("warmup_map")
 
     def end(wiring: str, depth: int) -> np.ndarray:
@@ -300,21 +271,17 @@ def post_ln_ends_better() -> Evidence:
         losses = [saved.across("rate", **where, warmup=warmup) for warmup in warmups]
         return at_best_rate(np.concatenate(losses, axis=1))
 
-    return [
-        *(
-            Finding(
-                f"sorting, {depth} layers, 200 steps: test loss of Post-LN minus Pre-LN's, each at "
-                "its best rate and warm-up (nats per digit)",
-                end("post", depth) - end("pre", depth),
-                below(0, "To end better is to have the smaller loss."),
-            )
-            for depth in (6, 12)
-        ),
-        Unsettled(
-            "Reports go both ways: comparable {cite:p}`xiong2020`; Pre-LN with other norms and "
-            "smaller weights better on small translation tasks, alone worse on a large one "
-            "{cite:p}`nguyen2019`; Post-LN better in shallow models {cite:p}`takase2023`.",
-            "Train both at several depths and sizes, each with its own learning rate and enough "
-            "warm-up, until the loss no longer falls, and compare paired by seed.",
-        ),
-    ]
+    for depth in (6, 12):
+        yield Finding(
+            f"sorting, {depth} layers, 200 steps: test loss of Post-LN minus Pre-LN's, each at its "
+            "best rate and warm-up (nats per digit)",
+            end("post", depth) - end("pre", depth),
+            below(0, "To end better is to have the smaller loss."),
+        )
+    yield Unsettled(
+        "Reports go both ways: comparable {cite:p}`xiong2020`; Pre-LN with other norms and smaller "
+        "weights better on small translation tasks, alone worse on a large one "
+        "{cite:p}`nguyen2019`; Post-LN better in shallow models {cite:p}`takase2023`.",
+        "Train both at several depths and sizes, each with its own learning rate and enough "
+        "warm-up, until the loss no longer falls, and compare paired by seed.",
+    )
