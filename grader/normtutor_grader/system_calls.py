@@ -22,14 +22,17 @@ REFUSED = {
     "programs and counters in the kernel": "bpf perf_event_open",
     "the keys of whom the grader runs as": "add_key keyctl request_key",
     "a session, and with it one more share of the processor": "setsid",
+    "rules and filters, of which there may be millions": "landlock_create_ruleset seccomp",
+    "a table that all of the system shares": "io_setup",
     "processes, which come and go faster than anybody counts": "fork vfork",
 }
 # The newest, which an older libseccomp does not know by name; the number is that of every machine.
 GROWS = 0x100  # MAP_GROWSDOWN
 THREAD, FILES = 0x10000, 0x400  # CLONE_THREAD, CLONE_FILES
 LOCKS = (6, 7, 37, 38)  # of a part of a file: F_SETLK, F_SETLKW, and those of an open file
+NEWER = 48  # than the last option of prctl that the way behind the wall needs
 INT = 2**32 - 1  # what the kernel reads of an int; the filter sees 64 bits
-NUMBERS = {"memfd_secret": 447, "setxattrat": 463}
+NUMBERS = {"memfd_secret": 447, "landlock_create_ruleset": 444, "setxattrat": 463}
 
 
 @functools.cache
@@ -59,8 +62,10 @@ def program() -> bytes:
     rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
     rules.add_rule(refuse, "close_range", pyseccomp.Arg(2, pyseccomp.NE, 0))
     # Nobody else would end it if the grader were killed.
-    death = pyseccomp.Arg(0, pyseccomp.MASKED_EQ, INT, 1)
-    rules.add_rule(refuse, "prctl", death, pyseccomp.Arg(1, pyseccomp.NE, signal.SIGKILL))
+    death, kill = pyseccomp.Arg(0, pyseccomp.EQ, 1), pyseccomp.Arg(1, pyseccomp.NE, signal.SIGKILL)
+    rules.add_rule(refuse, "prctl", death, kill)
+    # The newer ones; PR_FUTEX_HASH takes gigabytes at once.
+    rules.add_rule(refuse, "prctl", pyseccomp.Arg(0, pyseccomp.GE, NEWER))
     for command in LOCKS:  # 200 bytes for each, without end
         rules.add_rule(refuse, "fcntl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, INT, command))
     with tempfile.TemporaryFile() as file:
