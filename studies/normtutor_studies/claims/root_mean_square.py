@@ -132,7 +132,7 @@ def _without_the_mean(claimed: Callable[[float, str], Range], why: str) -> Findi
     )
     for world in one.worlds:
         yield Finding(
-            f"the same, {world.title.lower()}, six layers, in which no norm at all ended lower "
+            f"the same, {world.title.lower()}, six layers, where there is no such margin "
             f"({world.unit})",
             one.effect(world.name, "RMSNorm", "LayerNorm").full,
         )
@@ -145,9 +145,8 @@ def _without_the_mean(claimed: Callable[[float, str], Range], why: str) -> Findi
     recorded="true",
     scope="at our scale",
     answer="True where we could tell: in none of our models was the loss measurably higher.",
-    condition="The margin is a tenth of what LayerNorm gains over no norm, fixed beforehand. Where "
-    "no norm gains anything, nothing can be told. That large models work with RMSNorm is no paired "
-    "comparison.",
+    condition="The margin is a tenth of what LayerNorm gains over no norm, fixed beforehand; the "
+    "six-layer models have none. That large models work with RMSNorm is no paired comparison.",
 )
 def as_good() -> Findings:
     good = "As good means worse by at most a tenth of what LayerNorm gains."
