@@ -180,9 +180,9 @@ def _compare_turning(answer: Any, rng: Rng, rate: float = 0.1, **how: Any) -> No
 
 def _turning_small(answer: Any, rng: Rng) -> None:
     blamed(
-        "it is right for large angles and not for small ones: near 1 the arccosine has lost half "
-        "of its digits. Take an angle from a length, for instance 2·arcsin(|u − v|/2) of unit "
-        "vectors",
+        "it is right for large angles and not for small ones: digits are lost, as near a cosine "
+        "of 1 or in float32. Take an angle from a length, for instance 2·arcsin(|u − v|/2) of "
+        "unit vectors",
         lambda: _compare_turning(answer, rng, rate=1e-7, tolerance=1e-5),
         lambda: _compare_turning(answer, rng, tolerance=1e-6),
     )

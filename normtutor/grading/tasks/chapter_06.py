@@ -246,7 +246,8 @@ def _compare_trembling(answer: Any, rng: Rng, left: int = 0) -> None:
 
 def _trembling_left(answer: Any, rng: Rng) -> None:
     blamed(
-        "it is right where the batches use up all tokens; those that fill no batch are left out",
+        "it is right where the batches use up all tokens; the last ones, which fill no batch, are "
+        "left out",
         lambda: _compare_trembling(answer, rng, left=3),
         lambda: _compare_trembling(answer, rng),
     )
