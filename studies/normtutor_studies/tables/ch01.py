@@ -179,7 +179,8 @@ Study(
     pairs=[("no norm", "LayerNorm"), ("no norm, Fixup", "LayerNorm")],
     worlds=SEQUENCES,
     control="Each at its own learning rate. Fixup's branches have a learned factor and start at "
-    "zero.",
+    "zero. LayerNorm has one more norm, after the last layer, and ends far lower without that one "
+    "(embeddings_and_last_norm).",
 )
 
 Study(
