@@ -308,7 +308,7 @@ def by_hand(out: Path, records: Sequence[dict[str, Any]]) -> Given:
                     text = no_formula(record["texts"].get(id, row["text"]).strip())
                 if not value or not (row["text"] or id in record["texts"]):
                     row["text"] = text
-                elif row["text"] != text:
+                elif row["text"].split() != text.split():  # a spreadsheet ends lines in its way
                     row["note"] = ANEW
     columns = list(dict.fromkeys([*COLUMNS, *(name for row in before for name in row)]))
     if records:
