@@ -221,12 +221,6 @@ def decoders() -> tuple[Model, ...]:
     return tuple(sorted(found, key=lambda model: model.year or 0))
 
 
-def __getattr__(name: str) -> Any:
-    if name == "MODELS":
-        return published()
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 #: The years that the chapter counts together.
 PERIODS: Mapping[str, tuple[int, int]] = {
     "2018–22": (2018, 2022),

@@ -10,11 +10,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from normtutor_studies import plotting
-from normtutor_studies.engine import Study
-from normtutor_studies.plotting.style import NO_NORM, NORM_COLOURS, OTHER_COLOURS, PALETTE
+from normtutor_studies.engine import Study, without_rate
+from normtutor_studies.plotting.general import colours_for
+from normtutor_studies.plotting.style import NO_NORM, PALETTE
 from normtutor_studies.store import Cell, World
 from normtutor_studies.tables import study
-from normtutor_studies.worlds.transformers import LATER
+from normtutor_studies.worlds.transformers import LATER, POINTS
 
 
 def curves(name: str) -> Figure:
@@ -29,7 +30,7 @@ def curves(name: str) -> Figure:
     figure, panels = _panels(one)
     for world, ax in zip(one.worlds, panels, strict=True):
         first = next(iter(one.arms.values()))
-        full = world.full({k: v for k, v in first.items() if k != "rate"})
+        full = world.full(without_rate(first))
         x, xlabel = _along(full)
         plotting.curves(
             x,
@@ -39,8 +40,6 @@ def curves(name: str) -> Figure:
             colours=_colours(list(one.arms)),
             ax=ax,
         )
-        if legend := ax.get_legend():
-            legend.remove()
     _say_once(panels)
     _legend(figure, panels)  # where lines coincide there is no place for names
     return figure
@@ -50,7 +49,9 @@ def ends(
     name: str, *, worlds: Sequence[str] | None = None, size: tuple[float, float] | None = None
 ) -> Figure:
     """Draw the test loss at the end, a dot per seed and a bar at their mean, a panel per world."""
-    one = _in(study(name), worlds)
+    one = study(name)
+    if worlds is not None:
+        one = replace(one, worlds=[world for world in one.worlds if world.name in worlds])
     chosen = list(one.arms)
     figure, panels = _panels(one, size)
     own = _colours(chosen)
@@ -61,8 +62,7 @@ def ends(
             ax.plot(sideways, values, "o", color=own[arm], markersize=5, alpha=0.7)
             ax.hlines(values.mean(), at - 0.28, at + 0.28, color=own[arm])
         ax.set_xticks(range(len(chosen)), [arm.replace(", ", ",\n") for arm in chosen])
-        ax.set_xlim(-0.6, len(chosen) - 0.4)
-        ax.set_ylabel(f"test loss ({world.unit})")
+        ax.set(xlim=(-0.6, len(chosen) - 0.4), ylabel=f"test loss ({world.unit})")
     _say_once(panels)
     return figure
 
@@ -104,8 +104,7 @@ def over(
         ticks = x[:: 1 + len(x) // 4]  # labels of all would run into one another
         ax.set_xticks(ticks, [f"{value:g}" for value in ticks])
         ax.minorticks_off()
-        ax.set_xlabel(xlabel)
-        ax.set_ylabel(f"test loss ({world.unit})")
+        ax.set(xlabel=xlabel, ylabel=f"test loss ({world.unit})")
     _say_once(panels)
     _legend(figure, panels)
     return figure
@@ -133,18 +132,9 @@ def stream(name: str, arm: str) -> Figure:
         ax.set_yscale("log")
         ax.set_yticks([2, 5, 10, 20, 50], ["2", "5", "10", "20", "50"])
         ax.minorticks_off()
-        if legend := ax.get_legend():
-            legend.remove()
     _say_once(panels)
     plotting.label_lines(panels)
     return figure
-
-
-def _in(one: Study, worlds: Sequence[str] | None) -> Study:
-    """The same study, read in some of its worlds alone."""
-    if worlds is None:
-        return one
-    return replace(one, worlds=[world for world in one.worlds if world.name in worlds])
 
 
 def _panels(one: Study, size: tuple[float, float] | None = None) -> tuple[Figure, list[Axes]]:
@@ -158,7 +148,10 @@ def _panels(one: Study, size: tuple[float, float] | None = None) -> tuple[Figure
 
 
 def _say_once(panels: Sequence[Axes]) -> None:
-    """Leave what the panels' vertical axes show to the first, if it is the same in all."""
+    """No legend in a panel; and to the first alone what all vertical axes show."""
+    for ax in panels:
+        if legend := ax.get_legend():
+            legend.remove()
     if len({ax.get_ylabel() for ax in panels}) == 1:
         for ax in panels[1:]:
             ax.set_ylabel("")
@@ -169,8 +162,8 @@ def _legend(figure: Figure, panels: Sequence[Axes]) -> None:
     figure.legend(handles, names, loc="outside lower center", ncols=2, handlelength=2.6)
 
 
-def _along(full: Mapping[str, Any], points: int = 8) -> tuple[np.ndarray, str]:
-    shares = np.arange(1, points + 1) / points
+def _along(full: Mapping[str, Any]) -> tuple[np.ndarray, str]:
+    shares = np.arange(1, POINTS + 1) / POINTS
     if "steps" not in full:
         return shares * full["examples"] / 1000, "examples (thousands)"
     return shares * full["steps"] / (LATER if full["then"] else 1), "step"
@@ -181,7 +174,4 @@ def _setting(world: World, cell: Cell, name: str) -> Any:
 
 
 def _colours(arms: Sequence[str]) -> dict[str, str]:
-    known = {**NORM_COLOURS, **OTHER_COLOURS, "no norm": NO_NORM}
-    found = {arm: known[arm] for arm in arms if arm in known}
-    free = iter(c for c in list(PALETTE.values()) * 3 if c not in found.values())
-    return {arm: found.get(arm) or next(free) for arm in arms}
+    return colours_for(arms, {"no norm": NO_NORM})

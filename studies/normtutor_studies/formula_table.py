@@ -187,10 +187,6 @@ def formula_table(*names: str, mark: str | tuple[str, ...] = ()) -> Table:
     mark : str or tuple of str
         Rows in bold type: those that the page is about.
 
-    Returns
-    -------
-    Table
-
     Examples
     --------
     >>> formula_table("LayerNorm", "RMSNorm").text.splitlines()[1].split()[:4]

@@ -94,10 +94,6 @@ def table(
     words : sequence of column
         Columns that are no numbers, though their cells may begin with one.
 
-    Returns
-    -------
-    Table
-
     Raises
     ------
     ValueError

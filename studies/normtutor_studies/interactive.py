@@ -17,7 +17,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from normtutor import norms
 from normtutor.colours import COLOURS, NO_NORM
 from normtutor.intervals import t_interval
 from normtutor_studies.plotting import STYLE, pictures
@@ -115,112 +114,12 @@ def as_svg(draw: Callable[[], Figure]) -> bytes:
     return written.getvalue()
 
 
-def _draw_depth() -> Figure:
-    rng = np.random.default_rng(7)
-    width, spreads = 48, {}
-    for label, name, scale in (("× 2", "none", 2.0), ("× ½", "none", 0.5), ("", "LayerNorm", 0.5)):
-        h, course = rng.normal(size=(64, width)), []
-        for _ in range(20):
-            a = h @ rng.normal(size=(width, width)) * scale * np.sqrt(2 / width)
-            y = norms.layer_norm(a)[0] if name == "LayerNorm" else a
-            course.append(float(np.std(y)))
-            h = np.maximum(y, 0)
-        spreads[label or name] = (name, course)
-    return pictures.depth_figure(spreads)
-
-
-def _draw_padding() -> Figure:
-    real, padding = np.array([2.1, 1.2, 3.0, 1.7, 2.6, 0.9]), 6
-    x = np.concatenate([real, np.zeros(padding)])[None, :, None]
-    mask = (np.arange(len(real) + padding) < len(real))[None]
-    counted = norms.batch_norm(x, feature_axis=-1)[0][0, : len(real), 0]
-    masked = norms.batch_norm(x, feature_axis=-1, mask=mask)[0][0, : len(real), 0]
-    outputs = {"after BatchNorm": counted, "after BatchNorm with a mask": masked}
-    return pictures.padding_figure(real, padding, outputs)
-
-
-def _draw_triangle() -> Figure:
-    steps = {}
-    for label, length in (("length 1", 1.0), ("length 2", 2.0)):
-        w = length * np.array([np.cos(0.25), np.sin(0.25)])
-        _, cache = norms.weight_norm(w[None])
-        grads = norms.weight_norm_backward(np.array([[0.0, -1.0]]), cache)
-        steps[label] = (w, -0.25 * grads[0][0])
-    return pictures.triangle_figure(steps)
-
-
-def _draw_future() -> Figure:
-    x = np.random.default_rng(5).normal(size=(2, 6, 4))
-    edited = x.copy()
-    edited[0, -1] += [2.0, -1.2, 1.6, -2.0]
-    through = {
-        "BatchNorm": lambda v: norms.batch_norm(v, feature_axis=-1)[0],
-        "InstanceNorm": lambda v: norms.instance_norm(v, feature_axis=-1)[0],
-        "GroupNorm": lambda v: norms.group_norm(v, num_groups=2, feature_axis=-1)[0],
-        "LayerNorm": lambda v: norms.layer_norm(v)[0],
-        "RMSNorm": lambda v: norms.rms_norm(v)[0],
-    }
-    return pictures.future_figure(
-        {name: float(np.abs(f(edited) - f(x))[0, 0].max()) for name, f in through.items()}
-    )
-
-
-def _draw_modes() -> Figure:
-    rng = np.random.default_rng(3)
-    mean: Any = np.zeros(1)
-    variance: Any = np.ones(1)
-    means, running = [], []
-    for _ in range(26):
-        x = rng.choice([-0.8, 1.2]) + 0.5 * rng.normal(size=(16, 1))
-        _, _, (mean, variance) = norms.batch_norm(x, running_mean=mean, running_var=variance)
-        means.append(x.mean())
-        running.append(mean[0])
-    return pictures.running_mean_figure(means, running)
-
-
-def _draw_memory() -> Figure:
-    x = np.array([[1.0], [-1.0]])
-    courses = {}
-    for period in (4, 12):
-        memory, nu, course = np.ones(1), np.zeros(1), []
-        for batch in range(240):
-            active = x * (batch % period == 0)
-            _, cache, memory = norms.power_norm(active, running_mean_square=memory, eps=1e-12)
-            _, nu = norms.power_norm_backward(active, cache, nu)
-            course.append(float(nu[0]))
-        courses[f"active in every {period}th batch"] = course
-    return pictures.memory_figure(courses)
-
-
-def _draw_forgets() -> Figure:
-    x = np.array([0.4, 2.2, -0.9, 1.3, 0.2])
-    tokens = {"x": x, "3x + 2": 3 * x + 2, "−x": -x}
-    return pictures.forgets_figure(
-        {
-            "before": tokens,
-            "LayerNorm": {name: norms.layer_norm(v)[0] for name, v in tokens.items()},
-            "RMSNorm": {name: norms.rms_norm(v)[0] for name, v in tokens.items()},
-        }
-    )
-
-
-_DRAWN = {
-    "depth": _draw_depth,
-    "padding": _draw_padding,
-    "triangle": _draw_triangle,
-    "future": _draw_future,
-    "modes": _draw_modes,
-    "memory": _draw_memory,
-    "forgets": _draw_forgets,
-}
-
-
 def show(name: str) -> InteractiveFigure:
     """Put a picture of ``PICTURES`` on the page, as the last line of a cell."""
     if name not in PICTURES:
         known = ", ".join(PICTURES)
         raise ValueError(f"there is no picture {name!r}. Choose one of: {known}.")
-    return InteractiveFigure(name, None, PICTURES[name], _DRAWN[name])
+    return InteractiveFigure(name, None, PICTURES[name], getattr(pictures, name))
 
 
 def profiles_by_layer(

@@ -99,12 +99,12 @@ def profile(model: Sorter, batch: SequencePair) -> Run:
     handles = [
         layer.register_forward_hook(lambda *call: outputs.append(call[2])) for layer in layers
     ]
-    for layer in stacks[1]:
-        handles.append(
-            layer.multihead_attn.register_forward_hook(
-                lambda *call: added.append(call[2][0].var(correction=0).item())
-            )
+    handles += [
+        layer.multihead_attn.register_forward_hook(
+            lambda *call: added.append(call[2][0].var(correction=0).item())
         )
+        for layer in stacks[1]
+    ]
     model.train()  # without dropout the same numbers; in evaluation torch takes another path
     loss = F.cross_entropy(model(batch).flatten(0, 1), batch.targets.flatten())
     for handle in handles:

@@ -7,6 +7,7 @@ three activations.
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import repeat
 
 import numpy as np
@@ -75,11 +76,7 @@ def measure(cell: Cell, rate: float, seed: int) -> Run:
     losses: list[float] = []
     shifts: list[list[probes.Shift]] = []
     for step in range(cell["steps"]):
-        batch = next(batches)
-
-        def loss(m: nn.Module, batch: tuple[Tensor, Tensor] = batch) -> Tensor:
-            return loss_of(task, m, batch)
-
+        loss = partial(loss_of, task, batch=next(batches))
         value = loss(model)
         losses.append(value.item())
         if not math.isfinite(losses[-1]):

@@ -20,12 +20,7 @@ from normtutor import layers
 from normtutor.data import TokenBatch
 from normtutor.models import GRU, NormFactory
 from normtutor.training import evaluation_mode, start, train
-from normtutor_studies.corpus import (
-    cut_chunks,
-    fingerprint,
-    load_corpus,
-    shuffled_chunks,
-)
+from normtutor_studies.corpus import cut_chunks, fingerprint, load_corpus, shuffled_chunks
 from normtutor_studies.store import Cell, Run, World
 
 TUNING = (0, 1)  # on these seeds the loss is that of the validation part

@@ -7,28 +7,18 @@ batch and for one fixed batch, and on the fixed batch its trace. All losses are 
 mode, and all networks start with He's weights.
 """
 
+from functools import partial
 from itertools import islice
 
 import numpy as np
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import nn
 
 from normtutor import probes
-from normtutor.data import image_batches, load_digits
+from normtutor.data import Split, image_batches, load_digits
 from normtutor.models import MLP
-from normtutor.training import start
+from normtutor.training import classification_loss, start
 from normtutor_studies.measures.descent import descend, he
 from normtutor_studies.store import Cell, Run, World
-
-
-def loss_on(batch: tuple[Tensor, Tensor]) -> probes.LossOfModel:
-    """The cross entropy on a batch, as a function of the model."""
-    images, labels = batch
-
-    def loss(model: nn.Module) -> Tensor:
-        return F.cross_entropy(model(images), labels)
-
-    return loss
 
 
 def matrix_lengths(model: nn.Module) -> dict[str, float]:
@@ -44,9 +34,8 @@ def measure(cell: Cell, rate: float, seed: int) -> Run:
     """Train one ReLU network: what it saw around it on the way."""
     digits, order = load_digits(), start(seed)
     model = he(MLP((64, *(cell["width"],) * cell["hidden"], 10), norm=cell["norm"]))
-    fixed = loss_on(
-        (digits.train.images[: cell["fixed_batch"]], digits.train.labels[: cell["fixed_batch"]])
-    )
+    still = (part[: cell["fixed_batch"]] for part in digits.train)
+    fixed = partial(classification_loss, batch=Split(*still))
     stream = list(islice(image_batches(digits.train, cell["batch_size"], order), cell["steps"]))
     seen: dict[str, list[float]] = {}
 
@@ -60,7 +49,8 @@ def measure(cell: Cell, rate: float, seed: int) -> Run:
 
     def watch(step: int) -> None:
         model.train()
-        on_batch, lengths = loss_on(stream[step]), matrix_lengths(model)
+        on_batch = partial(classification_loss, batch=stream[step])
+        lengths = matrix_lengths(model)
         if step % cell["every"] == 0:
             stops = [m * rate for m in cell["multiples"]]
             along = probes.look_along(model, on_batch, [0.0, *stops])

@@ -1,17 +1,4 @@
-"""Figures: each function draws arrays or records that it is given, and never runs a model.
-
-- :mod:`~normtutor_studies.plotting.style`: colours, sizes and fonts, in one place.
-- :mod:`~normtutor_studies.plotting.drawings`: a figure's wide and its narrow drawing.
-- :mod:`~normtutor_studies.plotting.general`: curves, histograms, maps of a grid.
-- :mod:`~normtutor_studies.plotting.covariate_shift`: the tests of covariate shift.
-- :mod:`~normtutor_studies.plotting.family`: which cells share a statistic.
-- :mod:`~normtutor_studies.plotting.geometry`: what a norm does to one token.
-- :mod:`~normtutor_studies.plotting.graph`: the computational graph of a norm.
-- :mod:`~normtutor_studies.plotting.labels`: the names of lines, beside them.
-- :mod:`~normtutor_studies.plotting.invariance`: which changes a norm does not see.
-- :mod:`~normtutor_studies.plotting.pictures`: what stands in the place of an interactive figure.
-- :mod:`~normtutor_studies.plotting.wiring`: where the norm stands in a residual block.
-"""
+"""Figures: each function draws arrays or records that it is given, and never runs a model."""
 
 from importlib import import_module
 from typing import Any

@@ -52,8 +52,7 @@ def training_curves_figure(
                 linestyle="--" if name == "none" else "-",
             )
         ax.axhline(guessing, color=INK, linewidth=1, linestyle=":")
-        ax.set_ylim(0, 1.3 * guessing)
-        ax.set_ylabel("training loss")
+        ax.set(ylim=(0, 1.3 * guessing), ylabel="training loss")
         ax.set_title("no norm" if name == "none" else name, color=norm_colour(name))
         ax.annotate(
             "guessing", (float(np.asarray(steps)[-1]), guessing), (0, 4),
@@ -90,8 +89,7 @@ def spreads_figure(without: Mapping[float, ArrayLike], with_norm: ArrayLike) -> 
     depth = len(np.asarray(with_norm)[0])
     ax.set_xlim(1, depth + 2.4)
     ax.set_xticks([1, *range(4, depth + 1, 4)])
-    ax.set_xlabel("hidden layer")
-    ax.set_ylabel("spread over images")
+    ax.set(xlabel="hidden layer", ylabel="spread over images")
     return fig
 
 

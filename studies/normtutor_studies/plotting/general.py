@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -48,7 +49,7 @@ def curves(
     """
     if ax is None:
         _, ax = plt.subplots()
-    chosen = _colours_for(list(ys), colours)
+    chosen = colours_for(ys, colours)
     for position, (key, rows) in enumerate(ys.items()):
         values = np.atleast_2d(np.asarray(rows, dtype=np.float64))  # (n_seeds, n_steps)
         mean, half = t_interval(values)
@@ -59,21 +60,19 @@ def curves(
         if len(values) > 1:
             ends, label = (mean - half, mean + half), f"_band {text}"
             ax.fill_between(x, *ends, color=colour, alpha=0.18, linewidth=0, label=label)
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel(ylabel)
+    ax.set(xlabel=xlabel, ylabel=ylabel)
     if len(ys) > 1:
         ax.legend()
     return ax
 
 
-def _colours_for(names: Sequence[str], colours: Mapping[str, str] | None) -> dict[str, str]:
+def colours_for(names: Iterable[str], colours: Mapping[str, str] | None) -> dict[str, str]:
+    """The colours given, those that a name has for itself, and for the rest the palette in turn."""
     own = {**NORM_COLOURS, **OTHER_COLOURS, **(colours or {})}
     chosen = {name: own.get(name, "") for name in names}
     free = [c for c in PALETTE.values() if c not in chosen.values()] or list(PALETTE.values())
-    missing = [name for name in names if not chosen[name]]
-    for position, name in enumerate(missing):
-        chosen[name] = free[position % len(free)]
-    return chosen
+    missing = [name for name, colour in chosen.items() if not colour]
+    return chosen | dict(zip(missing, itertools.cycle(free), strict=False))
 
 
 def histograms(

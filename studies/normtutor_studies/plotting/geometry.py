@@ -66,22 +66,20 @@ def sphere_figure(x: ArrayLike, y: ArrayLike, *, weight: ArrayLike, bias: ArrayL
     return fig
 
 
-def _circle_in_plane(points: int = 200) -> FloatArray:
+def _circle_in_plane() -> FloatArray:
     """Points of the circle of radius √3 in the plane 1ᵀy = 0."""
     first = np.array([1.0, -1.0, 0.0]) / np.sqrt(2)
     second = np.array([1.0, 1.0, -2.0]) / np.sqrt(6)
-    angle = np.linspace(0, 2 * np.pi, points)[:, None]
+    angle = np.linspace(0, 2 * np.pi, 200)[:, None]
     return np.sqrt(3) * (np.cos(angle) * first + np.sin(angle) * second)
 
 
 def _space(fig: Figure, number: int) -> Any:
     """An empty three-dimensional panel with its three axes drawn through the origin."""
     ax: Any = fig.add_subplot(1, 2, number, projection="3d")
-    limit, end = 2.2, 2.2
+    limit = 2.2
     ax.set(xlim=(-limit, limit), ylim=(-limit, limit), zlim=(-limit, limit))
-    for index in range(3):
-        tip = np.zeros(3)
-        tip[index] = end
+    for index, tip in enumerate(limit * np.eye(3)):
         ax.plot(*np.stack([-tip, tip]).T, color="#70767e", linewidth=0.8)
         if index > 0:  # the first points at the reader, and ends before the sphere
             ax.text(*(1.13 * tip), f"$y_{index + 1}$", ha="center", va="center")
@@ -173,25 +171,22 @@ def half_plane_figure(mean: ArrayLike, deviation: ArrayLike) -> Figure:
     mu = np.asarray(mean, dtype=np.float64)
     sigma = np.asarray(deviation, dtype=np.float64)
     radius = np.hypot(mu, sigma)
+    layer, rms = NORM_COLOURS["LayerNorm"], NORM_COLOURS["RMSNorm"]
     fig, ax = plt.subplots(figsize=(5.0, 3.2))
     angle = np.linspace(0, np.pi, 200)
     ax.plot(np.cos(angle), np.sin(angle), color=INK, linewidth=1)
     limit = 1.1 * max(1.0, float(np.abs(mu).max()))
     for m, s, r in zip(mu, sigma, radius, strict=True):
-        ax.plot([m, m / r], [s, s / r], color=NORM_COLOURS["RMSNorm"], linewidth=1)
+        ax.plot([m, m / r], [s, s / r], color=rms, linewidth=1)
         # LayerNorm in two steps: centre, then along the axis.
-        ax.plot([m, 0, 0], [s, s, 1], color=NORM_COLOURS["LayerNorm"], linewidth=1.3, linestyle=":")
+        ax.plot([m, 0, 0], [s, s, 1], color=layer, linewidth=1.3, linestyle=":")
     ax.scatter(mu, sigma, color="#70767e", s=26, zorder=3, label="token")
-    rms = NORM_COLOURS["RMSNorm"]
     ax.scatter(mu / radius, sigma / radius, color=rms, s=36, zorder=3, label="after RMSNorm")
-    layer = NORM_COLOURS["LayerNorm"]
     ax.scatter([0], [1], color=layer, marker="D", s=56, zorder=4, label="after LayerNorm")
     ax.axvline(0, color=INK, linewidth=0.8, alpha=0.3, zorder=0)
-    ax.set_xlim(-limit, limit)
-    ax.set_ylim(0, 1.1 * max(1.0, float(sigma.max())))
+    ax.set(xlim=(-limit, limit), ylim=(0, 1.1 * max(1.0, float(sigma.max()))))
     ax.set_aspect("equal", adjustable="box")
-    ax.set_xlabel("mean μ of the token")
-    ax.set_ylabel("standard deviation σ")
+    ax.set(xlabel="mean μ of the token", ylabel="standard deviation σ")
     # The names stand below the points, where no line runs.
     ax.text(0.04, 0.08, "after\nLayerNorm", color=layer, fontsize=9.5)
     ax.text(-1.07, 0.08, "after\nRMSNorm", color=rms, fontsize=9.5, ha="right")

@@ -39,7 +39,6 @@ def graph_figure(
         circle = {"boxstyle": "circle,pad=0.35", "facecolor": PALE, "edgecolor": INK}
         ax.text(x, y, text, ha="center", va="center", bbox=circle)
     columns, rows = zip(*nodes.values(), strict=True)
-    ax.set_xlim(min(columns) - 0.5, max(columns) + 0.5)
-    ax.set_ylim(min(rows) - 0.5, max(rows) + 0.5)
+    ax.set(xlim=(min(columns) - 0.5, max(columns) + 0.5), ylim=(min(rows) - 0.5, max(rows) + 0.5))
     ax.set_axis_off()
     return fig

@@ -111,8 +111,7 @@ def wirings_figure(
             if part in labels:
                 factor = ax.text(x, y, labels[part], ha=side, va="center", fontsize=9.5, color=WARM)
                 factor.set_in_layout(False)  # it may reach over the edge, where nothing stands
-        ax.set_xlim(-0.75, 2.25)
-        ax.set_ylim(-0.2, 5.4)
+        ax.set(xlim=(-0.75, 2.25), ylim=(-0.2, 5.4))
     return fig
 
 
@@ -148,8 +147,7 @@ def first_steps_figure(
             ends[name] = float(middle[-1])
         if ylabel in log:
             ax.set_yscale("log")
-        ax.set_ylabel(ylabel)
-        ax.set_xlim(at[0], at[-1] * 1.85)
+        ax.set(ylabel=ylabel, xlim=(at[0], at[-1] * 1.85))
         ax.spines["bottom"].set_bounds(at[0], at[-1])
         _names_at_the_end(ax, ends, float(at[-1]), colours)
     axes[-1, 0].set_xlabel("step", x=0.5 / 1.85)
@@ -223,8 +221,7 @@ def layer_gradients_figure(
                 color=colour,
                 fontsize=10,
             )
-        ax.set_title(title)
-        ax.set_ylabel("gradient\n(last layer: 1×)")
+        ax.set(title=title, ylabel="gradient\n(last layer: 1×)")
         ax.yaxis.set_major_locator(MultipleLocator(2))
         ax.yaxis.set_major_formatter(FuncFormatter(_times))
     axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -245,15 +245,17 @@ Study(
     ),
 )
 
+DRIFTING: dict[str, Cell] = {
+    "no norm": {"norm": "none"},
+    "no norm, weights 4×": {"norm": "none", "scale": 4.0},
+    "BatchNorm": {"norm": "batch"},
+}
+
 Study(
     name="input_drift",
     chapter=1,
     question="How far does the input of a sigmoid drift while a network trains?",
-    arms={
-        "no norm": {"norm": "none"},
-        "no norm, weights 4×": {"norm": "none", "scale": 4.0},
-        "BatchNorm": {"norm": "batch"},
-    },
+    arms=DRIFTING,
     worlds=[input_drift.WORLD],
     rates=(0.1, 0.3, 1.0, 3.0),
     seeds=range(2, 8),
@@ -262,7 +264,7 @@ Study(
         f"way of the mean, {label}": partial(
             Study.values, world="input_drift", label=label, key="sigmoid_path_end"
         )
-        for label in ("no norm", "no norm, weights 4×", "BatchNorm")
+        for label in DRIFTING
     },
     control="Without a norm, Xavier's weights let the signal shrink fourfold in every sigmoid "
     "layer, so the drift is measured against a tiny spread. The network without a norm is "
@@ -276,11 +278,7 @@ Study(
     question="How far does it drift at each learning rate?",
     arms={
         f"{label}, {cell['rate']:g}": cell
-        for label, network in (
-            ("no norm", {"norm": "none"}),
-            ("no norm, weights 4×", {"norm": "none", "scale": 4.0}),
-            ("BatchNorm", {"norm": "batch"}),
-        )
+        for label, network in DRIFTING.items()
         for cell in grid(**network, rate=[0.1, 0.3, 1.0, 3.0])
     },
     worlds=[input_drift.WORLD],

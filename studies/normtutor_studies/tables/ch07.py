@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from normtutor_studies.engine import TUNING, Effect, Study, grid
+from normtutor_studies.engine import TUNING, Study, grid
 from normtutor_studies.measures import depth_profiles, encoder_decoder, first_steps
 from normtutor_studies.measures.sorting import WARMUP_MAP
 from normtutor_studies.store import Cell
@@ -56,19 +57,20 @@ Study(
 ARRANGED = ("in pairs", "side by side", "removed", "half side by side", "half removed")
 
 
-def cost(of: Study, world: str, wiring: str, arrangement: str) -> Effect:
+def cost(of: Study, world: str, wiring: str, arrangement: str) -> np.ndarray:
     """What an arrangement of a trained model's layers adds to the loss of the layers in series."""
-    values = of.values(world, wiring, arrangement) - of.values(world, wiring, "in series")
-    return Effect(values[:, 0], values[:, -1])
+    rearranged, series = (
+        of.values(world, wiring, name)[:, -1] for name in (arrangement, "in series")
+    )
+    return np.asarray(rearranged - series)
 
 
-def kept(of: Study, world: str, wiring: str, beside: str, gone: str) -> Effect:
+def kept(of: Study, world: str, wiring: str, beside: str, gone: str) -> np.ndarray:
     """The share of what layers are worth that they keep beside each other: 1 is all of it.
 
     Their worth is what removing them adds to the loss.
     """
-    one, all_ = cost(of, world, wiring, beside), cost(of, world, wiring, gone)
-    return Effect(1 - one.half / all_.half, 1 - one.full / all_.full)
+    return 1 - cost(of, world, wiring, beside) / cost(of, world, wiring, gone)
 
 
 def one_removed(of: Study, world: str, wiring: str) -> np.ndarray:
@@ -80,25 +82,16 @@ def one_removed(of: Study, world: str, wiring: str) -> np.ndarray:
 
 def side_by_side_rows(world: str, wiring: str) -> dict[str, Callable[[Study], np.ndarray]]:
     """ "WORLD, WIRING: ARRANGEMENT" is its cost; "... kept" the share of the layers' worth."""
-
-    def added(of: Study, arrangement: str) -> np.ndarray:
-        return cost(of, world, wiring, arrangement).full
-
-    def share(of: Study, beside: str, gone: str) -> np.ndarray:
-        return kept(of, world, wiring, beside, gone).full
-
-    def single(of: Study) -> np.ndarray:
-        return one_removed(of, world, wiring)
-
-    found: dict[str, Callable[[Study], np.ndarray]] = {"costliest layer": single}
+    where: dict[str, Any] = {"world": world, "wiring": wiring}
+    found = {"costliest layer": partial(one_removed, **where)}
     for arrangement in ARRANGED:
-        found[arrangement] = partial(added, arrangement=arrangement)
+        found[arrangement] = partial(cost, **where, arrangement=arrangement)
     for beside, gone in (
         ("in pairs", "removed"),
         ("side by side", "removed"),
         ("half side by side", "half removed"),
     ):
-        found[f"{beside}, kept"] = partial(share, beside=beside, gone=gone)
+        found[f"{beside}, kept"] = partial(kept, **where, beside=beside, gone=gone)
     return {f"{world}, {wiring}: {name}": row for name, row in found.items()}
 
 
@@ -107,9 +100,9 @@ def the_task_decides(of: Study) -> bool:
 
     In formulas the mean of Post-LN's share is no smaller than that of Pre-LN's.
     """
-    post = kept(of, "formulas", "Post-LN", "side by side", "removed").full
-    in_sorting = kept(of, "sorting", "Pre-LN", "side by side", "removed").full
-    in_formulas = kept(of, "formulas", "Pre-LN", "side by side", "removed").full
+    post = kept(of, "formulas", "Post-LN", "side by side", "removed")
+    in_sorting = kept(of, "sorting", "Pre-LN", "side by side", "removed")
+    in_formulas = kept(of, "formulas", "Pre-LN", "side by side", "removed")
     parts = (in_sorting > 0.75).all() and (in_formulas < 0.55).all()
     return bool(parts and post.mean() >= in_formulas.mean())
 

@@ -82,10 +82,8 @@ class SharedNorm(nn.Module):
 
     def __init__(self, features: int) -> None:
         super().__init__()
-        self.weight, self.bias = (
-            nn.Parameter(torch.ones(features)),
-            nn.Parameter(torch.zeros(features)),
-        )
+        self.weight = nn.Parameter(torch.ones(features))
+        self.bias = nn.Parameter(torch.zeros(features))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.weight * x / x.square().mean().sqrt() + self.bias
@@ -357,8 +355,8 @@ def columns(evaluations: list[dict[str, float]]) -> dict[str, list[float | None]
 
 def averages(values: list[float], steps: int) -> list[float | None]:
     """The mean of each eighth of a run; None where it did not get there."""
-    length = steps // POINTS
-    parts = [values[i * length : (i + 1) * length] for i in range(POINTS)]
+    ends = [at * steps // POINTS for at in range(POINTS + 1)]
+    parts = [values[start:end] for start, end in itertools.pairwise(ends)]
     return [float(np.mean(part)) if part else None for part in parts]
 
 
