@@ -306,14 +306,10 @@ def changed(
         return stream
     for module, name, norm in places:
         own = norm_of({**cell, "norm": then})(norm.normalized_shape[0])
-        own.load_state_dict(own.state_dict() | _shared(norm, own))
+        kept = {k: v for k, v in norm.state_dict().items() if k in own.state_dict()}
+        own.load_state_dict(own.state_dict() | kept)
         setattr(module, name, own)
     return stream
-
-
-def _shared(norm: nn.Module, own: nn.Module) -> dict[str, Tensor]:
-    """What both norms have: γ, and β where there is one."""
-    return {k: v for k, v in norm.state_dict().items() if k in own.state_dict()}
 
 
 def _fixing(
