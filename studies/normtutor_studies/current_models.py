@@ -250,34 +250,27 @@ def counts() -> dict[str, dict[str, int]]:
     return found
 
 
-HEAD = {
-    "model": "Model",
-    "year": "Year",
-    "kind": "Kind",
-    "norm": "Norm",
-    "placement": "Placement",
-    "qk": "QK-norm",
-    "bias": "Bias",
-    "class": "ε, class",
-    "published": "ε, published",
-    "read": "Read in",
+#: The columns of the table of all models: key, head, and what stands in a cell.
+COLUMNS: Mapping[str, tuple[str, Callable[[Model], str]]] = {
+    "model": ("Model", lambda model: model.name),
+    "year": ("Year", lambda model: str(model.year or "–")),
+    "kind": ("Kind", lambda model: model.kind),
+    "norm": ("Norm", lambda model: model.norm),
+    "placement": ("Placement", lambda model: model.placement),
+    "qk": ("QK-norm", lambda model: model.qk_norm or "–"),
+    "bias": ("Bias", lambda model: model.bias),
+    "class": ("ε, class", lambda model: number(model.eps_class)),
+    "published": (
+        "ε, published",
+        lambda model: "–" if model.eps_published is None else number(model.eps_published),
+    ),
+    "read": ("Read in", lambda model: model.read),
 }
 
 
 def cells(model: Model) -> dict[str, str]:
-    """Write a model as one row of the chapter's table."""
-    return {
-        "model": model.name,
-        "year": str(model.year or "–"),
-        "kind": model.kind,
-        "norm": model.norm,
-        "placement": model.placement,
-        "qk": model.qk_norm or "–",
-        "bias": model.bias,
-        "class": number(model.eps_class),
-        "published": "–" if model.eps_published is None else number(model.eps_published),
-        "read": model.read,
-    }
+    """Write a model as one row of the table."""
+    return {key: cell(model) for key, (_, cell) in COLUMNS.items()}
 
 
 #: The models that the chapter shows, one or two of each kind that one meets.
@@ -310,7 +303,8 @@ class ModelTable:
 
     def _repr_html_(self) -> str:
         head = "".join(
-            f'<th scope="col" data-key="{key}">{escape(word)}</th>' for key, word in HEAD.items()
+            f'<th scope="col" data-key="{key}">{escape(word)}</th>'
+            for key, (word, _) in COLUMNS.items()
         )
         rows = []
         for model in self.models:
@@ -335,5 +329,5 @@ class ModelTable:
         )
 
     def __repr__(self) -> str:
-        frame = pd.DataFrame([cells(model) for model in self.models]).rename(columns=HEAD)
-        return frame.to_string()
+        frame = pd.DataFrame([cells(model) for model in self.models])
+        return frame.rename(columns=lambda key: COLUMNS[key][0]).to_string()

@@ -71,6 +71,8 @@ def test_the_table_reads_the_same_as_text_and_as_a_page():
     table = current_models.ModelTable(MODELS[1:4])
     assert "GPT-NeoX-20B" in repr(table) and "1e−5" in repr(table)
     soup = BeautifulSoup(table._repr_html_(), "html.parser")
-    assert [cell.text for cell in soup.select("thead th")] == list(current_models.HEAD.values())
+    assert [cell.text for cell in soup.select("thead th")] == [
+        head for head, _ in current_models.COLUMNS.values()
+    ]
     shown = [row.find("th").text for row in soup.select("tbody tr")]
     assert shown == ["OPT", "GPT-NeoX-20B", "GPT-2"]  # the newest first

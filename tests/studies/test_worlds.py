@@ -46,7 +46,7 @@ def test_shorter_formulas_are_padded_and_their_padding_does_not_count():
 
 
 def test_formulas_of_one_operator_share_it():
-    batch = formulas.batch_of(8, np.full(8, 2), np.random.default_rng(0), company="operator")
+    batch = formulas.batch_of(8, np.full(8, 2), np.random.default_rng(0), one_operator=True)
     assert len(batch.inputs[batch.counted].unique()) == 1
 
 

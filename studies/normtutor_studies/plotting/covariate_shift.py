@@ -126,7 +126,7 @@ def dots(
     rows: Mapping[str, ArrayLike],
     *,
     xlabel: str,
-    reference: float | None = None,
+    reference: float,
     colours: Mapping[str, str] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
@@ -136,7 +136,7 @@ def dots(
     ----------
     rows : mapping of text -> array of shape (n_seeds,)
         Drawn from top to bottom.
-    reference : float or None
+    reference : float
         Where the vertical line stands.
     """
     if ax is None:
@@ -148,8 +148,7 @@ def dots(
         ax.plot(values, np.full(len(values), position + 0.16), ".", color=colour, alpha=0.45)
         ax.plot([mean - half, mean + half], [position, position], color=colour)
         ax.plot([mean], [position], "o", markersize=7, color=colour)
-    if reference is not None:
-        ax.axvline(reference, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+    ax.axvline(reference, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
     ax.set_yticks(range(len(rows)), list(rows))
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)

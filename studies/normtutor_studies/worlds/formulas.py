@@ -43,9 +43,9 @@ def tree(levels: int) -> tuple[tuple[int, int] | None, ...]:
 
 
 def formulas(
-    count: int, levels: int, rng: np.random.Generator, *, operators: np.ndarray | None = None
+    count: int, levels: int, rng: np.random.Generator, *, operator: int | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Tokens, values and which tokens are operators, (count, L) each."""
+    """Tokens, values and which tokens are operators, (count, L) each; or all are one operator."""
     places = tree(levels)
     tokens = np.zeros((count, len(places)), dtype=np.int64)
     values = np.zeros_like(tokens)
@@ -53,31 +53,28 @@ def formulas(
         if parts is None:
             tokens[:, at] = values[:, at] = rng.integers(DIGITS, size=count)
             continue
-        chosen = rng.integers(len(OPERATORS), size=count) if operators is None else operators
+        if operator is None:
+            chosen = rng.integers(len(OPERATORS), size=count)
+        else:
+            chosen = np.full(count, operator)
         a, b = values[:, parts[0]], values[:, parts[1]]
-        values[:, at] = np.choose(chosen, [operator(a, b) for operator in OPERATORS])
+        values[:, at] = np.choose(chosen, [of(a, b) for of in OPERATORS])
         tokens[:, at] = DIGITS + chosen
     counted = np.broadcast_to([parts is not None for parts in places], tokens.shape)
     return tokens, values, counted
 
 
 def batch_of(
-    count: int, levels: np.ndarray, rng: np.random.Generator, *, company: str = "mixed"
+    count: int, levels: np.ndarray, rng: np.random.Generator, *, one_operator: bool = False
 ) -> Batch:
-    """Formulas with the given numbers of levels, padded on the right.
-
-    ``company`` "operator": all operators of a batch are the same.
-    """
+    """Formulas with the given numbers of levels, padded on the right; or all of one operator."""
     width = len(tree(int(levels.max())))
     arrays = [np.full((count, width), PAD), np.zeros((count, width), dtype=np.int64)]
     arrays += [np.zeros((count, width), dtype=bool) for _ in range(2)]
-    same = None
-    if company == "operator":
-        same = np.asarray(rng.integers(len(OPERATORS)))
+    operator = int(rng.integers(len(OPERATORS))) if one_operator else None
     for level in np.unique(levels):
         rows = np.flatnonzero(levels == level)
-        operators = None if same is None else np.broadcast_to(same, len(rows))
-        tokens, values, counted = formulas(len(rows), int(level), rng, operators=operators)
+        tokens, values, counted = formulas(len(rows), int(level), rng, operator=operator)
         length = tokens.shape[1]
         for array, own in zip(arrays, (tokens, values, True, counted), strict=True):
             array[rows, :length] = own
@@ -98,8 +95,8 @@ def train(cell: Mapping[str, Any], rate: float, seed: int) -> dict[str, Any]:
     def batches(rng: np.random.Generator) -> Iterator[Batch]:
         while True:
             levels = levels_of(cell, rng)
-            company = "operator" if rng.random() < cell["share"] else "mixed"
-            yield batch_of(cell["batch_size"], levels, rng, company=company)
+            one_operator = rng.random() < cell["share"]
+            yield batch_of(cell["batch_size"], levels, rng, one_operator=one_operator)
 
     rng = np.random.default_rng(1_000_000)
     levels = np.full(TEST_FORMULAS, LEVELS)

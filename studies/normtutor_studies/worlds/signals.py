@@ -81,14 +81,13 @@ class Net(nn.Module):
         conv, width, depth = cell["kind"] == "conv", cell["width"], cell["depth"]
         self.conv, self.norm_first = conv, cell["norm_first"]
         inputs = [1 if conv else LENGTH, *[width] * (depth - 1)][:depth]
-        own = cell["norm"] == "none" and not cell["noise"]
         self.layers = nn.ModuleList(
             nn.Conv1d(i, width, 5, stride=2 if at < 2 else 1, padding=2)
             if conv
             else nn.Linear(i, width)
             for at, i in enumerate(inputs)
         )
-        self.norms = nn.ModuleList(self._norm(cell) if not own else nn.Identity() for _ in inputs)
+        self.norms = nn.ModuleList(self._norm(cell) for _ in inputs)
         flat = width if depth else LENGTH
         self.classify = nn.Linear(flat, CLASSES)
         self.reset_parameters(cell["scale"])
