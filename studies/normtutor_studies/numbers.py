@@ -5,12 +5,12 @@ import re
 
 import numpy as np
 
-from normtutor.intervals import t_interval
+from normtutor_studies import html_tables
 from normtutor_studies.engine import Study
 from normtutor_studies.tables import study
 
 DIGITS = re.compile(r"(\d)(%?)")
-MINUS, NO_BREAK = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
+NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def said(mark: str) -> str:
@@ -28,7 +28,7 @@ def said(mark: str) -> str:
     if (digits := DIGITS.fullmatch(last.strip())) is None:
         raise ValueError(f"a number is marked as `study / row / digits`, as 2 or 0%; got {mark!r}.")
     values = study(name.strip()).row(row.strip()) * (100 if digits[2] else 1)
-    return f"{values.mean():.{digits[1]}f}{digits[2]}".replace("-", MINUS)
+    return html_tables.number(values.mean(), f".{digits[1]}f") + digits[2]
 
 
 def interval(values: np.ndarray, digits: int) -> str:
@@ -37,9 +37,8 @@ def interval(values: np.ndarray, digits: int) -> str:
     >>> interval(np.array([0.11, 0.13]), 2).replace(NO_BREAK, " ")
     '0.12 ± 0.13'
     """
-    mean, half = (float(number) for number in t_interval(values))
-    text = f"{mean:.{digits}f} ± {half:.{digits}f}"
-    return "diverged" if "nan" in text else text.replace("-", MINUS).replace(" ", NO_BREAK)
+    text = html_tables.interval(values, f".{digits}f")
+    return "diverged" if "nan" in text else text.replace(" ", NO_BREAK)
 
 
 def table(*studies: Study) -> str:

@@ -19,18 +19,15 @@ from normtutor_studies.claims import (
     root_mean_square,
     sequences,
 )
-from normtutor_studies.claims.ledger import VERDICTS, Claim, Finding, Unsettled, tally, verdict_of
+from normtutor_studies.claims.ledger import Claim, tally, verdict_of
 from normtutor_studies.claims.page import CHAPTERS, LABELS, Page, label
 
 __all__ = [
     "CHAPTERS",
     "CLAIMS",
     "LABELS",
-    "VERDICTS",
     "Claim",
-    "Finding",
     "Page",
-    "Unsettled",
     "label",
     "named",
     "show",
