@@ -54,7 +54,6 @@ SCRIPTED = sorted(
 )
 # These have a page of their own, no cell around them, and tests of their own.
 ON_PAGES = ("formula", "inspector", "playground")
-WITH_FIGURES = [name for name, figures in FIGURES.items() if figures]
 
 
 @functools.cache

@@ -25,17 +25,11 @@ def computed(browser, serve):
     page.context.close()
 
 
-def by_the_package(name, x, mask, eps=1e-5):
+def by_the_package(name, x, mask=None, eps=1e-5):
     """The same block through normtutor, in training and without an affine map."""
-    if name == "BatchNorm":
-        return norms.batch_norm(x, mask=mask, eps=eps, feature_axis=-1)[0]
-    if name == "InstanceNorm":
-        return norms.instance_norm(x, mask=mask, eps=eps, feature_axis=-1)[0]
-    if name == "GroupNorm":
-        return norms.group_norm(x, num_groups=2, mask=mask, eps=eps, feature_axis=-1)[0]
-    if name == "PowerNorm-V":
-        return norms.power_norm_v(x, mask=mask, eps=eps)[0]
-    return {"LayerNorm": norms.layer_norm, "RMSNorm": norms.rms_norm}[name](x, eps=eps)[0]
+    options = {} if name in ("LayerNorm", "RMSNorm") else {"mask": mask, "feature_axis": -1}
+    options |= {"num_groups": 2} if name == "GroupNorm" else {}
+    return getattr(norms, norms.TABLE[name].function)(x, eps=eps, **options)[0]
 
 
 def test_the_block_agrees_with_the_package(computed):
@@ -99,7 +93,7 @@ def test_the_changes_agree_with_the_package(computed):
             if name == "WeightNorm":
                 expected = X @ norms.weight_norm(W)[0].T
             elif name != "none":
-                expected = by_the_package(name, expected[:, None], None, eps=0.1)[:, 0]
+                expected = by_the_package(name, expected[:, None], eps=0.1)[:, 0]
             assert_allclose(with_eps["after"], expected.ravel(), rtol=0, atol=1e-6)
             assert (exact["largest"] < 1e-9) == (key == "neutral" or key in unseen[name])
 
@@ -143,7 +137,7 @@ def test_the_signal_through_depth_agrees_with_the_package(computed):
             for W in found["W"][:depth]:
                 y = h @ np.reshape(W, (width, width)).T * scale * np.sqrt(2 / width)
                 if name != "none":
-                    y = by_the_package(name, y[:, None], None)[:, 0]
+                    y = by_the_package(name, y[:, None])[:, 0]
                 h = np.maximum(y, 0)
             assert_allclose(np.reshape(last, y.shape), y, rtol=1e-6, atol=1e-9)
             # What the words instead of the picture say.
@@ -230,7 +224,7 @@ def test_who_sees_the_future_agrees_with_the_package(computed):
     z = np.reshape(found["edited"], (2, 6, 4))
     assert np.flatnonzero((x != z).any(axis=2)).tolist() == [5]
     for name, one in found["moved"].items():
-        before, after = by_the_package(name, x, None), by_the_package(name, z, None)
+        before, after = by_the_package(name, x), by_the_package(name, z)
         assert_allclose(np.reshape(one["after"], x.shape), after, rtol=0, atol=1e-9)
         moves = np.abs(after - before).max(axis=2)[0]
         assert_allclose(one["moves"], moves, atol=1e-9)

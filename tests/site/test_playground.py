@@ -15,6 +15,7 @@ from normtutor_studies.formula_table import ABSENT, SHAPE, all_choices, row_of
 from numpy.testing import assert_allclose
 from playwright.sync_api import expect
 from site_pages import ROOT, SCRIPTS
+from test_figure_numbers import by_the_package
 
 from normtutor import norms
 
@@ -328,13 +329,8 @@ def test_the_digits_with_a_finger(playground):
 
 # --- one formula, three choices -------------------------------------------------------------------
 
-COMPUTED = {
-    "BatchNorm": lambda x: norms.batch_norm(x, feature_axis=-1)[0],
-    "LayerNorm": lambda x: norms.layer_norm(x)[0],
-    "InstanceNorm": lambda x: norms.instance_norm(x, feature_axis=-1)[0],
-    "GroupNorm": lambda x: norms.group_norm(x, num_groups=2, feature_axis=-1)[0],
-    "RMSNorm": lambda x: norms.rms_norm(x)[0],
-    "PowerNorm-V": lambda x: norms.power_norm_v(x)[0],
+OF_THE_TABLE = ("BatchNorm", "LayerNorm", "InstanceNorm", "GroupNorm", "RMSNorm", "PowerNorm-V")
+COMPUTED = {name: functools.partial(by_the_package, name) for name in OF_THE_TABLE} | {
     "PowerNorm": lambda x: norms.power_norm(x, None, None, x.new_ones(SHAPE[-1]))[0],
     "PowerNorm, evaluation": lambda x: norms.normalize(
         x, (0, 1), centred=False, memory=(None, x.new_ones(SHAPE[-1]))
