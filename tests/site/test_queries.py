@@ -15,6 +15,10 @@ from typing import NamedTuple
 import pytest
 from browser import needs_chromium
 
+BOOK = Path(__file__).resolve().parents[2] / "book"
+
+MOST_SHARED = 0.6  # of a question's words with a phrase that the index holds
+
 # What the field shows, without the field: that it shows results is held in test_search.py.
 ASK = """(queries) => {
   const { terms, searchIndexText } = window;
@@ -97,6 +101,35 @@ def test_a_title_finds_its_section_first(page):
         if not re.match(rf"([\d.]+ )?{re.escape(title.removesuffix('s'))}s?([ ,:?]|$)", found)
     ]
     assert lost == []
+
+
+SMALL = frozenset(
+    "a an and are as at be but by can do does for from has have how i if in is it its my no not of "
+    "on or so than that the then this to use what when where which why will with would should you "
+    "your after before into vs".split()
+)
+
+
+def content(text: str) -> set[str]:
+    """The words of a text that say what it is about."""
+    found = re.findall(r"[a-z0-9_.]+", text.lower())
+    return {word for word in found if word not in SMALL and len(word) > 1}
+
+
+def test_no_question_repeats_a_phrase_that_the_index_holds():
+    """A phrase that was added because a question failed would make it a test of nothing."""
+    asked = (BOOK / "_ext" / "asked.tsv").read_text(encoding="utf-8").splitlines()
+    phrases = [phrase for line in asked for phrase in line.split("\t")[2].split(" | ")]
+    for path in (BOOK / "answers").glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        phrases += re.findall(r"^## (.*)$", text, re.MULTILINE)
+        for line in re.findall(r"^% words: (.*)$", text, re.MULTILINE):
+            phrases += line.split(" | ")
+    held = [words for phrase in phrases if (words := content(phrase))]
+    assert len(phrases) <= 2800
+    for query in QUERIES:
+        words = content(query)
+        assert all(len(words & phrase) < MOST_SHARED * len(words) for phrase in held), query
 
 
 @needs_chromium
