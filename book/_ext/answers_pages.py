@@ -124,8 +124,9 @@ def index(app: Sphinx) -> str:
         '<form class="answers-filter" role="search" hidden><label>Show questions with '
         '<input type="search" autocomplete="off"></label> <output></output></form>'
     ]
-    for name, answers in sorted(answers_of(app.env).items(), key=lambda item: order(app, item[0])):
-        topic = topic_of(name)
+    topics = answers_of(app.env)
+    for name in app.env.toctree_includes[INDEX]:
+        topic, answers = topic_of(name), topics.get(name, ())
         lines = "".join(
             f'<li>{anchors(a.slug)}<a href="answers/{a.slug}.html">{escape(a.title)}</a></li>'
             for a in answers
@@ -136,12 +137,6 @@ def index(app: Sphinx) -> str:
             f'<a href="answers/{topic}.html">{title}</a></h2><ul>{lines}</ul></section>'
         )
     return "\n".join(parts)
-
-
-def order(app: Sphinx, name: str) -> int:
-    """The place of a topic page in the table of contents."""
-    listed = app.env.toctree_includes.get(INDEX, [])
-    return listed.index(name) if name in listed else len(listed)
 
 
 def take_answers(

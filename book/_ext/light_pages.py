@@ -28,6 +28,7 @@ from sphinx.builders.html._assets import _JavaScript
 from sphinx.errors import ExtensionError
 
 SHEET = "site.css"
+OPTIONS = "basic/static/documentation_options.js.jinja"  # what Sphinx writes beside the pages
 # These the theme puts before all others.
 OF_THE_THEME = ("styles/theme.css", "styles/bootstrap.css", "styles/pydata-sphinx-theme.css")
 ICONS = "vendor/fontawesome/*/css/all.min.css"
@@ -77,7 +78,9 @@ def lighten(
             continue
         if name.endswith("documentation_options.js"):
             # A page's own scripts need these lines at once.
-            scripts.append(_JavaScript("", body=options_of(app, context)))
+            assert isinstance(app.builder, StandaloneHTMLBuilder)
+            written = app.builder.templates.render(OPTIONS, context).strip()
+            scripts.append(_JavaScript("", body=written))
             continue
         if attributes.get("type") == "module":
             attributes["fetchpriority"] = "low"
@@ -85,13 +88,6 @@ def lighten(
             attributes["defer"] = "defer"
         scripts.append(script)
     context["script_files"] = scripts
-
-
-def options_of(app: Sphinx, context: dict[str, Any]) -> str:
-    """What Sphinx writes into documentation_options.js."""
-    assert isinstance(app.builder, StandaloneHTMLBuilder)
-    template = "basic/static/documentation_options.js.jinja"
-    return app.builder.templates.render(template, context).strip()
 
 
 def style_of(path: Path, root: Path) -> str:

@@ -182,8 +182,7 @@ class Writer:
         return [Text(self.anchors(node) + text)] if text else []
 
     def block_math_block(self, node: nodes.Element, level: int) -> list[Block]:
-        number = self.number("displaymath", node) if node.get("number") else ""
-        number = number or str(node.get("number") or "")
+        number = self.number("displaymath", node)
         anchors = self.anchors(node)
         before = [Text(anchors)] if anchors else []
         return [*before, Text(display(node.astext(), number))]
@@ -376,20 +375,12 @@ def is_space(node: nodes.Node) -> bool:
 
 
 def loose(children: Iterable[nodes.Node]) -> Iterator[nodes.Node | str]:
-    """Yield nodes and, in one piece, the text between them; the site holds marks by equations."""
-    words = ""
-    for child in children:
-        held = isinstance(child, nodes.inline) and "held" in child["classes"]
-        for part in child.children if held else [child]:
-            if isinstance(part, nodes.Text):
-                words += part.astext()
-            else:
-                if words:
-                    yield words
-                words = ""
-                yield part
-    if words:
-        yield words
+    """Yield nodes and, in one piece, the text between them."""
+    for is_text, run in itertools.groupby(children, lambda child: isinstance(child, nodes.Text)):
+        if is_text:
+            yield "".join(part.astext() for part in run)
+        else:
+            yield from run
 
 
 def in_mathematics(marks: str) -> str:

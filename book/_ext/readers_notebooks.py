@@ -275,8 +275,8 @@ def lead_buttons_to_notebooks(
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    # After everything that changes a page.
-    app.connect("doctree-resolved", write_notebook, priority=950)
+    # After what changes a page, and before equations.py holds punctuation in lines of the site.
+    app.connect("doctree-resolved", write_notebook, priority=890)
     app.connect("build-finished", remove_old_notebooks)
     # After the theme has made its buttons.
     app.connect("html-page-context", lead_buttons_to_notebooks, priority=900)
