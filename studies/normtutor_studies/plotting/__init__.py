@@ -1,4 +1,4 @@
-"""Figures: each function draws arrays or records that it is given, and never runs a model."""
+"""Figures: functions that draw arrays or records; none of them runs a model."""
 
 from importlib import import_module
 from typing import Any
