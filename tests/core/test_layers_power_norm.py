@@ -280,3 +280,24 @@ def test_half_precision_input_and_float32_statistics(variant, dtype):
             torch.testing.assert_close(mine, value, rtol=tolerance, atol=tolerance)
     whole = layers.PowerNorm(4, variant=variant).to(dtype)
     assert results(whole, x, second=False)["buffer nu"].dtype == dtype
+
+
+def test_nu_is_in_units_of_the_loss_and_follows_a_scaler_only_if_it_is_told():
+    """A scaler that doubles its scale puts the gradient off; ν times two puts it right."""
+    found = {}
+    for how in ("without a scaler", "a constant scale", "a scale that doubles", "ν told"):
+        layer = layers.PowerNorm(4).double()
+        scale = 1.0 if how == "without a scaler" else 2.0**10
+        for step in range(40):
+            if step == 39 and how in ("a scale that doubles", "ν told"):
+                scale *= 2
+                layer.nu.mul_(2 if how == "ν told" else 1)
+            x = (randn(8, 5, 4, seed=step) + 0.5).requires_grad_()
+            loss = (layer(x) - 2.0).square().mean()
+            (scale * loss).backward()
+        found[how] = x.grad / scale
+    right = found["without a scaler"]
+    for how, tolerance in (("a constant scale", 1e-12), ("ν told", 1e-12)):
+        torch.testing.assert_close(found[how], right, rtol=tolerance, atol=1e-15)
+    off = (found["a scale that doubles"] - right).norm() / right.norm()
+    assert 0.005 < off < 0.2

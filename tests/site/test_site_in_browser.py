@@ -71,24 +71,6 @@ def test_results_quote_what_answers(visit):
     expect(page.locator(".search-results [role=status]")).not_to_contain_text("epsilon")
 
 
-def test_the_first_result_opens_and_marks_what_was_asked(visit):
-    """Half of a text was once quoted in the link: one landed up to 25,000 pixels off."""
-    page = visit("search")
-    page.locator(".bd-search-container input[type=search]").fill("how to freeze batchnorm")
-    link = page.locator(".search-results a", has_text="How do I freeze BatchNorm").first
-    link.locator("mark").first.wait_for()
-    assert ":~:" not in link.get_attribute("href")  # else it leads where others do: test_links.py
-    link.click()
-    page.wait_for_url("**/book/**")
-    marked = page.evaluate(
-        "[...CSS.highlights.get('asked')].map((range) => [range.toString().toLowerCase(),"
-        " range.startContainer.parentElement.checkVisibility()])"
-    )
-    assert {"freeze", "batchnorm"} <= {word for word, _ in marked}
-    assert all(visible for _, visible in marked)
-    eventually(page.locator("html"), "() => !sessionStorage.getItem('asked')")
-
-
 def test_the_search_on_a_phone(visit):
     page = visit(CHAPTER, **PHONE)
     page.get_by_role("button", name="Search").filter(visible=True).first.tap()
