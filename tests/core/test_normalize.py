@@ -51,7 +51,9 @@ def test_it_is_layer_norm_with_torchs_numbers_and_takes_half_precision():
     expected = torch.nn.functional.layer_norm(x, (6,))
     assert_allclose(norms.normalize(x, -1)[0].detach(), expected.detach(), atol=1e-14)
     x_hat, cache = norms.normalize(x.detach().half(), -1)
-    assert x_hat.dtype == norms.normalize_backward(g.half(), cache).dtype == torch.float32
+    back = norms.normalize_backward(g.half(), cache)
+    assert x_hat.dtype == back.dtype == torch.float32
+    assert torch.equal(back, norms.normalize_backward(g.half().float(), cache))
 
 
 # --- the statistics -------------------------------------------------------------------------------
