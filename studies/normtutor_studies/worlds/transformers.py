@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from normtutor import layers
 from normtutor.models import TransformerLM, make_norm
+from normtutor.probes import largest_curvature
 from normtutor.training import History, evaluation_mode, start, train
 from normtutor.wiring import WIRINGS, NormFactory, apply_norm
 
@@ -498,34 +499,12 @@ def rearranged(model: nn.Module, test: Batch) -> dict[str, Any]:
 # --- how training begins --------------------------------------------------------------------------
 
 
-def curvature(model: nn.Module, test: Batch, *, iterations: int = 12) -> float:
-    """The largest eigenvalue of the loss's Hessian on a few test sequences, by power iteration.
-
-    A first round finds the eigenvalue of the largest size; where that is negative, a second one
-    finds the largest by shifting the others above zero.
-    """
+def curvature(model: TransformerLM, test: Batch) -> float:
+    """The largest eigenvalue of the loss's Hessian on a few test sequences."""
     batch = Batch(*(part[:32] for part in test))
-    parameters = list(model.parameters())
     # The fused attention has no second gradient.
     with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH):
-        loss = loss_of(model, batch)  # type: ignore[arg-type]
-        slopes = torch.autograd.grad(loss, parameters, create_graph=True)
-
-    def times(direction: list[Tensor]) -> list[Tensor]:
-        return list(torch.autograd.grad(slopes, parameters, direction, retain_graph=True))
-
-    def largest(shift: float) -> float:
-        generator = torch.Generator().manual_seed(0)
-        product = [torch.randn(p.shape, generator=generator) for p in parameters]
-        for _ in range(iterations):
-            length = torch.stack([part.square().sum() for part in product]).sum().sqrt()
-            direction = [part / length for part in product]
-            product = [h + shift * d for h, d in zip(times(direction), direction, strict=True)]
-            value = math.fsum(float((h * d).sum()) for h, d in zip(product, direction, strict=True))
-        return value - shift
-
-    found = largest(0.0)
-    return found if found > 0 else largest(-found)
+        return largest_curvature(model, lambda _: loss_of(model, batch)).value
 
 
 def _watched(
