@@ -16,6 +16,7 @@ BATCHES: dict[str, Cell] = {
     "equal lengths": {"lengths": "equal"},
     "one topic": {"lengths": "varied", "share": 1.0},
 }
+MIXED = ("varied lengths", "equal lengths")
 
 Study(
     name="batch_composition",
@@ -47,16 +48,28 @@ Study(
         "tokens their lengths, LayerNorm's does not",
     },
     arms={
-        label: {"norm": norm, "final_norm": False, "lengths": "varied"}
+        f"{label}, {kind}": {"norm": norm, "final_norm": False, **BATCHES[kind]}
+        for kind in MIXED
         for label, norm in NORMS.items()
     },
-    pairs=[("BatchNorm", "LayerNorm")],
+    pairs=[(f"BatchNorm, {kind}", f"LayerNorm, {kind}") for kind in MIXED],
     worlds=[FORMULAS],
     control="As batch_composition, but without the norm after the last layer, which costs "
-    "LayerNorm much on formulas. Each arm has its own rate. Not run: batches of equal lengths or "
-    "of one topic, and code.",
+    "LayerNorm much on formulas. Each arm has its own rate. Not run: batches of one topic, and "
+    "code.",
     finding="Without a norm after the last layer the seeds disagree which of the two ends lower.",
-    holds=lambda of: len(set(np.sign(of.effect("formulas", "BatchNorm", "LayerNorm").full))) > 1,
+    holds=lambda of: (
+        len(
+            set(
+                np.sign(
+                    of.effect(
+                        "formulas", "BatchNorm, varied lengths", "LayerNorm, varied lengths"
+                    ).full
+                )
+            )
+        )
+        > 1
+    ),
 )
 
 Study(

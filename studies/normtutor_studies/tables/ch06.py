@@ -43,6 +43,24 @@ for _world, _sizes in SIZES.items():
     )
 
 Study(
+    name="power_norm_without_last_norm",
+    chapter=6,
+    question="Does PowerNorm still end below LayerNorm if neither model has a norm at its end?",
+    predicts={
+        "a better norm": "below on formulas, as with the last norm",
+        "LayerNorm pays more for the last norm": "level or above, as BatchNorm",
+    },
+    arms={
+        label: {**NORMS[label], "final_norm": False}
+        for label in ("LayerNorm", "PowerNorm, warmed up")
+    },
+    pairs=[("PowerNorm, warmed up", "LayerNorm")],
+    worlds=[FORMULAS],
+    control="As power_norm_on_formulas with batches of 64, but without the norm after the last "
+    "layer. Each arm has its own rate. Not run: code, where PowerNorm ended behind.",
+)
+
+Study(
     name="mean_of_a_batch",
     chapter=6,
     question="Does subtracting a batch's mean do the harm, or dividing by its scale?",
