@@ -51,10 +51,10 @@ Study(
         "LayerNorm pays more for the last norm": "level or above, as BatchNorm",
     },
     arms={
-        label: {**NORMS[label], "final_norm": False}
+        f"{label}, 64, no last norm": {**NORMS[label], "final_norm": False}
         for label in ("LayerNorm", "PowerNorm, warmed up")
     },
-    pairs=[("PowerNorm, warmed up", "LayerNorm")],
+    pairs=[("PowerNorm, warmed up, 64, no last norm", "LayerNorm, 64, no last norm")],
     worlds=[FORMULAS],
     control="As power_norm_on_formulas with batches of 64, but without the norm after the last "
     "layer. Each arm has its own rate. Not run: code, where PowerNorm ended behind.",
