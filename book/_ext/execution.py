@@ -20,6 +20,7 @@ from docutils import nodes
 from jupyter_cache import get_cache
 from jupyter_cache.base import JupyterCacheAbstract
 from jupyter_cache.cache.db import NbProjectRecord
+from jupyter_cache.cache.main import JupyterCacheBase
 from jupyter_cache.executors import load_executor
 from jupyter_client.manager import KernelManager
 from myst_nb.core import render
@@ -52,6 +53,11 @@ def digest(patterns: Iterable[str]) -> str:
     return found.hexdigest()
 
 
+class Cache(JupyterCacheBase):
+    def truncate_caches(self) -> None:
+        """Keep all: what others execute beside it counts as the oldest while it is put in."""
+
+
 def is_current(folder: Path) -> bool:
     """Whether what is behind the outputs in a cache is what is there now."""
     record = folder / "behind.txt"
@@ -64,7 +70,7 @@ def open_cache(folder: Path) -> JupyterCacheAbstract:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         (folder / "behind.txt").write_text(digest(BEHIND_OUTPUTS))
-    return get_cache(folder)
+    return get_cache(folder, Cache)
 
 
 def execute(cache: JupyterCacheAbstract, notebooks: Iterable[Path]) -> None:
@@ -140,7 +146,7 @@ def execute_pages(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> No
     if app.config.nb_execution_mode == "cache":
         paths = [Path(env.doc2path(name)) for name in docnames if is_executed(app, name)]
         try:
-            execute(get_cache(folder_of(app)), paths)
+            execute(get_cache(folder_of(app), Cache), paths)
         except ExtensionError as error:
             if not app.config.keep_outputs:
                 raise

@@ -95,6 +95,15 @@ def test_all_that_fail_are_named_and_the_others_are_kept(place):
     assert execution.executed(cache, bad[0]).cells[1].outputs == []
 
 
+def test_what_is_executed_side_by_side_is_kept_whatever_a_cache_takes_for_the_oldest(place):
+    """The kernel of a chapter that was being put in was once said to have failed."""
+    paths = [write_notebook(place / f"{name}.ipynb", CELL.format(name=name)) for name in "abc"]
+    cache = execution.open_cache(place / "cache")
+    cache.change_cache_limit(1)
+    execution.execute(cache, paths)
+    assert cache.list_unexecuted(list(map(str, paths))) == []
+
+
 def test_a_page_shows_myst_where_an_output_has_it(place):
     shown = {"text/markdown": "plain", "text/x-myst": "in *{term}`myst`*"}
     code = f"from IPython.display import display\ndisplay({shown}, raw=True)"
