@@ -17,7 +17,6 @@ from typing import Any
 
 import nbformat
 from docutils import nodes
-from jupyter_cache import get_cache
 from jupyter_cache.base import JupyterCacheAbstract
 from jupyter_cache.cache.db import NbProjectRecord
 from jupyter_cache.cache.main import JupyterCacheBase
@@ -70,7 +69,7 @@ def open_cache(folder: Path) -> JupyterCacheAbstract:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         (folder / "behind.txt").write_text(digest(BEHIND_OUTPUTS))
-    return get_cache(folder, Cache)
+    return Cache(folder)
 
 
 def execute(cache: JupyterCacheAbstract, notebooks: Iterable[Path]) -> None:
@@ -146,7 +145,7 @@ def execute_pages(app: Sphinx, env: BuildEnvironment, docnames: list[str]) -> No
     if app.config.nb_execution_mode == "cache":
         paths = [Path(env.doc2path(name)) for name in docnames if is_executed(app, name)]
         try:
-            execute(get_cache(folder_of(app), Cache), paths)
+            execute(Cache(folder_of(app)), paths)
         except ExtensionError as error:
             if not app.config.keep_outputs:
                 raise

@@ -173,8 +173,8 @@ def write_style(site: Path, sheets: Iterable[str], kept: Path) -> None:
 def patch_scripts(static: Path, themes: Iterable[str]) -> None:
     """Keep the theme from work for what is not seen or not there."""
     for name, old in PATCHES.items():
-        whole = next(path for theme in themes if (path := Path(theme, "static", name)).exists())
-        text = whole.read_text(encoding="utf-8")
+        found = [path for theme in themes if (path := Path(theme, "static", name)).exists()]
+        text = found[0].read_text(encoding="utf-8") if found else ""
         if text.count(old) != 1:
             raise ExtensionError(f"{name} of the theme no longer has {old}: see light_pages.py.")
         # Its source map would no longer fit.

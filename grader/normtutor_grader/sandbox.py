@@ -35,7 +35,7 @@ MOST_STRAY = 1000  # lines that answer no question
 GRACE = 2.0  # seconds in which a process may stop a slow call by itself
 WATCH = 0.01  # seconds between two looks at a submission's files; it makes thousands in a tenth
 MEMORY = 10  # so many looks at them for one at its memory, which costs more
-MOST_FILES = 10_000  # half of what the page says; each takes the kernel a kilobyte
+MOST_FILES = 10_000  # each takes the kernel a kilobyte, whatever is in it
 PREPARED = ("torch", "scipy", "matplotlib.pyplot")  # imported before the memory is limited
 
 

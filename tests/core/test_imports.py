@@ -1,4 +1,4 @@
-"""The package stands without the studies, and its front door opens at once."""
+"""The package stands without the other two, and its front door opens at once."""
 
 import ast
 import re
@@ -11,10 +11,12 @@ import normtutor
 PACKAGE = Path(normtutor.__file__).parent
 
 
-def test_the_package_stands_without_the_studies():
+def test_the_package_stands_without_the_studies_and_the_grader():
     for path in PACKAGE.rglob("*.py"):
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"^\s*(from|import) normtutor_studies", text, re.MULTILINE), path
+        assert not re.search(r"^\s*(from|import) normtutor_(studies|grader)", text, re.MULTILINE), (
+            path
+        )
 
 
 def test_the_front_door_opens_at_once_and_leads_to_every_public_name():

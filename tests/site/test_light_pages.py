@@ -7,6 +7,7 @@ import subprocess
 import sys
 import types
 import zipfile
+from pathlib import Path
 
 import drawings
 import equations
@@ -50,9 +51,10 @@ def test_a_theme_is_patched_once_and_one_that_a_patch_does_not_fit_fails_in_a_se
     for _ in range(2):
         light_pages.patch_scripts(site, [str(theme.parent)])
         assert {path.read_text() for path in site.rglob("*.js")} == {"before([])"}
-    (theme / name).write_text("other()")
-    with pytest.raises(ExtensionError, match=r"theme no longer has .* see light_pages"):
-        light_pages.patch_scripts(site, [str(theme.parent)])
+    for change in (lambda path: path.write_text("other()"), Path.unlink):
+        change(theme / name)
+        with pytest.raises(ExtensionError, match=r"theme no longer has .* see light_pages"):
+            light_pages.patch_scripts(site, [str(theme.parent)])
 
 
 def test_the_figures_of_the_chapters_are_packed_for_slides(tmp_path):
